@@ -7,7 +7,7 @@ use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 /// A program ready for `exec`: no further allocation is needed.
@@ -71,6 +71,14 @@ pub fn prepare(words: &[OsString]) -> Result<Program, Failure> {
     let program = Program::new(start)?;
     set_variables([(library::PRELOAD, preload)]);
     Ok(program)
+}
+
+/// The name of a file about a program: the program's between these two.
+pub fn named_after(start: &str, program: &OsStr, ending: &str) -> OsString {
+    let mut name = OsString::from(start);
+    name.push(Path::new(program).file_name().unwrap_or(program));
+    name.push(ending);
+    name
 }
 
 /// The scope from the flag or from the inherited variable.

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, shown};
 use crate::program::elf::Elf;
+use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -126,8 +127,7 @@ fn nameable(library: &Path) -> Result<PathBuf, Failure> {
 /// Private directories for links, best first. The first candidates last as long as the system runs,
 /// and programs that change their user can search them.
 fn rooms_for_links() -> Vec<PathBuf> {
-    // SAFETY: geteuid only reads the credentials of this process.
-    let user = unsafe { libc::geteuid() };
+    let user = geteuid().as_raw();
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     [
         Some(PathBuf::from("/run")),
@@ -178,8 +178,7 @@ fn claim(room: &Path) -> io::Result<()> {
         _ => {}
     }
     let meta = fs::symlink_metadata(room)?;
-    // SAFETY: geteuid only reads the credentials of this process.
-    let ours = meta.uid() == unsafe { libc::geteuid() };
+    let ours = meta.uid() == geteuid().as_raw();
     match meta.is_dir() && ours && meta.mode() & 0o022 == 0 {
         true => Ok(()),
         false => Err(io::Error::from(io::ErrorKind::PermissionDenied)),

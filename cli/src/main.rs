@@ -15,6 +15,7 @@
 //! | `patience` | a wait that a signal ends early |
 //! | `progress` | shows progress, or stays silent on request |
 //! | `output` | standard output |
+//! | `files` | reads files up to a limit, and writes them completely or not at all |
 //! | `table` | findings as a table or as JSON |
 //! | `top/` | a process, or all of them, at intervals |
 //! | `serve/` | figures and profiles over HTTP |
@@ -29,6 +30,7 @@
 mod attach;
 mod classes;
 mod failure;
+mod files;
 mod grammar;
 mod launch;
 mod library;

@@ -4,6 +4,7 @@ use anstyle::{AnsiColor, Style};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::io;
 
 /// One item of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,19 @@ impl Finding {
             name,
             state,
             meaning: meaning.into(),
+        }
+    }
+
+    /// The result of a trial, with what it means.
+    pub fn tried(
+        name: &'static str,
+        tried: io::Result<()>,
+        with: &'static str,
+        without: &'static str,
+    ) -> Self {
+        match tried {
+            Ok(()) => Self::new(name, State::Ok(String::new()), with),
+            Err(error) => Self::new(name, State::Absent(error.to_string()), without),
         }
     }
 

@@ -127,8 +127,13 @@ impl Heap {
     }
 }
 
-/// What may be told apart from noise: page tables, the kernel's own batches.
-const ALLOWANCE: u64 = 8 << 20;
+/// What may be told apart from noise: page tables, and the 64 pages that the kernel charges to a
+/// group ahead for each processor that its tasks ran on.
+fn allowance() -> u64 {
+    // SAFETY: takes no pointers.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    (8 << 20) + (processors.max(1) as u64) * (64 << 12)
+}
 
 /// Kills and reaps the process when dropped.
 struct Killed(Child);
@@ -174,10 +179,8 @@ fn a_churning_program_lives_and_gives_back() {
     let others = churn(Heap::Glibc, &program, u64::MAX);
     let enough = others.unwrap_or(LIMIT);
     let used = churn(Heap::Neap, &program, enough).expect("killed in its group");
-    assert!(
-        used <= enough + ALLOWANCE,
-        "{used} bytes against {others:?}"
-    );
+    println!("{used} bytes against {others:?}");
+    assert!(used <= enough + allowance());
 }
 
 /// A redis-server in a group, over a socket of its own.
@@ -290,8 +293,6 @@ fn redis_lives_and_gives_back() {
     let others = redis(Heap::Glibc, u64::MAX);
     let enough = others.unwrap_or(LIMIT);
     let used = redis(Heap::Neap, enough).expect("killed in its group");
-    assert!(
-        used <= enough + ALLOWANCE,
-        "{used} bytes against {others:?}"
-    );
+    println!("{used} bytes against {others:?}");
+    assert!(used <= enough + allowance());
 }

@@ -13,8 +13,11 @@ const LONG: (&str, &str) = ("NEAP_DECAY", "600000");
 /// It comes and goes.
 const SHORT: (&str, &str) = ("NEAP_DECAY", "20");
 
-/// How long a process may take to end, on a machine with more to do than this.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process may take to end, on a machine with much more to do than this.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long the purge thread may sleep when no other thread is left.
+const ALONE: Duration = Duration::from_secs(20);
 
 /// Compiles `purge/NAME.c`, with every warning an error.
 fn built(name: &str, artifact: Artifact) -> Option<Built> {
@@ -228,25 +231,43 @@ fn no_process_lives_on_for_its_purge() {
     }
 }
 
-/// Runs a program that ends by itself, whatever thread of ours is there.
+/// Runs a program that ends by itself, whatever thread of ours is there. How long it runs depends
+/// on the machine: what counts is how long the purge thread then sleeps alone.
 fn ends(program: &Built, way: &str, variables: &[(&str, &str)]) {
     let mut child = start(program, &[OsStr::new(way)], variables);
     let begin = Instant::now();
-    let status = loop {
+    let mut alone: Option<Instant> = None;
+    loop {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
-            break Some(status);
+            assert!(status.success(), "{way}: {status}");
+            return;
         }
-        if begin.elapsed() > PATIENCE {
-            break None;
+        alone = sleeps_alone(child.id()).then(|| alone.unwrap_or_else(Instant::now));
+        let is_kept = alone.is_some_and(|since| since.elapsed() > ALONE);
+        if is_kept || begin.elapsed() > PATIENCE {
+            child.kill().expect("a child can be killed");
+            child.wait().expect("a child can be waited for");
+            panic!("{way}: it lives on, its purge thread alone: {is_kept}");
         }
         std::thread::sleep(Duration::from_millis(10));
-    };
-    if status.is_none() {
-        child.kill().expect("a child can be killed");
-        child.wait().expect("a child can be waited for");
     }
-    let status = status.unwrap_or_else(|| panic!("{way}: it lives on"));
-    assert!(status.success(), "{way}: {status}");
+}
+
+/// Whether the purge thread of a process sleeps, and all others have ended. (The first thread of a
+/// process stays as a zombie.)
+fn sleeps_alone(process: u32) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else {
+        return false;
+    };
+    let stats = tasks.map_while(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let (mut sleeping, mut others) = (0, 0);
+    for stat in stats.filter(|stat| !stat.contains(") Z ")) {
+        match stat.contains(" (neap-purge) S ") {
+            true => sleeping += 1,
+            false => others += 1,
+        }
+    }
+    sleeping > 0 && others == 0
 }
 
 #[test]

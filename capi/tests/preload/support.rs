@@ -199,7 +199,8 @@ pub fn preloaded(program: &Path, arguments: &[&OsStr]) -> Command {
     command
 }
 
-fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
+/// Limits one resource of `command` to `most`.
+pub fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
     let set = move || {
         let limit = libc::rlimit {
             rlim_cur: most,

@@ -76,7 +76,7 @@ int main(void) {
     enum { THREADS = 3, ROUNDS = 100 };
     pthread_t ids[THREADS];
     CHECK(served_by_neap("malloc"));
-    alarm(120); /* a deadlock ends as SIGALRM */
+    alarm(240); /* a deadlock ends as SIGALRM */
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&ids[i], NULL, churn, (void *)(i + 1)) == 0);
     for (int i = 0; i < ROUNDS; i++) {

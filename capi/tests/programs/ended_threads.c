@@ -1,6 +1,6 @@
 /* Threads that all lived at once leave next to nothing resident. Argument: how many. Their stacks are ours, so that the C library
    keeps none. */
-#include "check.h"
+#include "resident.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -40,14 +40,6 @@ static void threads(int count) {
     pthread_barrier_destroy(&all_live);
     munmap(stacks, bytes);
     free(ids);
-}
-
-static size_t resident(void) {
-    char text[128] = {0};
-    int file = open("/proc/self/statm", O_RDONLY);
-    CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
-    close(file);
-    return strtoul(strchr(text, ' '), NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 int main(int arguments, char **argument) {

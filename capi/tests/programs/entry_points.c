@@ -346,7 +346,7 @@ static void *in_thread(void *chosen) {
 
 static size_t measure(const struct entry *entry) {
     /* A hang ends, too. */
-    alarm(60);
+    alarm(240);
     pthread_t thread;
     CHECK(served_by_neap("malloc"));
     stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -52,7 +52,7 @@ int main(void) {
     enum { THREADS = 3, FORKS = 60 };
     pthread_t threads[THREADS];
     CHECK(served_by_neap("malloc"));
-    alarm(120); /* a deadlock ends as SIGALRM */
+    alarm(240); /* a deadlock ends as SIGALRM */
     void *before = malloc(100);
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)) == 0);

@@ -41,7 +41,7 @@ int main(void) {
     struct itimerval every = {{0, 100}, {0, 100}};
     pthread_t other;
     CHECK(served_by_neap("malloc"));
-    alarm(60);
+    alarm(240);
     CHECK(sigaction(SIGPROF, &action, NULL) == 0 && setitimer(ITIMER_PROF, &every, NULL) == 0);
     CHECK(pthread_create(&other, NULL, churn, (void *)2) == 0);
     churn((void *)1);

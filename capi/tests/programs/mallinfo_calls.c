@@ -39,7 +39,7 @@ int main(void) {
     CHECK(child >= 0);
     if (child == 0)
         in_child();
-    alarm(60);
+    alarm(240);
     int status, stops = 0;
     CHECK(waitpid(child, &status, 0) == child);
     if (WIFEXITED(status) && WEXITSTATUS(status) == SKIP) {

@@ -1,5 +1,5 @@
 /* Many short threads, in batches: what they leave behind does not grow with their number. */
-#include "check.h"
+#include "resident.h"
 #include <malloc.h>
 #include <pthread.h>
 
@@ -28,14 +28,6 @@ static void threads(int count) {
             free(left);
         }
     }
-}
-
-static size_t resident(void) {
-    char text[128] = {0};
-    int file = open("/proc/self/statm", O_RDONLY);
-    CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
-    close(file);
-    return strtoul(strchr(text, ' '), NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 int main(int arguments, char **argument) {

@@ -65,7 +65,7 @@ int main(int arguments, char **argument) {
     pthread_t ids[2 * THREADS];
     long trims = 0;
     CHECK(served_by_neap("malloc_trim"));
-    alarm(60 + (unsigned)seconds); /* a deadlock ends as SIGALRM */
+    alarm(240 + (unsigned)seconds); /* a deadlock ends as SIGALRM */
     for (uintptr_t i = 0; i < 2 * THREADS; i++)
         CHECK(pthread_create(&ids[i], NULL, i < THREADS ? hammer : doze, (void *)(i + 1)) == 0);
     while (now() < end) malloc_trim(0), trims++;

@@ -55,12 +55,12 @@ impl Board {
     ///
     /// The process has ended, or never completes the figures that it writes.
     pub fn ask(&self, timeout: Duration) -> Result<Answer, Failure> {
-        let ask = Question {
-            word: offset_of!(Control, ask),
-            asked: |control| control.ask,
-            answered: |served| served.ask,
-        };
-        match self.question(&ask, timeout)? {
+        match self.question(
+            offset_of!(Control, ask),
+            |control| control.ask,
+            |served| served.ask,
+            timeout,
+        )? {
             None => Ok(Answer::Pending),
             Some(_) => self.figures().map(Answer::Fresh).ok_or_else(|| self.torn()),
         }
@@ -94,15 +94,17 @@ impl Board {
 
     /// Has the process give all its free pages back to the kernel.
     pub fn purge(&self, timeout: Duration) -> Result<Purge, Failure> {
-        let purge = Question {
-            word: offset_of!(Control, purge),
-            asked: |control| control.purge,
-            answered: |served| served.purge,
-        };
-        Ok(match self.question(&purge, timeout)? {
-            Some(served) => Purge::Done(served.purged_bytes),
-            None => Purge::Pending,
-        })
+        Ok(
+            match self.question(
+                offset_of!(Control, purge),
+                |control| control.purge,
+                |served| served.purge,
+                timeout,
+            )? {
+                Some(served) => Purge::Done(served.purged_bytes),
+                None => Purge::Pending,
+            },
+        )
     }
 
     /// Switches sampling on, with a mean of `rate` bytes between two samples, or off with 0.
@@ -112,12 +114,12 @@ impl Board {
     /// The process has ended, or refuses.
     pub fn sample(&self, rate: u64, timeout: Duration) -> Result<Sampling, Failure> {
         self.put(offset_of!(Control, sample_rate), rate)?;
-        let sample = Question {
-            word: offset_of!(Control, sample),
-            asked: |control| control.sample,
-            answered: |served| served.sample,
-        };
-        match self.question(&sample, timeout)? {
+        match self.question(
+            offset_of!(Control, sample),
+            |control| control.sample,
+            |served| served.sample,
+            timeout,
+        )? {
             None => Ok(Sampling::Pending),
             Some(served) if served.sample_refusal == Refusal::None as u64 => {
                 Ok(Sampling::InForce(served.sample_rate))
@@ -128,19 +130,25 @@ impl Board {
 
     /// Makes a request. Returns the process's [`Served`] once it has answered, or `None` after
     /// `timeout`.
-    fn question(&self, question: &Question, timeout: Duration) -> Result<Option<Served>, Failure> {
-        let number = (question.asked)(&self.control()?).wrapping_add(1);
-        self.put(question.word, number)?;
+    fn question(
+        &self,
+        word: usize,
+        asked: fn(&Control) -> u64,
+        answered: fn(&Served) -> u64,
+        timeout: Duration,
+    ) -> Result<Option<Served>, Failure> {
+        let number = asked(&self.control()?).wrapping_add(1);
+        self.put(word, number)?;
         self.ring()?;
         let (start, [mut look, longest]) = (Instant::now(), LOOK);
         loop {
             let served = self.served();
-            if reaches((question.answered)(&served), number) {
+            if reaches(answered(&served), number) {
                 return Ok(Some(served));
             }
             // Another observer may have written a smaller number at the same moment.
-            if !reaches((question.asked)(&self.control()?), number) {
-                self.put(question.word, number)?;
+            if !reaches(asked(&self.control()?), number) {
+                self.put(word, number)?;
                 self.ring()?;
             }
             if self.has_ended() {
@@ -301,13 +309,6 @@ impl Silence {
     }
 }
 
-/// The word of a request, and the word of its answer.
-struct Question {
-    word: usize,
-    asked: fn(&Control) -> u64,
-    answered: fn(&Served) -> u64,
-}
-
 /// Whether `reached` is at or after `number`. Both wrap around.
 fn reaches(reached: u64, number: u64) -> bool {
     reached.wrapping_sub(number).cast_signed() >= 0
@@ -326,7 +327,7 @@ fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
     use bytemuck::bytes_of;
     use neap_shared::board::{FIGURES_AT, SERVED_AT};
 

@@ -35,7 +35,7 @@ pub fn ring(board: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
 
     #[test]
     fn a_sleeper_on_the_board_is_woken() {

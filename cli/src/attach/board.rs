@@ -153,23 +153,10 @@ enum Fault {
 }
 
 fn head(reach: &Reach) -> Result<Head, String> {
-    let head: Head = reach
-        .value(board::HEAD_AT)
-        .map_err(|error| format!("cannot be read: {error}"))?;
-    match head {
-        Head { magic, .. } if magic != board::MAGIC => {
-            Err("is none of Neap's: its first word is another".into())
-        }
-        Head { version, .. } if version != board::VERSION => Err(format!(
-            "has layout {version}, and this neap reads layout {}: use the neap that came with the \
-             library",
-            board::VERSION
-        )),
-        Head { bytes, .. } if bytes != board::BYTES as u64 => {
-            Err(format!("makes no sense: it says that it has {bytes} bytes"))
-        }
-        _ => Ok(head),
-    }
+    let expected = [board::MAGIC, board::VERSION, board::BYTES as u64];
+    reach.head(board::HEAD_AT, expected, |head: &Head| {
+        [head.magic, head.version, head.bytes]
+    })
 }
 
 fn absent(process: &Process, fault: Option<Fault>) -> Failure {
@@ -199,7 +186,7 @@ fn absent(process: &Process, fault: Option<Fault>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
     use bytemuck::{Zeroable, bytes_of};
 
     fn refusal(forged: &Forged) -> String {

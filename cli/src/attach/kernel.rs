@@ -1,7 +1,7 @@
 //! Resident and swapped bytes as the kernel counts them.
 
 use super::board::Board;
-use super::process::Process;
+use super::process::{Process, range};
 use crate::failure::Failure;
 use std::ops::Range;
 
@@ -27,18 +27,17 @@ impl KernelView {
 
 /// The kernel's figures for a board's process.
 pub fn of_board(board: &Board) -> Result<KernelView, Failure> {
-    match board.process() {
-        Some(process) => of_process(process, &board.arenas()),
-        None => Err(Failure::own(format!("{} has ended", board.title()))),
-    }
+    of_process(process(board)?, &board.arenas())
 }
 
 /// The cheap part: figures of the whole process only, none of the arenas.
 pub fn whole_of_board(board: &Board) -> Result<KernelView, Failure> {
-    match board.process() {
-        Some(process) => whole(process),
-        None => Err(Failure::own(format!("{} has ended", board.title()))),
-    }
+    whole(process(board)?)
+}
+
+fn process(board: &Board) -> Result<&Process, Failure> {
+    let process = board.process();
+    process.ok_or_else(|| Failure::own(format!("{} has ended", board.title())))
 }
 
 /// Like [`whole_of_board`].
@@ -73,7 +72,7 @@ fn parse(text: &str, arenas: &[Range<u64>]) -> KernelView {
     let mut view = KernelView::default();
     let mut ours = 0;
     for line in text.lines() {
-        if let Some(mapping) = mapping(line) {
+        if let Some(mapping) = range(line) {
             ours = common(&mapping, arenas);
         } else if let Some(bytes) = field(line, "Rss:") {
             view.process_rss = view.process_rss.saturating_add(bytes);
@@ -86,15 +85,8 @@ fn parse(text: &str, arenas: &[Range<u64>]) -> KernelView {
     view
 }
 
-/// Parses the first line of a mapping.
-fn mapping(line: &str) -> Option<Range<u64>> {
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let number = |word| u64::from_str_radix(word, 16).ok();
-    Some(number(start)?..number(end)?)
-}
-
 /// `Rss:                 128 kB`, in bytes.
-fn field(line: &str, name: &str) -> Option<u64> {
+pub fn field(line: &str, name: &str) -> Option<u64> {
     let kib: u64 = line
         .strip_prefix(name)?
         .trim()

@@ -22,14 +22,14 @@
 mod asking;
 mod bell;
 mod board;
-#[cfg(test)]
-pub mod forged;
 pub mod kernel;
 pub mod monitor;
 mod process;
 mod reach;
 mod region;
 mod target;
+#[cfg(test)]
+pub mod testing;
 
 pub use asking::{Answer, Purge, Sampling, Silence, now_ms};
 pub use board::Board;

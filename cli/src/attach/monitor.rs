@@ -261,7 +261,7 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::{Forged, send};
+    use crate::attach::testing::{Forged, send};
     use std::os::unix::ffi::OsStringExt;
     use std::time::{Duration, Instant};
 

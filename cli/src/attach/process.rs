@@ -6,8 +6,8 @@ use rustix::fs::{AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
-use std::os::fd::OwnedFd;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 use std::{ffi::OsString, path::Path};
@@ -143,6 +143,13 @@ impl Process {
     }
 }
 
+/// The addresses at the beginning of a line of `maps` or `smaps`.
+pub fn range(line: &str) -> Option<Range<u64>> {
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let number = |word| u64::from_str_radix(word, 16).ok();
+    Some(number(start)?..number(end)?)
+}
+
 /// The mount of a descriptor's file, from the descriptor's fdinfo.
 fn mount(information: &str) -> Option<u64> {
     let mut lines = information.lines();
@@ -163,7 +170,7 @@ fn memory_mount() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
 
     fn own() -> Process {
         Process::open(std::process::id().cast_signed()).unwrap()

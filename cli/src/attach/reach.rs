@@ -1,7 +1,7 @@
 //! Bytes of another process's memory file.
 
 use super::bell;
-use super::process::Process;
+use super::process::{Process, range};
 use crate::failure::Failure;
 use bytemuck::Pod;
 use rustix::fs::{FileType, OFlags, SealFlags};
@@ -116,6 +116,30 @@ impl Reach {
         Ok(value)
     }
 
+    /// The record that begins a file, if its magic number, its version and its length are as
+    /// expected; otherwise what it is instead.
+    pub fn head<T: Pod>(
+        &self,
+        at: usize,
+        expected: [u64; 3],
+        words: fn(&T) -> [u64; 3],
+    ) -> Result<T, String> {
+        let head = self.value(at);
+        let head = head.map_err(|error| format!("cannot be read: {error}"))?;
+        let ([magic, version, bytes], [our_magic, ours, our_bytes]) = (words(&head), expected);
+        match () {
+            () if magic != our_magic => Err("is none of Neap's: its first word is another".into()),
+            () if version != ours => Err(format!(
+                "has layout {version}, and this neap reads layout {ours}: use the neap that came \
+                 with the library"
+            )),
+            () if bytes != our_bytes => {
+                Err(format!("makes no sense: it says that it has {bytes} bytes"))
+            }
+            () => Ok(head),
+        }
+    }
+
     /// Writes one aligned word, and so atomically.
     pub fn put(&self, at: usize, word: u64) -> io::Result<()> {
         let bytes = word.to_ne_bytes();
@@ -184,11 +208,8 @@ fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
 
 /// The address range of the line's mapping, if it maps the whole file.
 fn mapping(line: &str, kind: Kind) -> Option<Range<u64>> {
-    let range = line.strip_suffix(&kind.link())?.split(' ').next()?;
-    let (start, end) = range.split_once('-')?;
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let end = u64::from_str_radix(end, 16).ok()?;
-    (end.checked_sub(start)? >= kind.bytes).then_some(start..end)
+    let range = range(line.strip_suffix(&kind.link())?)?;
+    (range.end.checked_sub(range.start)? >= kind.bytes).then_some(range)
 }
 
 /// Why the user may not inspect a process.

@@ -48,17 +48,18 @@ impl Region {
 
     fn of_process(process: &Process) -> Result<Option<Region>, Failure> {
         let numbers = process.numbers();
-        let (mut newest, mut fault) = (None, None);
+        let (mut newest, mut fault): (Option<(u64, Reach)>, _) = (None, None);
         for reach in Reach::all(process, KIND)? {
             match head(&reach) {
                 Ok(head) if !numbers.contains(&head.pid) => {}
-                Ok(head) => newest = newest.max(Some(Newest(head.changed_ms, reach))),
+                Ok(head) if newest.as_ref().is_some_and(|(ms, _)| *ms > head.changed_ms) => {}
+                Ok(head) => newest = Some((head.changed_ms, reach)),
                 Err(failure) => fault = Some(failure),
             }
         }
         let pid = u64::from(process.pid().unsigned_abs());
         match (newest, fault) {
-            (Some(Newest(_, reach)), _) => Ok(Some(Region { reach, pid })),
+            (Some((_, reach)), _) => Ok(Some(Region { reach, pid })),
             (None, Some(failure)) => Err(failure),
             (None, None) => Ok(None),
         }
@@ -101,54 +102,18 @@ fn leave_out_later_sites(bytes: &mut [u8], sites: u64) {
     word.copy_from_slice(&now.min(sites).to_ne_bytes());
 }
 
-/// A region, ordered by the time of its last change.
-#[derive(Debug)]
-struct Newest(u64, Reach);
-
-impl PartialEq for Newest {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Newest {}
-
-impl PartialOrd for Newest {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Newest {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.cmp(&other.0)
-    }
-}
-
 fn head(reach: &Reach) -> Result<Head, Failure> {
-    let forged = |why: String| Err(Failure::own(format!("a profile's region {why}")));
-    match reach.value::<Head>(0) {
-        Err(error) => forged(format!("cannot be read: {error}")),
-        Ok(head) if head.magic != sites::MAGIC => {
-            forged("is none of Neap's: its first word is another".into())
-        }
-        Ok(head) if head.version != sites::VERSION => forged(format!(
-            "has layout {}, and this neap reads layout {}: use the neap that came with the library",
-            head.version,
-            sites::VERSION
-        )),
-        Ok(head) if head.bytes != sites::BYTES as u64 => forged(format!(
-            "makes no sense: it says that it has {} bytes",
-            head.bytes
-        )),
-        Ok(head) => Ok(head),
-    }
+    let expected = [sites::MAGIC, sites::VERSION, sites::BYTES as u64];
+    let head = reach.head(0, expected, |head: &Head| {
+        [head.magic, head.version, head.bytes]
+    });
+    head.map_err(|why| Failure::own(format!("a profile's region {why}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
 
     #[test]
     fn as_much_is_read_as_there_is() {

@@ -1,10 +1,9 @@
 //! The sizes that a program requested, in the steps in which the library counts them.
 
 use crate::failure::{Failure, shown};
+use crate::files;
 use neap_shared::board::{SIZE_STEP, SIZES, SizeFigure};
 use std::fmt::Write;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// The first line of a file of sizes.
@@ -82,14 +81,7 @@ impl Histogram {
     ///
     /// The file cannot be read, or is malformed.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let refused =
-            |error: std::io::Error| Failure::own(format!("cannot read {}: {error}", shown(path)));
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(refused)?;
-        file.take(MOST_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(refused)?;
-        let text = String::from_utf8(bytes).ok();
+        let text = String::from_utf8(files::read(path, MOST_BYTES + 1)?).ok();
         text.as_deref()
             .ok_or_else(|| "it is not text".to_owned())
             .and_then(Self::parse)

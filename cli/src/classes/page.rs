@@ -111,21 +111,11 @@ pub fn json(comparison: &Comparison<'_>, sizes: &[u16]) -> Value {
 
 fn side(rows: &[Row]) -> Value {
     let total = Total::of(rows);
-    let row = |row: &Row| {
-        json!({
-            "bytes": row.class,
-            "allocations": row.allocations,
-            "requested": row.requested,
-            "usable": row.usable,
-            "waste": row.waste,
-            "share_part": row.share,
-        })
-    };
     json!({
         "requested": total.requested,
         "usable": total.usable,
         "waste": total.waste(),
         "overhead_part": total.overhead(),
-        "classes": rows.iter().map(row).collect::<Vec<_>>(),
+        "classes": rows,
     })
 }

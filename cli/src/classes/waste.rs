@@ -2,11 +2,13 @@
 
 use super::histogram::Histogram;
 use neap_shared::stats::Snapshot;
+use serde::Serialize;
 
 /// One class and its requests.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Bytes of a block.
+    #[serde(rename = "bytes")]
     pub class: u64,
     /// Allocations served.
     pub allocations: u64,
@@ -17,6 +19,7 @@ pub struct Row {
     /// Usable bytes that were not requested.
     pub waste: u64,
     /// This class's share of all waste, 0 to 1.
+    #[serde(rename = "share_part")]
     pub share: f64,
 }
 

@@ -84,8 +84,9 @@ pub const VERBS: &[Verb] = &[
             Opt::new("times", Takes::Number, "End after this many updates"),
         ],
         notes: &["Keys: q quits, p has the process give its free memory back, s sorts, arrows \
-                  choose and scroll, Enter shows one process, Esc goes back, ? explains. neap top \
-                  lists your processes; if root runs it, those of all users."],
+                  choose and scroll, Enter shows one process, Esc goes back, Ctrl-Z stops it until \
+                  the shell's fg, ? explains. neap top lists your processes; if root runs it, \
+                  those of all users."],
         ..Verb::new("top", "Watch where the memory of a process is, or list all processes under \
                             Neap")
     },

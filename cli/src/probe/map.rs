@@ -1,5 +1,7 @@
 //! Memory for trials.
 
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::param::page_size;
 use std::{io, ptr};
 
 /// Private anonymous memory, unmapped when dropped.
@@ -11,25 +13,19 @@ pub struct Map {
 impl Map {
     /// `pages` readable and writable OS pages.
     pub fn pages(pages: usize) -> io::Result<Self> {
-        Self::new(pages * page_size(), libc::PROT_READ | libc::PROT_WRITE)
+        Self::new(pages * page_size(), ProtFlags::READ | ProtFlags::WRITE)
     }
 
     /// `length` bytes of inaccessible address space.
     pub fn reserved(length: usize) -> io::Result<Self> {
-        Self::new(length, libc::PROT_NONE)
+        Self::new(length, ProtFlags::empty())
     }
 
-    fn new(length: usize, protection: i32) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    fn new(length: usize, protection: ProtFlags) -> io::Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: without MAP_FIXED, a new mapping replaces no other one.
-        let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
-        match base {
-            libc::MAP_FAILED => Err(io::Error::last_os_error()),
-            base => Ok(Self {
-                base: base.cast(),
-                length,
-            }),
-        }
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), length, protection, flags) }?.cast();
+        Ok(Self { base, length })
     }
 
     /// The first byte.
@@ -70,11 +66,4 @@ impl Drop for Map {
         // SAFETY: `new` mapped the range, and only this value refers to it.
         unsafe { libc::munmap(self.base.cast(), self.length) };
     }
-}
-
-/// The size of an OS page, in bytes.
-pub fn page_size() -> usize {
-    // SAFETY: sysconf takes no pointers.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).expect("every Linux tells its page size")
 }

@@ -1,8 +1,9 @@
 //! Whether the kernel says which pages were touched, so that `calloc` can clear only those.
 
-use super::map::{Map, page_size};
-use crate::table::{Finding, State};
+use super::map::Map;
+use crate::table::Finding;
 use neap_shared::pagemap::{self, PAGEMAP_SCAN, Region, Scan, Sought};
+use rustix::param::page_size;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,9 +13,9 @@ use std::os::unix::fs::FileExt;
 /// The findings.
 pub fn findings() -> Vec<Finding> {
     let scan = scan();
-    let known = matches!(scan, Ok(true));
+    let known = scan.is_ok();
     let without = "what was touched must be read from pagemap entries";
-    let by_scan = finding(
+    let by_scan = Finding::tried(
         "PAGEMAP_SCAN",
         scan,
         "large reused blocks can be cleared only where they were touched",
@@ -25,7 +26,7 @@ pub fn findings() -> Vec<Finding> {
     } else {
         "large reused blocks can be cleared only where they were touched"
     };
-    let by_entry = finding(
+    let by_entry = Finding::tried(
         "/proc/self/pagemap",
         entry(),
         meaning,
@@ -34,16 +35,10 @@ pub fn findings() -> Vec<Finding> {
     vec![by_scan, by_entry]
 }
 
-fn finding(
-    name: &'static str,
-    tried: io::Result<bool>,
-    with: &'static str,
-    without: &'static str,
-) -> Finding {
-    match tried {
-        Ok(true) => Finding::new(name, State::Ok(String::new()), with),
-        Ok(false) => Finding::new(name, State::Absent("wrong answer".to_owned()), without),
-        Err(error) => Finding::new(name, State::Absent(error.to_string()), without),
+fn right(answer: bool) -> io::Result<()> {
+    match answer {
+        true => Ok(()),
+        false => Err(io::Error::other("wrong answer")),
     }
 }
 
@@ -56,7 +51,7 @@ fn sample() -> io::Result<Map> {
 }
 
 /// Whether only the third page's entry says "present".
-fn entry() -> io::Result<bool> {
+fn entry() -> io::Result<()> {
     const PRESENT: u64 = 1 << 63;
     let map = sample()?;
     let mut entries = [0; 32];
@@ -66,11 +61,11 @@ fn entry() -> io::Result<bool> {
         .chunks_exact(8)
         .map(|entry| u64::from_ne_bytes(entry.try_into().expect("eight bytes")) & PRESENT != 0)
         .collect();
-    Ok(present == [false, false, true, false])
+    right(present == [false, false, true, false])
 }
 
 /// Whether the scan finds only the third page.
-fn scan() -> io::Result<bool> {
+fn scan() -> io::Result<()> {
     let map = sample()?;
     let (start, page) = (map.base() as usize, page_size());
     let mut regions = [const { MaybeUninit::<Region>::uninit() }; 4];
@@ -90,8 +85,8 @@ fn scan() -> io::Result<bool> {
             // SAFETY: the kernel filled in the one region that it returned.
             let only = unsafe { regions[0].assume_init() };
             let third = start as u64 + 2 * page as u64;
-            Ok((only.start, only.end) == (third, third + page as u64))
+            right((only.start, only.end) == (third, third + page as u64))
         }
-        _ => Ok(false),
+        _ => right(false),
     }
 }

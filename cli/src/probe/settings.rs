@@ -1,7 +1,8 @@
 //! The kernel's version, and the settings that affect Neap.
 
-use super::map::{Map, page_size};
+use super::map::Map;
 use crate::table::{Finding, State};
+use rustix::param::page_size;
 use std::fs;
 
 /// The findings.

@@ -22,17 +22,12 @@ fn membarrier() -> Finding {
     };
     let tried = command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
         .and_then(|_| command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
-    let (state, meaning) = match tried {
-        Ok(_) => (
-            State::Ok(String::new()),
-            "other threads can be brought to a barrier without signals",
-        ),
-        Err(error) => (
-            State::Absent(error.to_string()),
-            "idle threads' caches cannot be drained",
-        ),
-    };
-    Finding::new("membarrier", state, meaning)
+    Finding::tried(
+        "membarrier",
+        tried.map(drop),
+        "other threads can be brought to a barrier without signals",
+        "idle threads' caches cannot be drained",
+    )
 }
 
 /// `struct rseq` of `linux/rseq.h`, in its first size.

@@ -10,14 +10,6 @@ use std::sync::Arc;
 
 /// `main;make;grow 123`, one line per stack with this value. Sorted; equal stacks share a line.
 pub fn collapsed(profile: &Profile, value: Value) -> String {
-    let lines = lines(profile, value);
-    let text = lines
-        .iter()
-        .map(|(stack, amount)| format!("{stack} {amount}\n"));
-    text.collect()
-}
-
-fn lines(profile: &Profile, value: Value) -> BTreeMap<String, u64> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for stack in &profile.stacks {
         let amount = value.of(&stack.figures);
@@ -26,7 +18,8 @@ fn lines(profile: &Profile, value: Value) -> BTreeMap<String, u64> {
             *sum = sum.saturating_add(amount);
         }
     }
-    lines
+    let text = (lines.iter()).map(|(stack, amount)| format!("{stack} {amount}\n"));
+    text.collect()
 }
 
 fn line(stack: &Stack) -> String {
@@ -49,24 +42,16 @@ fn part(frame: &Arc<Frame>) -> String {
 /// # Errors
 /// All of this value's figures are 0.
 pub fn flamegraph(profile: &Profile, value: Value) -> Result<String, Failure> {
-    let lines = lines(profile, value);
-    if lines.is_empty() {
+    let text = collapsed(profile, value);
+    if text.is_empty() {
         return Err(Failure::own(format!(
             "there is nothing to draw: the profile has no {}; choose another --value",
             value.word()
         )));
     }
-    let lines: Vec<String> = lines
-        .iter()
-        .map(|(stack, amount)| format!("{stack} {amount}"))
-        .collect();
     let mut svg = Vec::new();
-    drawing::from_lines(
-        &mut options(profile, value),
-        lines.iter().map(String::as_str),
-        &mut svg,
-    )
-    .map_err(|error| Failure::own(format!("the flame graph cannot be drawn: {error}")))?;
+    drawing::from_lines(&mut options(profile, value), text.lines(), &mut svg)
+        .map_err(|error| Failure::own(format!("the flame graph cannot be drawn: {error}")))?;
     Ok(String::from_utf8_lossy(&svg).into_owned())
 }
 

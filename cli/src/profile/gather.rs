@@ -9,18 +9,29 @@ use crate::patience::Patience;
 use crate::progress::{Line, Talk, bar};
 use crate::view::hint;
 use neap_shared::stats::Bytes;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The options of a profile.
-#[derive(Clone, Copy, Debug)]
-pub struct Wish {
+#[derive(Clone, Copy)]
+pub struct Wish<'a> {
     /// How long to sample. `None`: [`USUAL`] if sampling is off; if it is on, read the profile at
     /// once.
     pub time: Option<Duration>,
     /// Mean bytes between two samples. `None`: the current rate, or [`USUAL_RATE`].
     pub rate: Option<u64>,
-    /// Whether to show progress on standard error.
-    pub talk: Talk,
+    /// Who waits for it.
+    pub waiter: Waiter<'a>,
+}
+
+/// Who waits for a profile.
+#[derive(Clone, Copy)]
+pub enum Waiter<'a> {
+    /// A person, who may see progress on standard error and end the wait with Ctrl-C.
+    Person(Talk),
+    /// A client of a server, which takes no profile of a process that does not answer. This tells
+    /// whether it has left.
+    Client(&'a dyn Fn() -> bool),
 }
 
 /// The default time to sample.
@@ -40,7 +51,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
-    if wish.talk == Talk::Normal {
+    if matches!(wish.waiter, Waiter::Person(Talk::Normal)) {
         kept_out(&board);
     }
     let region = Region::find(target.pid)?;
@@ -66,7 +77,7 @@ fn kept_out(board: &Board) {
 ///
 /// # Errors
 /// The region cannot be read.
-pub fn rate_in_force(region: Option<&Region>) -> Result<u64, Failure> {
+fn rate_in_force(region: Option<&Region>) -> Result<u64, Failure> {
     let head = region.map(Region::head).transpose()?;
     Ok(head.map_or(0, |head| head.rate))
 }
@@ -100,7 +111,7 @@ fn running(
         return whole(region, target);
     }
     let session = Session::of(Some(region), rate)?;
-    wait(target, board, rate, time, wish.talk);
+    wait(target, board, rate, time, wish.waiter)?;
     finished(target, session.end(region)?)
 }
 
@@ -118,19 +129,29 @@ fn sampled(
     let read = started.and_then(|answer| {
         let early = match answer {
             Sampling::InForce(_) => Some(Region::open(target.pid)?),
+            Sampling::Pending if matches!(wish.waiter, Waiter::Client(_)) => {
+                return Err(unanswered(board));
+            }
             Sampling::Pending => None,
         };
         early
             .iter()
             .try_for_each(|region| session.switched_on(region))?;
-        wait(target, board, rate, time, wish.talk);
+        wait(target, board, rate, time, wish.waiter)?;
         match early {
             Some(region) => session.end(&region),
             None => late(target, session),
         }
     });
     if !board.has_ended() {
-        leave(target, board, read.is_ok());
+        match read {
+            Ok(_) => leave(target, board),
+            Err(_) => {
+                // Cancels also a request that the process would carry out later. Its own error
+                // matters less.
+                let _ = board.sample(0, Duration::ZERO);
+            }
+        }
     }
     read
 }
@@ -144,18 +165,23 @@ fn late(target: &Target, session: Session) -> Result<Ended, Failure> {
 }
 
 /// Switches sampling off. A sleeping process will do so when it wakes.
-fn leave(target: &Target, board: &Board, good: bool) {
+fn leave(target: &Target, board: &Board) {
     let pending = match board.sample(0, ANSWER) {
         Ok(Sampling::InForce(_)) => None,
         Ok(Sampling::Pending) => Some(board.silence().why.to_owned()),
         Err(failure) => Some(failure.to_string()),
     };
-    if let (Some(why), true) = (pending, good && !board.has_ended()) {
+    if let (Some(why), false) = (pending, board.has_ended()) {
         say(&format!(
             "{} has not stopped sampling yet: {why}",
             target.title()
         ));
     }
+}
+
+fn unanswered(board: &Board) -> Failure {
+    let (title, why) = (board.title(), board.silence().why);
+    Failure::own(format!("pending: {title} does not sample yet: {why}"))
 }
 
 fn silent(target: &Target) -> Failure {
@@ -170,15 +196,36 @@ fn silent(target: &Target) -> Failure {
 
 /// Waits until the time is over, the process has ended, or the user presses Ctrl-C. What was
 /// sampled so far is kept.
-fn wait(target: &Target, board: &Board, rate: u64, time: Duration, talk: Talk) {
+///
+/// # Errors
+/// The client has left.
+fn wait(
+    target: &Target,
+    board: &Board,
+    rate: u64,
+    time: Duration,
+    waiter: Waiter,
+) -> Result<(), Failure> {
     if time.is_zero() {
-        return;
+        return Ok(());
     }
-    let what = format!(
-        "sampling {} every {} on average",
-        target.title(),
-        Bytes(rate)
-    );
+    let start = Instant::now();
+    let left = || time.saturating_sub(start.elapsed());
+    let goes_on = || !left().is_zero() && !board.has_ended();
+    let talk = match waiter {
+        Waiter::Person(talk) => talk,
+        Waiter::Client(has_left) => {
+            while goes_on() {
+                if has_left() {
+                    return Err(Failure::own("the client has left"));
+                }
+                thread::sleep(LOOK.min(left()));
+            }
+            return Ok(());
+        }
+    };
+    let name = target.title();
+    let what = format!("sampling {name} every {} on average", Bytes(rate));
     let line = match talk {
         Talk::Quiet => None,
         Talk::Normal => Line::of_terminal(),
@@ -187,15 +234,16 @@ fn wait(target: &Target, board: &Board, rate: u64, time: Duration, talk: Talk) {
         say(&format!("{what}, for {:.1} s", time.as_secs_f64()));
     }
     let patience = Patience::new();
-    let start = Instant::now();
-    while start.elapsed() < time && !board.has_ended() {
+    while goes_on() {
         if let Some(line) = &line {
-            let left = time.saturating_sub(start.elapsed()).as_secs() + 1;
-            let bar = bar(start.elapsed(), time);
-            line.show(&format!("{what} {bar} {left} s left, Ctrl-C to end early"));
+            let (bar, seconds) = (bar(start.elapsed(), time), left().as_secs() + 1);
+            line.show(&format!(
+                "{what} {bar} {seconds} s left, Ctrl-C to end early"
+            ));
         }
-        if patience.ends_within(LOOK.min(time.saturating_sub(start.elapsed()))) {
+        if patience.ends_within(LOOK.min(left())) {
             break;
         }
     }
+    Ok(())
 }

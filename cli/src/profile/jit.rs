@@ -1,8 +1,8 @@
 //! Names machine code without a file, from `/tmp/perf-PID.map`. Runtimes with a JIT compiler write
 //! that file (Node with `--perf-basic-prof`, Java with an agent, CPython from 3.12 with `-X perf`).
 
-use std::fs::File;
-use std::io::Read;
+use crate::files::read;
+use std::path::Path;
 
 /// Pieces of code, sorted by address.
 #[derive(Debug, Default)]
@@ -44,15 +44,10 @@ impl Jit {
 }
 
 fn text(path: &str) -> Option<String> {
-    let file = std::fs::metadata(path).ok()?;
-    let mut bytes = Vec::new();
-    if file.is_file() {
-        File::open(path)
-            .ok()?
-            .take(MOST)
-            .read_to_end(&mut bytes)
-            .ok()?;
-    }
+    let bytes = match std::fs::metadata(path).ok()?.is_file() {
+        true => read(Path::new(path), MOST).ok()?,
+        false => Vec::new(),
+    };
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

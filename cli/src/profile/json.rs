@@ -1,8 +1,7 @@
 //! The profile as JSON.
 
-use super::model::{Extent, Figures, Frame, Mapping, Profile, Stack, Switched};
+use super::model::{Extent, Figures, Profile, Stack};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// One object, in bytes, objects, and milliseconds since 1970.
 pub fn json(profile: &Profile) -> Value {
@@ -13,10 +12,10 @@ pub fn json(profile: &Profile) -> Value {
         "began_ms": profile.began_ms,
         "ended_ms": profile.ended_ms,
         "session": session(profile.extent),
-        "switched": profile.switched.map(switched),
+        "switched": profile.switched,
         "total": figures(&profile.total()),
         "stacks": profile.stacks.iter().map(stack).collect::<Vec<_>>(),
-        "mappings": profile.mappings.iter().map(mapping).collect::<Vec<_>>(),
+        "mappings": profile.mappings,
     })
 }
 
@@ -28,13 +27,9 @@ fn session(extent: Extent) -> Value {
     }
 }
 
-fn switched(switched: Switched) -> Value {
-    json!({ "rate": switched.rate, "after_ms": switched.after_ms })
-}
-
 fn stack(stack: &Stack) -> Value {
     let mut object = figures(&stack.figures);
-    object["frames"] = stack.frames.iter().map(frame).collect();
+    object["frames"] = stack.frames.iter().map(|frame| json!(**frame)).collect();
     object
 }
 
@@ -46,26 +41,5 @@ fn figures(figures: &Figures) -> Value {
         "live_space": figures.live_bytes,
         "live_usable": figures.live_usable,
         "waste": figures.waste(),
-    })
-}
-
-fn frame(frame: &Arc<Frame>) -> Value {
-    json!({
-        "function": frame.function,
-        "file": frame.file,
-        "line": frame.line,
-        "module": frame.module,
-        "address": frame.address,
-        "inlined": frame.inlined,
-    })
-}
-
-fn mapping(mapping: &Mapping) -> Value {
-    json!({
-        "start": mapping.start,
-        "end": mapping.end,
-        "offset": mapping.offset,
-        "path": mapping.path,
-        "build_id": mapping.build_id,
     })
 }

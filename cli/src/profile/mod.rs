@@ -15,7 +15,6 @@
 //! | `uncertainty` | how far sampled figures may be off |
 //! | `gather` | the profile of a running process |
 //! | `session` | the samples of a limited time, of a process that samples for longer |
-//! | `output` | writes files completely or not at all |
 
 mod calls;
 mod collapsed;
@@ -28,7 +27,6 @@ mod leaks;
 mod listing;
 mod maps;
 mod model;
-mod output;
 mod plumbing;
 pub mod pprof;
 mod region;
@@ -41,23 +39,20 @@ mod tree;
 mod uncertainty;
 
 pub use collapsed::{collapsed, flamegraph};
-pub use gather::{Wish, gather, rate_in_force};
+pub use gather::{Waiter, Wish, gather};
 pub use json::json;
 pub use leaks::leaks;
 pub use listing::{check_pattern, listing};
 #[cfg(test)]
 pub use model::Switched;
-pub use model::{Extent, Figures, Frame, Profile, Stack, Value};
-pub use output::{check_writable, write};
-pub use session::Session;
-pub use summary::{gap, session_words};
+pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
+pub use summary::{gap, session_words, source};
 pub use tree::tree;
 
 use crate::failure::Failure;
 use files::Origin;
 use region::{Region, Sampled};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use symbols::Symbols;
 
 /// Name of the places for which the region had no room.
@@ -115,7 +110,7 @@ impl Profile {
         let sites = region.sites.iter();
         Self {
             pid,
-            program: symbols.program().map(last_part).unwrap_or_default(),
+            program: symbols::clean(base(symbols.program().unwrap_or_default())),
             rate: region.rate,
             began_ms: region.began_ms,
             ended_ms: ended_ms(region),
@@ -149,13 +144,8 @@ fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
 
 /// The end of sampling: when it was switched off, or now if it is still on.
 fn ended_ms(region: &Region) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     match region.rate {
         0 => region.changed_ms,
-        _ => now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(0)),
+        _ => session::now_ms(),
     }
-}
-
-fn last_part(path: &str) -> String {
-    symbols::clean(path.rsplit('/').next().unwrap_or(path))
 }

@@ -1,5 +1,6 @@
 //! A heap profile as plain data, independent of its source.
 
+use serde::Serialize;
 use std::sync::Arc;
 
 /// One process's allocations by stack of calls.
@@ -41,7 +42,7 @@ pub enum Extent {
 }
 
 /// Another observer switched sampling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Switched {
     /// Mean bytes between two samples from then on; 0: off.
     pub rate: u64,
@@ -60,7 +61,7 @@ pub struct Stack {
 }
 
 /// One call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Frame {
     /// The function's demangled name; `module+0xoffset` if it has none.
     pub function: String,
@@ -94,7 +95,7 @@ pub struct Figures {
 }
 
 /// A mapped piece of a file with code.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mapping {
     /// The first address.
     pub start: u64,
@@ -208,4 +209,9 @@ impl Profile {
         }
         total
     }
+}
+
+/// The last part of a path.
+pub fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }

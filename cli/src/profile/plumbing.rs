@@ -1,7 +1,7 @@
 //! Recognises the allocator's own frames. They are removed, so that a stack begins with the
 //! program's code.
 
-use super::model::Frame;
+use super::model::{Frame, base};
 use std::sync::Arc;
 
 /// Removes the innermost frames that only pass a request on to the allocator.
@@ -16,7 +16,7 @@ fn is_own(frame: &Frame) -> bool {
 }
 
 fn in_library(module: &str) -> bool {
-    let (_, name) = module.rsplit_once('/').unwrap_or(("", module));
+    let name = base(module);
     name.starts_with("libneap") && name.contains(".so")
 }
 

@@ -2,7 +2,7 @@
 //! rounding.
 
 use super::calls::{Grouping, Place, line, places};
-use super::model::{Extent, Figures, Frame, Profile, Value};
+use super::model::{Extent, Figures, Frame, Profile, Value, base};
 use super::plumbing::is_rust_library;
 use neap_shared::stats::Bytes;
 use std::sync::Arc;
@@ -282,8 +282,7 @@ fn call(frame: &Arc<Frame>) -> String {
 
 /// `node.c:12`.
 pub fn source(frame: &Frame) -> Option<String> {
-    let file = frame.file.rsplit('/').next().unwrap_or_default();
-    match (file, frame.line) {
+    match (base(&frame.file), frame.line) {
         ("", _) => None,
         (file, 0) => Some(file.to_owned()),
         (file, line) => Some(format!("{file}:{line}")),
@@ -292,7 +291,7 @@ pub fn source(frame: &Frame) -> Option<String> {
 
 /// `in libc.so.6`.
 pub fn module(frame: &Frame) -> Option<String> {
-    let name = frame.module.rsplit('/').next().unwrap_or_default();
+    let name = base(&frame.module);
     (!name.is_empty()).then(|| format!("in {name}"))
 }
 

@@ -4,7 +4,7 @@
 use super::files::Origin;
 use super::jit::Jit;
 use super::maps::{Mapped, Maps};
-use super::model::{Frame, Mapping};
+use super::model::{Frame, Mapping, base};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::HashMap;
@@ -150,24 +150,14 @@ impl Place<'_> {
     }
 
     fn nameless(&self, offset: u64) -> Frame {
-        let (_, name) = self.module.rsplit_once('/').unwrap_or(("", self.module));
-        self.frame(&format!("{name}+{offset:#x}"), None)
+        self.frame(&format!("{}+{offset:#x}", base(self.module)), None)
     }
 }
 
-/// Removes control characters from a name. Names come from untrusted files and processes, and must
-/// not control a terminal.
+/// A name of bounded length without control characters.
 pub fn clean(name: &str) -> String {
-    name.chars()
-        .take(LONGEST_NAME)
-        .map(|letter| {
-            if letter.is_control() {
-                '\u{fffd}'
-            } else {
-                letter
-            }
-        })
-        .collect()
+    let name: String = name.chars().take(LONGEST_NAME).collect();
+    name.replace(char::is_control, "\u{fffd}")
 }
 
 fn build_id(file: &PathBuf) -> String {

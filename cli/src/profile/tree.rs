@@ -1,7 +1,7 @@
 //! The call tree as text, like macOS' `sample`, and the functions sorted by share.
 
-use super::calls::{Name, Node, Share, Tree, functions};
-use super::model::{Frame, Profile, Value};
+use super::calls::{Node, Share, Tree, functions};
+use super::model::{Frame, Profile, Value, base};
 use super::summary::{amount, module, percent, phrase, source, summary};
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -82,54 +82,39 @@ pub fn described(frame: &Frame) -> String {
 }
 
 fn tops(profile: &Profile, value: Value) -> String {
+    type Part = fn(&Share) -> u64;
+    const ORDERS: [(&str, Part); 2] = [
+        ("By what a function allocates itself", |share| share.flat),
+        ("By what a function and those it calls allocate", |share| {
+            share.cumulative
+        }),
+    ];
     let whole = value.of(&profile.total());
     let mut all = functions(profile, value);
-    // By name as well, so that the same profile gives the same text.
-    all.sort_by_key(|&(name, share)| (Reverse(share.flat), Reverse(share.cumulative), name));
-    let mut text = top(
-        "By what a function allocates itself",
-        &all,
-        |share| share.flat,
-        whole,
-        value,
-    );
-    all.sort_by_key(|&(name, share)| (Reverse(share.cumulative), Reverse(share.flat), name));
-    text += &top(
-        "By what a function and those it calls allocate",
-        &all,
-        |share| share.cumulative,
-        whole,
-        value,
-    );
-    text
-}
-
-fn top(
-    title: &str,
-    all: &[(Name<'_>, Share)],
-    by: fn(&Share) -> u64,
-    whole: u64,
-    value: Value,
-) -> String {
-    let mut text = format!(
-        "\n{title}\n  {:>10} {:>8}  {:>10} {:>8}  function\n",
-        "flat", "", "cumulative", ""
-    );
-    for ((function, module), share) in all.iter().filter(|(_, share)| by(share) > 0).take(TOP) {
-        let name = module.rsplit('/').next().unwrap_or_default();
-        let place = if name.is_empty() {
-            String::new()
-        } else {
-            format!("  (in {name})")
-        };
+    let mut text = String::new();
+    for (title, by) in ORDERS {
+        // By name as well, so that the same profile gives the same text.
+        let rest = |share: Share| (Reverse(share.flat), Reverse(share.cumulative));
+        all.sort_by_key(|&(name, share)| (Reverse(by(&share)), rest(share), name));
         let _ = writeln!(
             text,
-            "  {:>10} {:>8}  {:>10} {:>8}  {function}{place}",
-            amount(value, share.flat),
-            percent(share.flat, whole),
-            amount(value, share.cumulative),
-            percent(share.cumulative, whole),
+            "\n{title}\n  {:>10} {:>8}  {:>10} {:>8}  function",
+            "flat", "", "cumulative", ""
         );
+        for ((function, module), share) in all.iter().filter(|(_, share)| by(share) > 0).take(TOP) {
+            let place = match base(module) {
+                "" => String::new(),
+                name => format!("  (in {name})"),
+            };
+            let _ = writeln!(
+                text,
+                "  {:>10} {:>8}  {:>10} {:>8}  {function}{place}",
+                amount(value, share.flat),
+                percent(share.flat, whole),
+                amount(value, share.cumulative),
+                percent(share.cumulative, whole),
+            );
+        }
     }
     text
 }

@@ -36,6 +36,19 @@ pub struct Link {
     pub elf: Option<Elf>,
 }
 
+impl Link {
+    /// A file whose headers were not read yet.
+    pub fn new(file: PathBuf, arguments: Vec<OsString>, role: Role) -> Self {
+        Self {
+            file,
+            arguments,
+            argument: None,
+            role,
+            elf: None,
+        }
+    }
+}
+
 /// Which programs run under Neap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -81,12 +94,7 @@ pub fn follow(words: &[OsString], library: &Elf) -> Chain {
 
 /// What follows a file in the chain.
 enum Next {
-    Step {
-        file: PathBuf,
-        arguments: Vec<OsString>,
-        argument: Option<OsString>,
-        role: Role,
-    },
+    Step(Link),
     End(End),
 }
 
@@ -121,31 +129,15 @@ impl Chain {
 
     fn walk(&mut self, words: &[OsString], library: &Elf) -> Result<End, Obstacle> {
         let first = words.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let mut next = Next::Step {
-            file: path::locate(first)?,
-            arguments: words.to_vec(),
-            argument: None,
-            role: Role::Named,
-        };
+        let mut next = Next::Step(Link::new(path::locate(first)?, words.to_vec(), Role::Named));
         loop {
             match next {
                 Next::End(end) => return Ok(end),
-                Next::Step { file, .. } if self.links.len() == LONGEST => {
-                    return Err(Obstacle::TooDeep(file));
+                Next::Step(link) if self.links.len() == LONGEST => {
+                    return Err(Obstacle::TooDeep(link.file));
                 }
-                Next::Step {
-                    file,
-                    arguments,
-                    argument,
-                    role,
-                } => {
-                    self.links.push(Link {
-                        file,
-                        arguments,
-                        argument,
-                        role,
-                        elf: None,
-                    });
+                Next::Step(link) => {
+                    self.links.push(link);
                     next = self.examine(library)?;
                 }
             }
@@ -187,12 +179,11 @@ impl Chain {
             .map_or(EnvLine::Opaque, EnvLine::parse)
         {
             EnvLine::Opaque => Ok(Next::End(End::OpaqueEnv)),
-            EnvLine::Runs(words) => Ok(Next::Step {
-                file: path::locate(&words[0])?,
-                arguments: [&words[..], &link.arguments[2..]].concat(),
-                argument: None,
-                role: Role::ByEnv,
-            }),
+            EnvLine::Runs(words) => {
+                let arguments = [&words[..], &link.arguments[2..]].concat();
+                let file = path::locate(&words[0])?;
+                Ok(Next::Step(Link::new(file, arguments, Role::ByEnv)))
+            }
         }
     }
 }
@@ -213,22 +204,15 @@ fn after_text(link: &Link) -> Result<Next, Obstacle> {
                 other => other,
             })?;
             let arguments = interpreted(link, &interpreter, argument.as_ref());
-            Ok(Next::Step {
-                file: interpreter,
-                arguments,
+            Ok(Next::Step(Link {
                 argument,
-                role: Role::Interpreter,
-            })
+                ..Link::new(interpreter, arguments, Role::Interpreter)
+            }))
         }
         Ok(Head::Text) if link.role != Role::Interpreter => {
             let shell = PathBuf::from("/bin/sh");
             let arguments = interpreted(link, Path::new("sh"), None);
-            Ok(Next::Step {
-                file: shell,
-                arguments,
-                argument: None,
-                role: Role::Shell,
-            })
+            Ok(Next::Step(Link::new(shell, arguments, Role::Shell)))
         }
         Ok(Head::Text | Head::Binary) => Err(Obstacle::NotAProgram(file)),
         Err(error) => Err(Obstacle::Unreadable { file, error }),

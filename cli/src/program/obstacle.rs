@@ -2,7 +2,8 @@
 
 use super::elf::Elf;
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, shown};
-use std::ffi::OsString;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -66,76 +67,68 @@ impl From<Obstacle> for Failure {
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFound(name) => write!(out, "{}: no such program{}", shown(name), hint(name)),
+        let (file, why): (&OsStr, Cow<str>) = match self {
+            Self::NotFound(name) => (name, format!("no such program{}", hint(name)).into()),
             Self::NoInterpreter {
                 script,
                 interpreter,
             } => {
-                let (script, interpreter) = (shown(script), shown(interpreter));
-                write!(
-                    out,
-                    "{script}: its interpreter {interpreter} does not exist; correct the first line"
-                )
+                let interpreter = shown(interpreter);
+                let why =
+                    format!("its interpreter {interpreter} does not exist; correct the first line");
+                (script.as_ref(), why.into())
             }
-            Self::Directory(file) => write!(out, "{}: is a directory, not a program", shown(file)),
-            Self::NotPermitted(file) => {
-                write!(
-                    out,
-                    "{}: not executable by this user; try chmod +x",
-                    shown(file)
-                )
-            }
-            Self::NotAProgram(file) => {
-                write!(
-                    out,
-                    "{}: neither a program nor a script of this system",
-                    shown(file)
-                )
-            }
-            Self::Static(file) => write!(
-                out,
-                "{}: statically linked, so no library can be preloaded; link it dynamically, or \
-                 build Neap into it",
-                shown(file)
+            Self::Directory(file) => (file.as_ref(), "is a directory, not a program".into()),
+            Self::NotPermitted(file) => (
+                file.as_ref(),
+                "not executable by this user; try chmod +x".into(),
             ),
-            Self::OtherLoader { file, loader } => write!(
-                out,
-                "{}: uses the loader {} of another C library; libneap.so is built for glibc",
-                shown(file),
-                shown(loader)
+            Self::NotAProgram(file) => (
+                file.as_ref(),
+                "neither a program nor a script of this system".into(),
             ),
+            Self::Static(file) => {
+                let why = "statically linked, so no library can be preloaded; link it \
+                           dynamically, or build Neap into it";
+                (file.as_ref(), why.into())
+            }
+            Self::OtherLoader { file, loader } => {
+                let loader = shown(loader);
+                let why = format!(
+                    "uses the loader {loader} of another C library; libneap.so is built for glibc"
+                );
+                (file.as_ref(), why.into())
+            }
             Self::OtherMachine {
                 file,
                 program,
                 library,
-            } => write!(
-                out,
-                "{}: built for {program}, but the library for {library}; use the neap of that \
-                 machine",
-                shown(file)
-            ),
-            Self::Privileged { file, how } => write!(
-                out,
-                "{}: {how}, so the loader ignores preloads; run it as the user whose rights it \
-                 takes",
-                shown(file)
-            ),
-            Self::TooDeep(file) => {
-                write!(
-                    out,
-                    "{}: its interpreters are scripts without end",
-                    shown(file)
-                )
+            } => {
+                let why = format!(
+                    "built for {program}, but the library for {library}; use the neap of that \
+                     machine"
+                );
+                (file.as_ref(), why.into())
             }
-            Self::OpaqueEnv(file) => write!(
-                out,
-                "{}: its first line calls env with options, so its interpreter would be a child; \
-                 name the interpreter yourself, or leave --no-children out",
-                shown(file)
+            Self::Privileged { file, how } => {
+                let why = format!(
+                    "{how}, so the loader ignores preloads; run it as the user whose rights it \
+                     takes"
+                );
+                (file.as_ref(), why.into())
+            }
+            Self::TooDeep(file) => (
+                file.as_ref(),
+                "its interpreters are scripts without end".into(),
             ),
-            Self::Unreadable { file, error } => write!(out, "{}: {error}", shown(file)),
-        }
+            Self::OpaqueEnv(file) => {
+                let why = "its first line calls env with options, so its interpreter would be a \
+                           child; name the interpreter yourself, or leave --no-children out";
+                (file.as_ref(), why.into())
+            }
+            Self::Unreadable { file, error } => (file.as_ref(), error.to_string().into()),
+        };
+        write!(out, "{}: {why}", shown(file))
     }
 }
 

@@ -69,29 +69,20 @@ impl EnvLine {
     /// Parses the one argument that the kernel passes to `env`.
     pub fn parse(argument: &OsStr) -> Self {
         let text = argument.as_bytes();
-        let words = match text.strip_prefix(b"-S") {
+        let words: Vec<&[u8]> = match text.strip_prefix(b"-S") {
             Some(rest) => rest
                 .split(is_blank)
                 .filter(|word| !word.is_empty())
                 .collect(),
             None => vec![text],
         };
-        let simple = words
-            .first()
-            .is_some_and(|word| !word.starts_with(b"-") && !word.contains(&b'='));
-        match simple
-            && !words
-                .iter()
-                .any(|word| word.iter().any(|byte| b"'\"\\$#".contains(byte)))
-        {
-            true => Self::Runs(
-                words
-                    .iter()
-                    .map(|word| OsString::from_vec(word.to_vec()))
-                    .collect(),
-            ),
-            false => Self::Opaque,
+        let names_a_program = |word: &&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
+        let has_quotes = |word: &&[u8]| word.iter().any(|byte| b"'\"\\$#".contains(byte));
+        if !words.first().is_some_and(names_a_program) || words.iter().any(has_quotes) {
+            return Self::Opaque;
         }
+        let owned = words.iter().map(|word| OsString::from_vec(word.to_vec()));
+        Self::Runs(owned.collect())
     }
 }
 

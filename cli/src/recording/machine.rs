@@ -1,5 +1,6 @@
 //! The machine, as a recording describes it.
 
+use crate::attach::kernel::field;
 use serde::{Deserialize, Serialize};
 use std::fs;
 
@@ -34,12 +35,7 @@ impl Machine {
 
 /// Parses `MemTotal:  24576 kB`, in bytes.
 fn total(text: &str) -> u64 {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))
-        .unwrap_or_default();
-    let kib = line.trim().trim_end_matches("kB").trim().parse::<u64>();
-    kib.map_or(0, |kib| kib.saturating_mul(1024))
+    (text.lines().find_map(|line| field(line, "MemTotal:"))).unwrap_or(0)
 }
 
 /// The word in brackets of `always [madvise] never`.

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 /// A whole recording.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
     /// The first line.
     pub head: Head,
@@ -73,11 +73,7 @@ impl Recording {
     pub fn new(head: Head) -> Self {
         Self {
             head,
-            samples: Vec::new(),
-            classes: Vec::new(),
-            events: Vec::new(),
-            profiles: Vec::new(),
-            left_out: 0,
+            ..Self::default()
         }
     }
 

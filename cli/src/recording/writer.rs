@@ -34,27 +34,25 @@ impl Writer {
     ///
     /// The file cannot be written, or is not a recording; it is then unchanged.
     pub fn create(name: &Path) -> Result<Self, Failure> {
-        let refused =
-            |what: String| Failure::own(format!("cannot record to {}: {what}", shown(name)));
+        let refused = |what: &dyn std::fmt::Display| {
+            Failure::own(format!("cannot record to {}: {what}", shown(name)))
+        };
         let file = OpenOptions::new()
             .read(true)
             .append(true)
             .create(true)
             .open(name)
-            .map_err(|error| refused(error.to_string()))?;
-        let about = file
-            .metadata()
-            .map_err(|error| refused(error.to_string()))?;
+            .map_err(|error| refused(&error))?;
+        let about = file.metadata().map_err(|error| refused(&error))?;
         if !about.is_file() {
-            return Err(refused("it is not an ordinary file".to_owned()));
+            return Err(refused(&"it is not an ordinary file"));
         }
         if about.len() > 0 && !is_recording(&file) {
             return Err(refused(
-                "the file exists and is not a recording, so it is left as it is".to_owned(),
+                &"the file exists and is not a recording, so it is left as it is",
             ));
         }
-        file.set_len(0)
-            .map_err(|error| refused(error.to_string()))?;
+        file.set_len(0).map_err(|error| refused(&error))?;
         Ok(Self::over(file, name))
     }
 
@@ -152,7 +150,7 @@ mod tests {
         let file = room.path().join("program");
         fs::write(&file, "#!/bin/sh\n").unwrap();
         let failure = Writer::create(&file).map(drop).unwrap_err();
-        assert!(failure.to_string().contains("no recording"), "{failure}");
+        assert!(failure.to_string().contains("not a recording"), "{failure}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "#!/bin/sh\n");
         assert!(Writer::create(room.path()).is_err());
         assert!(Writer::create(Path::new("/dev/null")).is_err());

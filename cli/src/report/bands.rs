@@ -20,52 +20,17 @@ pub struct Band {
 }
 
 /// From the bottom up.
+#[rustfmt::skip]
 pub const ALL: [Band; BANDS] = [
-    band(
-        "used",
-        "In use",
-        "blocks that the program holds and has touched",
-    ),
-    band(
-        "rounding",
-        "Rounding",
-        "what size classes add to what was asked for",
-    ),
-    band(
-        "slabs",
-        "Free in slabs",
-        "free blocks, and ends where none fits, between blocks in use",
-    ),
-    band(
-        "magazines",
-        "Magazines",
-        "free blocks that threads keep at hand",
-    ),
-    band(
-        "free",
-        "Free pages",
-        "free memory that was used before and is not yet given back",
-    ),
-    band(
-        "huge",
-        "Huge-page excess",
-        "free memory that is resident because a huge page brought it",
-    ),
-    band(
-        "stacks",
-        "Coroutine stacks",
-        "in use, parked, and what else is in their spans",
-    ),
-    band(
-        "own",
-        "Neap's own",
-        "tables and caches, and pages around sampled blocks",
-    ),
-    band(
-        "rest",
-        "Not the heap",
-        "code, files, thread stacks, the program's own mappings",
-    ),
+    band("used", "In use", "blocks that the program holds and has touched"),
+    band("rounding", "Rounding", "what size classes add to what was asked for"),
+    band("slabs", "Free in slabs", "free blocks, and ends where none fits, between blocks in use"),
+    band("magazines", "Magazines", "free blocks that threads keep at hand"),
+    band("free", "Free pages", "free memory that was used before and is not yet given back"),
+    band("huge", "Huge-page excess", "free memory that is resident because a huge page brought it"),
+    band("stacks", "Coroutine stacks", "in use, parked, and what else is in their spans"),
+    band("own", "Neap's own", "tables and caches, and pages around sampled blocks"),
+    band("rest", "Not the heap", "code, files, thread stacks, the program's own mappings"),
 ];
 
 const fn band(key: &'static str, name: &'static str, meaning: &'static str) -> Band {
@@ -86,9 +51,7 @@ impl Cut {
     /// different time. If the heap's figures exceed its count, the whole becomes larger.
     pub fn of(told: &Told) -> Self {
         let mut bytes = heap_bands(&told.heap.ledger);
-        let heap = bytes
-            .iter()
-            .fold(0, |sum: u64, part| sum.saturating_add(*part));
+        let heap = sum(&bytes);
         bytes[REST] = told.rss.saturating_sub(heap);
         Self {
             bytes,
@@ -97,12 +60,11 @@ impl Cut {
     }
 }
 
+fn sum(parts: &[u64]) -> u64 {
+    (parts.iter()).fold(0, |sum: u64, part| sum.saturating_add(*part))
+}
+
 fn heap_bands(ledger: &Ledger) -> [u64; BANDS] {
-    let sum = |parts: &[u64]| {
-        parts
-            .iter()
-            .fold(0, |sum: u64, part| sum.saturating_add(*part))
-    };
     let touched = sum(&[ledger.requested, ledger.rounding])
         .saturating_sub(sum(&[ledger.untouched, ledger.swapped]));
     let rounding = ledger.rounding.min(touched);

@@ -1,5 +1,10 @@
 //! A date and time for people.
 
+/// `1.5 s`.
+pub fn seconds(ms: u64) -> String {
+    format!("{:.1} s", ms as f64 / 1e3)
+}
+
 /// `2026-11-21 13:15:00 UTC`, from ms since 1970.
 pub fn utc(ms: u64) -> String {
     let seconds = ms / 1000;

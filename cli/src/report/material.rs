@@ -1,13 +1,13 @@
 //! The input of a report.
 
 use crate::failure::{Failure, shown};
+use crate::files;
 use crate::profile::{Extent, Profile, gap, pprof};
 use crate::recording::format::Embedded;
 use crate::recording::{self, Recording};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::fs::File;
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 
 /// A recording, profiles, or both.
@@ -23,8 +23,6 @@ pub struct Material {
     pub notes: Vec<String>,
 }
 
-/// The first bytes of a gzipped file, such as a profile.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Most bytes of a profile.
 const LARGEST: u64 = 256 << 20;
 
@@ -35,7 +33,7 @@ const LARGEST: u64 = 256 << 20;
 /// The file cannot be read, is neither, or is damaged.
 pub fn load(file: &Path) -> Result<Material, Failure> {
     match start(file)? {
-        GZIP => profile(file),
+        pprof::GZIP => of_profile(file),
         [b'{', _] => Ok(Material::new(recording::read(file)?)),
         _ => Err(Failure::own(format!(
             "{} is neither a recording (neap run --record) nor a profile (neap run --profile); for \
@@ -88,12 +86,8 @@ fn decoded(base64: &str) -> Result<Profile, Failure> {
     pprof::decode(&bytes)
 }
 
-fn profile(file: &Path) -> Result<Material, Failure> {
-    let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|open| open.take(LARGEST).read_to_end(&mut bytes))
-        .map_err(|error| unreadable(file, &error))?;
-    let profile = pprof::decode(&bytes)
+fn of_profile(file: &Path) -> Result<Material, Failure> {
+    let profile = pprof::decode(&files::read(file, LARGEST)?)
         .map_err(|failure| Failure::own(format!("{}: {failure}", shown(file))))?;
     Ok(Material {
         notes: session_note(&profile)
@@ -118,24 +112,14 @@ fn session_note(profile: &Profile) -> Option<String> {
 }
 
 fn start(file: &Path) -> Result<[u8; 2], Failure> {
-    let mut start = [0; 2];
-    let open = File::open(file).map_err(|error| unreadable(file, &error))?;
-    let about = open.metadata().map_err(|error| unreadable(file, &error))?;
-    if !about.is_file() {
+    let is_special = fs::metadata(file).is_ok_and(|found| !found.is_file());
+    if is_special {
         return Err(Failure::own(format!(
             "{} is not an ordinary file",
             shown(file)
         )));
     }
-    let read = open.take(2).read(&mut start);
-    match read.map_err(|error| unreadable(file, &error))? {
-        2 => Ok(start),
-        _ => Ok([0; 2]),
-    }
-}
-
-fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::own(format!("cannot read {}: {error}", shown(file)))
+    Ok(files::read(file, 2)?.try_into().unwrap_or_default())
 }
 
 #[cfg(test)]

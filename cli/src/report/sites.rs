@@ -3,9 +3,8 @@
 //! A profile has stacks of calls. People look for their own function, not for the library's that it
 //! called. So a site is the innermost call outside all languages' runtimes.
 
-use crate::profile::{Figures, Frame, Profile, Stack};
+use crate::profile::{Figures, Frame, Profile, Stack, base, source};
 use std::collections::HashMap;
-use std::path::Path;
 
 /// One place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,15 +83,7 @@ fn callers(stack: &Stack, at: usize) -> Vec<String> {
 
 /// `file.c:12`, or the module without its directories.
 pub fn place(frame: &Frame) -> String {
-    let base = |path: &str| {
-        let name = Path::new(path).file_name();
-        name.map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into())
-    };
-    match (frame.file.as_str(), frame.line) {
-        ("", _) => base(&frame.module),
-        (file, 0) => base(file),
-        (file, line) => format!("{}:{line}", base(file)),
-    }
+    source(frame).unwrap_or_else(|| base(&frame.module).to_owned())
 }
 
 /// The innermost frame of the program's own code; the innermost of all if there is none.

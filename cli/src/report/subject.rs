@@ -7,7 +7,7 @@ use crate::recording::Recording;
 use crate::recording::format::{Classes, Event, Frontend, Happening, Sample};
 
 /// One process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Subject<'a> {
     /// Its PID; 0: unknown.
     pub pid: u32,
@@ -119,14 +119,8 @@ impl<'a> Subject<'a> {
         Self {
             pid,
             program: named(program, pid),
-            samples: Vec::new(),
-            classes: None,
-            events: Vec::new(),
             profile,
-            at_peak: None,
-            frontend: Frontend::default(),
-            became: None,
-            interval_ms: 0,
+            ..Self::default()
         }
     }
 

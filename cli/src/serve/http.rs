@@ -37,6 +37,8 @@ pub struct Request {
     pub query: Vec<(String, String)>,
     /// The host by which the client called this server; empty if it did not say.
     pub host: String,
+    /// Where the page is that made a browser ask (`Sec-Fetch-Site`); empty without a browser.
+    pub site: String,
 }
 
 /// The methods that are served.
@@ -251,25 +253,19 @@ fn parsed(head: &[u8]) -> Result<Option<Request>, Response> {
             return Err(refusal.with("allow", "GET, HEAD"));
         }
     };
-    let host = request.headers.iter();
-    let host = { host }.find(|header| header.name.eq_ignore_ascii_case("host"));
-    let host = host.map_or(&b""[..], |header| header.value);
-    let host = String::from_utf8_lossy(host).into_owned();
-    Ok(Some(of_target(
-        method,
-        request.path.unwrap_or_default(),
-        host,
-    )))
-}
-
-/// The parts of a target: a path with its query, or a whole URL, whose host then counts.
-fn of_target(method: Method, target: &str, host: String) -> Request {
+    let header = |name: &str| {
+        let mut headers = request.headers.iter();
+        let found = headers.find(|header| header.name.eq_ignore_ascii_case(name));
+        found.map_or("".into(), |header| String::from_utf8_lossy(header.value))
+    };
+    // A target is a path with its query, or a whole URL, whose host then counts.
+    let target = request.path.unwrap_or_default();
     let (host, target) = match target.strip_prefix("http://") {
         Some(rest) => {
             let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-            (host.to_owned(), path)
+            (host.into(), path)
         }
-        None => (host, target),
+        None => (header("host"), target),
     };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let pair = |pair: &str| {
@@ -277,12 +273,13 @@ fn of_target(method: Method, target: &str, host: String) -> Request {
         (name.to_owned(), value.to_owned())
     };
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    Request {
+    Ok(Some(Request {
         method,
         path: path.to_owned(),
         query: pairs.map(pair).collect(),
-        host,
-    }
+        host: host.into_owned(),
+        site: header("sec-fetch-site").into_owned(),
+    }))
 }
 
 /// Reads some bytes before a deadline.

@@ -17,7 +17,7 @@ mod watched;
 pub use http::Server;
 pub use watched::{Scope, Watched};
 
-use crate::view::{exposition, metrics};
+use crate::view::{View, exposition, metrics};
 use http::{Client, Request, Response, Status};
 use std::net::{IpAddr, SocketAddr};
 
@@ -35,9 +35,16 @@ pub fn answer(
         let why = "neap serve listens on a loopback address: call it by that, or by localhost";
         return Response::refusal(Status::FORBIDDEN, &why);
     }
+    // Otherwise any page in a local browser could start a session by an image.
+    if request.site == "cross-site" {
+        let why = "a page of another site asked for this: enter the address in the browser instead";
+        return Response::refusal(Status::FORBIDDEN, &why);
+    }
     match request.path.as_str() {
-        "/" => page::root(watched),
-        "/metrics" => scrape(watched),
+        "/" => scrape(watched, client, page::root),
+        "/metrics" => scrape(watched, client, |views| {
+            Response::new(exposition::MEDIA_TYPE, metrics::page(views))
+        }),
         "/debug/pprof/heap" | "/debug/pprof/allocs" => pprof::heap(watched, request, client),
         _ => {
             let why = "neap serve has /, /metrics, /debug/pprof/heap and /debug/pprof/allocs";
@@ -46,9 +53,10 @@ pub fn answer(
     }
 }
 
-fn scrape(watched: &Watched) -> Response {
-    match watched.views() {
-        Ok(views) => Response::new(exposition::MEDIA_TYPE, metrics::page(&views)),
+fn scrape(watched: &Watched, client: &Client, page: fn(&[View]) -> Response) -> Response {
+    match watched.views(|| client.has_left()) {
+        Ok(Some(views)) => page(&views),
+        Ok(None) => Response::refusal(Status::UNAVAILABLE, &"the client has left"),
         Err(failure) => Response::refusal(Status::INTERNAL, &failure),
     }
 }

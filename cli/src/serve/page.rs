@@ -1,7 +1,6 @@
 //! The page that lists the processes.
 
 use super::http::{Response, Status};
-use super::watched::Watched;
 use crate::view::View;
 use askama::Template;
 use neap_shared::stats::Bytes;
@@ -22,12 +21,8 @@ struct Row {
 }
 
 /// The page.
-pub fn root(watched: &Watched) -> Response {
-    let views = match watched.views() {
-        Ok(views) => views,
-        Err(failure) => return Response::refusal(Status::INTERNAL, &failure),
-    };
-    match page(&views).render() {
+pub fn root(views: &[View]) -> Response {
+    match page(views).render() {
         Ok(text) => Response::new("text/html; charset=utf-8", text),
         Err(error) => Response::refusal(Status::INTERNAL, &error),
     }

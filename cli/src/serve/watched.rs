@@ -53,13 +53,23 @@ impl Watched {
         })
     }
 
-    /// Views of all processes now. Those that end meanwhile are left out.
-    pub fn views(&self) -> Result<Vec<View>, Failure> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(match &self.scope {
+    /// Views of all processes now. Those that end meanwhile are left out. `None` for a client that
+    /// has left while it waited for its turn; otherwise a slow process would make a queue of them.
+    pub fn views(&self, has_left: impl Fn() -> bool) -> Result<Option<Vec<View>>, Failure> {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_) => {
+                let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                if has_left() {
+                    return Ok(None);
+                }
+                turn
+            }
+        };
+        Ok(Some(match &self.scope {
             Scope::Named(named) => views(named),
             Scope::All => views(&Under::all()?),
-        })
+        }))
     }
 
     /// A seat for one more session; `None` if there are [`MOST_SESSIONS`].

@@ -4,7 +4,9 @@ use super::run::Session;
 use super::watched::Watched;
 use crate::attach::Region;
 use crate::failure::{Failure, shown};
-use crate::profile::{self, Profile, Value, leaks, pprof};
+use crate::files;
+use crate::launch::named_after;
+use crate::profile::{Profile, Value, leaks, pprof};
 use crate::recording::Record;
 use crate::recording::format::Embedded;
 use crate::supervise::Ending;
@@ -46,9 +48,6 @@ pub enum ProfileFile {
 /// The least value of `--sample`.
 const FINEST: u64 = 4 << 10;
 
-/// The first bytes of a gzipped file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
 impl ProfileFile {
     /// Checks before the start that the file can be written and would not overwrite another kind of
     /// file.
@@ -61,14 +60,14 @@ impl ProfileFile {
             let file = shown(file);
             Failure::own(format!("cannot write the profile to {file}: {what}"))
         };
-        profile::check_writable(file)?;
+        files::check_writable(file)?;
         let mut start = Vec::new();
         let is_file = file.is_file();
         if let Some(open) = is_file.then(|| fs::File::open(file)) {
             let read = open.and_then(|open| open.take(2).read_to_end(&mut start));
             read.map_err(|error| refused(&error))?;
         }
-        if !start.is_empty() && start != GZIP {
+        if !start.is_empty() && start != pprof::GZIP {
             return Err(refused(
                 &"the file exists and is not a profile, so it is left as it is",
             ));
@@ -92,7 +91,7 @@ impl ProfileFile {
         })?;
         // The program's PID is unknown yet; this process's is as long.
         let file = here.join(usual_name(program, std::process::id()));
-        profile::check_writable(&file).map_err(|failure| {
+        files::check_writable(&file).map_err(|failure| {
             Failure::own(format!(
                 "{failure}; name a file elsewhere with --profile=FILE"
             ))
@@ -109,11 +108,7 @@ impl ProfileFile {
 }
 
 fn usual_name(program: &OsStr, pid: u32) -> OsString {
-    let base = Path::new(program).file_name().unwrap_or(program);
-    let mut name = OsString::from("neap.");
-    name.push(base);
-    name.push(format!(".{pid}.pb.gz"));
-    name
+    named_after("neap.", program, &format!(".{pid}.pb.gz"))
 }
 
 impl Session {
@@ -222,7 +217,7 @@ impl Session {
                 0 => file.to_owned(),
                 _ => beside(file, profile.pid, &profiles[..index]),
             };
-            match profile::write(&name, &pprof::encode(profile)) {
+            match files::write(&name, &pprof::encode(profile)) {
                 Ok(()) => self.tell_profile(&name, profile),
                 Err(failure) => crate::failure::say(&format!(
                     "the profile of process {} is lost: {failure}",

@@ -127,17 +127,12 @@ impl Session {
                 }
                 (What::Board(board), at) => {
                     let board = match at {
-                        None => board,
-                        Some(at) => match self.processes[at].take_own_heap(board) {
-                            Ok(()) => {
-                                self.event(arrival.pid, Happening::OwnHeap);
-                                continue;
-                            }
-                            Err(board) => {
-                                self.processes[at].end();
-                                board
-                            }
-                        },
+                        None => Some(board),
+                        Some(at) => self.processes[at].take_own_heap(board),
+                    };
+                    let Some(board) = board else {
+                        self.event(arrival.pid, Happening::OwnHeap);
+                        continue;
                     };
                     let process = Watched::new(arrival.pid, Some(board));
                     let came = Happening::Came {

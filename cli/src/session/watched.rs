@@ -89,21 +89,20 @@ impl Watched {
     }
 
     /// Replaces the board if `board` is a second heap of the same program. A Rust program with Neap
-    /// as its own allocator also loads the library, but uses its own heap. Otherwise returns the
-    /// board: the process has executed another program.
-    pub fn take_own_heap(&mut self, board: Board) -> Result<(), Board> {
+    /// as its own allocator also loads the library, but uses its own heap. Otherwise ends this
+    /// one and returns the board: the process has executed another program.
+    pub fn take_own_heap(&mut self, board: Board) -> Option<Board> {
         let is_second = self.frontend() == Frontend::Library
             && board.is_own_heap()
             && board.process().is_some_and(has_two_heaps);
-        match is_second {
-            true => {
-                self.board = Some(board);
-                self.purged = 0;
-                self.leased = None;
-                Ok(())
-            }
-            false => Err(board),
+        if !is_second {
+            self.end();
+            return Some(board);
         }
+        self.board = Some(board);
+        self.purged = 0;
+        self.leased = None;
+        None
     }
 
     /// The process's state as lines of a recording. Renews the request for figures. Without a

@@ -4,11 +4,9 @@ use super::canvas::{
     Align, Area, BOLD, CYAN, Canvas, Column, DIM, GREEN, PLAIN, REVERSED, Row, YELLOW,
 };
 use super::feed::{Look, Rates};
-use super::list::Entry;
+use super::list::{Entry, HEADS, none};
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
-use crate::attach::of_whom;
-use crate::failure::shown;
 use crate::table::folded;
 use crate::view::text::difference;
 use crate::view::{self, hint, live, slices, total};
@@ -63,33 +61,15 @@ fn figures<const N: usize>(
 
 fn processes(canvas: &mut Canvas, area: Area, list: &List) {
     let row = |(index, entry): (usize, &Entry)| {
-        let figures = [
-            entry.resident,
-            entry.committed,
-            entry.free_dirty,
-            entry.purged,
-        ];
-        let [resident, committed, free, purged] = figures.map(|figure| Bytes(figure).to_string());
-        let name = format!("  {}", shown(&entry.program));
-        let row = Row::new([
-            entry.pid.to_string(),
-            resident,
-            committed,
-            free,
-            purged,
-            name,
-        ]);
-        row.styled(if index == list.chosen {
+        let style = if index == list.chosen {
             REVERSED
         } else {
             PLAIN
-        })
+        };
+        Row::new(entry.cells()).styled(style)
     };
     let text = match list.entries.len() {
-        0 => format!(
-            "no process{} runs under Neap: start one with neap run",
-            of_whom()
-        ),
+        0 => none(),
         1 => "1 process under Neap".to_owned(),
         number => format!("{number} processes under Neap, by {}", list.order.word()),
     };
@@ -100,15 +80,7 @@ fn processes(canvas: &mut Canvas, area: Area, list: &List) {
     let rows = list.entries.iter().enumerate().skip(skipped).map(row);
     let columns = [8, 11, 11, 11, 11].map(|width| (width, Align::Right));
     let columns: Vec<Column> = columns.into_iter().chain([REST]).collect();
-    let names = [
-        "PID",
-        "resident",
-        "committed",
-        "free",
-        "purged",
-        "  program",
-    ];
-    figures(canvas, area, &columns, names, rows);
+    figures(canvas, area, &columns, HEADS, rows);
 }
 
 fn process(canvas: &mut Canvas, area: Area, one: &One) {
@@ -190,7 +162,7 @@ impl Places {
 /// Explains the keys and the words.
 fn help(canvas: &mut Canvas, area: Area) {
     let keys = [
-        ("q, Ctrl-C", "quit"),
+        ("q, Ctrl-C", "quit (Ctrl-Z stops until the shell's fg)"),
         ("arrows", "choose a process, scroll size classes"),
         ("Enter", "look into the chosen process"),
         ("Esc", "back to the list"),
@@ -338,7 +310,7 @@ fn classes(canvas: &mut Canvas, area: Area, one: &One, snapshot: &Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
     use crate::top::{Feed, Pace};
     use crate::view::tests::{any_view, view_at_rest};
     use proptest::prelude::*;

@@ -4,6 +4,7 @@ use crate::attach::Board;
 use crate::failure::Failure;
 use crate::view::{State, View, total};
 use neap_shared::stats::Snapshot;
+use serde::Serialize;
 use std::time::Duration;
 
 /// Intervals per lease, so that one late tick does not end it.
@@ -22,7 +23,7 @@ pub struct Feed {
 }
 
 /// Changes per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
     /// Minor page faults.
     pub minor_faults: f64,
@@ -31,6 +32,7 @@ pub struct Rates {
     /// Purges.
     pub purges: f64,
     /// Bytes purged.
+    #[serde(rename = "purged")]
     pub purged_bytes: f64,
     /// Bytes written with zeros.
     pub zeroed: f64,

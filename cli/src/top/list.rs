@@ -1,18 +1,23 @@
 //! The processes under Neap.
 
-use crate::attach::{Under, kernel};
+use crate::attach::{Under, kernel, of_whom};
 use crate::failure::Failure;
+use crate::failure::shown;
+use neap_shared::stats::Bytes;
+use serde::Serialize;
 
 /// A listed process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Its PID.
     pub pid: i32,
     /// Its name.
     pub program: String,
     /// Resident bytes of the whole process.
+    #[serde(rename = "process_resident")]
     pub resident: u64,
     /// Swapped bytes of the whole process.
+    #[serde(rename = "process_swapped")]
     pub swapped: u64,
     /// Bytes committed by Neap, by the page heap's own figures.
     pub committed: u64,
@@ -20,6 +25,33 @@ pub struct Entry {
     pub free_dirty: u64,
     /// Bytes given back to the kernel so far.
     pub purged: u64,
+}
+
+/// The list's columns.
+pub const HEADS: [&str; 6] = [
+    "PID",
+    "resident",
+    "committed",
+    "free",
+    "purged",
+    "  program",
+];
+
+impl Entry {
+    /// The text of each column.
+    pub fn cells(&self) -> [String; 6] {
+        let figures = [self.resident, self.committed, self.free_dirty, self.purged];
+        let [resident, committed, free, purged] = figures.map(|bytes| Bytes(bytes).to_string());
+        let program = format!("  {}", shown(&self.program));
+        [
+            self.pid.to_string(),
+            resident,
+            committed,
+            free,
+            purged,
+            program,
+        ]
+    }
 }
 
 /// The order of the list.
@@ -65,6 +97,12 @@ impl Order {
             Order::Pid => entries.sort_by_key(|entry| entry.pid),
         }
     }
+}
+
+/// What stands in place of an empty list.
+pub fn none() -> String {
+    let whom = of_whom();
+    format!("no process{whom} runs under Neap: start one with neap run")
 }
 
 /// All processes of the user, or of all users for root.

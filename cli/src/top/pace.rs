@@ -1,5 +1,6 @@
 //! The time between two looks, and what stops the watch.
 
+use super::terminal::{abandon, handle};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,8 +42,10 @@ extern "C" fn note(signal: i32) {
     unsafe { libc::alarm(GRACE) };
 }
 
-/// Ends the process after the grace period: a read from a terminal that is gone may never return.
+/// Ends the process after the grace period: a terminal that is gone or takes no output may block
+/// it for good.
 extern "C" fn give_up(_: i32) {
+    abandon();
     // SAFETY: _exit may be called by a signal handler.
     unsafe { libc::_exit(128 + SIGNAL.load(Ordering::Relaxed)) };
 }
@@ -50,12 +53,10 @@ extern "C" fn give_up(_: i32) {
 /// From now on, notes the signals that would end this process. They still end it after the grace
 /// period.
 pub fn note_signals() {
-    let noted = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-    let handlers = noted.map(|signal| (signal, note as extern "C" fn(i32)));
-    for (signal, handler) in handlers.into_iter().chain([(libc::SIGALRM, give_up as _)]) {
-        // SAFETY: the handlers use an atomic and calls that a signal handler may make.
-        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        handle(signal, note);
     }
+    handle(libc::SIGALRM, give_up);
 }
 
 /// The signal, as a reason to stop.

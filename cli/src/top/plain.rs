@@ -1,15 +1,14 @@
 //! Lines, for a pipe or a file.
 
-use super::feed::{Feed, Look, Rates};
-use super::list::{Entry, Order, entries};
+use super::feed::{Feed, Look};
+use super::list::{Entry, HEADS, Order, entries, none};
 use super::pace::{FIRST, Pace, Stop, wait};
-use crate::attach::of_whom;
 use crate::failure::Failure;
 use crate::output::{self, Written};
 use crate::view::{State, json};
 use neap_shared::stats::Bytes;
-use serde_json::{Value, json};
-use std::fmt::Write as _;
+use serde_json::{Value, json as value};
+use std::iter;
 use std::time::Instant;
 
 /// Lines between two headings.
@@ -47,7 +46,7 @@ pub fn list(pace: Pace, form: Form) -> Result<Stop, Failure> {
         let entries = entries(Order::default())?;
         write(&match form {
             Form::Text => table(&entries, number),
-            Form::Json => format!("{}\n", array(&entries)),
+            Form::Json => format!("{}\n", value!(entries)),
         })
     })
 }
@@ -146,23 +145,8 @@ pub fn count(number: f64) -> String {
 
 fn object(look: &Look) -> Value {
     let mut object = json::object(&look.view);
-    object["rates"] = rates(&look.rates);
+    object["rates"] = value!(look.rates);
     object
-}
-
-/// Per second.
-fn rates(rates: &Rates) -> Value {
-    json!({
-        "minor_faults": rates.minor_faults,
-        "major_faults": rates.major_faults,
-        "purges": rates.purges,
-        "purged": rates.purged_bytes,
-        "zeroed": rates.zeroed,
-        "zero_spared": rates.zero_spared,
-        "refills": rates.refills,
-        "flushes": rates.flushes,
-        "allocations": rates.allocations,
-    })
 }
 
 fn table(entries: &[Entry], number: u64) -> String {
@@ -170,46 +154,16 @@ fn table(entries: &[Entry], number: u64) -> String {
     if number > 0 {
         out.push('\n');
     }
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        out,
-        "{:>8} {:>11} {:>11} {:>11} {:>11}  program",
-        "PID", "resident", "committed", "free", "purged"
-    );
-    for entry in entries {
-        let _ = writeln!(
-            out,
-            "{:>8} {:>11} {:>11} {:>11} {:>11}  {}",
-            entry.pid,
-            Bytes(entry.resident),
-            Bytes(entry.committed),
-            Bytes(entry.free_dirty),
-            Bytes(entry.purged),
-            crate::failure::shown(&entry.program)
-        );
+    let heads = HEADS.map(str::to_owned);
+    let cells = entries.iter().map(Entry::cells);
+    for [pid, resident, committed, free, purged, program] in iter::once(heads).chain(cells) {
+        let figures = format!("{resident:>11} {committed:>11} {free:>11} {purged:>11}");
+        out += &format!("{pid:>8} {figures}{program}\n");
     }
     if entries.is_empty() {
-        out += &format!(
-            "no process{} runs under Neap: start one with neap run\n",
-            of_whom()
-        );
+        out += &(none() + "\n");
     }
     out
-}
-
-fn array(entries: &[Entry]) -> Value {
-    let entry = |entry: &Entry| {
-        json!({
-            "pid": entry.pid,
-            "program": entry.program,
-            "process_resident": entry.resident,
-            "process_swapped": entry.swapped,
-            "committed": entry.committed,
-            "free_dirty": entry.free_dirty,
-            "purged": entry.purged,
-        })
-    };
-    entries.iter().map(entry).collect()
 }
 
 #[cfg(test)]

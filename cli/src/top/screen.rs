@@ -24,14 +24,15 @@ fn follow(terminal: &mut Terminal, mut state: State) -> Result<Stop, Failure> {
     let mut next = Instant::now() + FIRST.min(state.pace.interval);
     let mut done = 0;
     loop {
+        terminal.heed_stop();
+        if let Some(stop) = signalled() {
+            return Ok(stop);
+        }
         if let Err(error) = terminal.draw(|canvas| draw::screen(canvas, &state)) {
             return match is_gone(Duration::ZERO) {
                 true => Ok(Stop::Signal(libc::SIGHUP)),
                 false => Err(unusable(&error)),
             };
-        }
-        if let Some(stop) = signalled() {
-            return Ok(stop);
         }
         if Instant::now() >= next {
             next = Instant::now() + state.pace.interval;

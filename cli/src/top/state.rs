@@ -113,8 +113,7 @@ impl State {
     pub fn perform(&mut self, act: Act) -> Result<Option<Stop>, Failure> {
         self.message.clear();
         match (act, &mut self.page) {
-            (Act::Help, Page::Help(_)) | (Act::Back, Page::Help(_)) => self.close_help(),
-            (Act::Help, _) => self.open_help(),
+            (Act::Help, _) | (Act::Back, Page::Help(_)) => self.turn_help(),
             (Act::Quit, _) | (Act::Back, Page::List(_)) => return Ok(Some(Stop::Asked)),
             (Act::Back, Page::One(_)) => {
                 let mut list = List::default();
@@ -140,16 +139,12 @@ impl State {
         Ok(None)
     }
 
-    fn open_help(&mut self) {
-        let behind = std::mem::replace(&mut self.page, Page::List(List::default()));
-        self.page = Page::Help(Box::new(behind));
-    }
-
-    fn close_help(&mut self) {
+    /// Opens the help, or goes back to the page behind it.
+    fn turn_help(&mut self) {
         let shown = std::mem::replace(&mut self.page, Page::List(List::default()));
         self.page = match shown {
             Page::Help(behind) => *behind,
-            page => page,
+            page => Page::Help(Box::new(page)),
         };
     }
 

@@ -1,9 +1,13 @@
 //! The terminal: its mode, its size and its keys.
 
 use super::canvas::{Canvas, Colours};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::getpgrp;
+use rustix::termios::{OptionalActions, QueueSelector, Termios};
+use rustix::termios::{tcflush, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 use std::io::{self, Write};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 /// Enters the alternate screen, hides the cursor and switches the wrapping of long lines off.
@@ -15,8 +19,14 @@ const USUAL: (u16, u16) = (24, 80);
 /// How long the rest of a key's sequence may take.
 const REST: Duration = Duration::from_millis(25);
 
-/// The mode to restore; `None` while the terminal has its own mode.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+/// The terminal's own mode, once [`Terminal::take`] has read it.
+static OWN: OnceLock<Termios> = OnceLock::new();
+/// Whether the terminal may have another mode than its own, or show the alternate screen.
+static HELD: AtomicBool = AtomicBool::new(false);
+/// Whether SIGTSTP has come.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+/// Whether SIGCONT has come: a shell may have used the terminal.
+static CONTINUED: AtomicBool = AtomicBool::new(false);
 
 /// A terminal in raw mode on its alternate screen. Dropping it restores the terminal.
 pub struct Terminal {
@@ -31,13 +41,12 @@ pub struct Terminal {
 impl Terminal {
     /// Takes the terminal over.
     pub fn take() -> io::Result<Terminal> {
-        let stdin = io::stdin();
-        let before = tcgetattr(&stdin)?;
-        let mut raw = before.clone();
-        raw.make_raw();
+        let own = tcgetattr(io::stdin())?;
+        OWN.get_or_init(|| own);
         restore_after_panic();
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-        let terminal = Terminal {
+        handle(libc::SIGTSTP, note_stop);
+        handle(libc::SIGCONT, note_continue);
+        let mut terminal = Terminal {
             colours: match std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
                 true => Colours::Shown,
                 false => Colours::Refused,
@@ -46,13 +55,42 @@ impl Terminal {
             shown: Vec::new(),
             input: Vec::new(),
         };
-        tcsetattr(&stdin, OptionalActions::Now, &raw)?;
-        send(ENTER)?;
+        terminal.enter()?;
         Ok(terminal)
+    }
+
+    /// Sets the mode and the screen. A process in the background stops here until it is continued
+    /// in the foreground.
+    fn enter(&mut self) -> io::Result<()> {
+        let mut raw = own()?.clone();
+        raw.make_raw();
+        HELD.store(true, Relaxed);
+        tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+        // The screen is empty.
+        self.size = (0, 0);
+        send(ENTER)
+    }
+
+    /// Stops this process if SIGTSTP has come. The next [`Terminal::draw`] takes the terminal again.
+    pub fn heed_stop(&mut self) {
+        if STOPPING.swap(false, Relaxed) {
+            restore();
+            // SAFETY: plain numbers.
+            unsafe {
+                libc::signal(libc::SIGTSTP, libc::SIG_DFL);
+                libc::raise(libc::SIGTSTP);
+            }
+            handle(libc::SIGTSTP, note_stop);
+            // Where no shell could continue a process, the kernel does not stop it.
+            CONTINUED.store(true, Relaxed);
+        }
     }
 
     /// Draws a screen. Only lines that changed are written.
     pub fn draw(&mut self, paint: impl FnOnce(&mut Canvas)) -> io::Result<()> {
+        if CONTINUED.swap(false, Relaxed) {
+            self.enter()?;
+        }
         let size = size();
         let mut text = String::new();
         if size != self.size {
@@ -88,6 +126,11 @@ impl Terminal {
         }
         let (key, length) = first(&self.input);
         self.input.drain(..length);
+        if key == Key::Control(b'z') {
+            // In its own mode, the terminal does this.
+            // SAFETY: plain numbers; 0 is this process's group.
+            unsafe { libc::kill(0, libc::SIGTSTP) };
+        }
         Ok(Some(key))
     }
 
@@ -106,12 +149,53 @@ impl Drop for Terminal {
     }
 }
 
+extern "C" fn note_stop(_: i32) {
+    STOPPING.store(true, Relaxed);
+}
+
+extern "C" fn note_continue(_: i32) {
+    CONTINUED.store(true, Relaxed);
+}
+
+/// Has a handler called for a signal.
+pub fn handle(signal: i32, handler: extern "C" fn(i32)) {
+    // SAFETY: the handlers of this folder use atomics and calls that a signal handler may make.
+    unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+}
+
+fn own() -> io::Result<&'static Termios> {
+    OWN.get().ok_or_else(|| io::ErrorKind::NotConnected.into())
+}
+
 /// Gives the terminal back. A terminal that is gone needs nothing.
 fn restore() {
-    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(before) = before {
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+    if HELD.load(Relaxed) {
+        restore_mode();
         let _ = send(LEAVE);
+        HELD.store(false, Relaxed);
+    }
+}
+
+/// Restores the mode, unless a shell has put this process in the background: then the shell has set
+/// a mode, and the kernel would stop a process that changes it.
+fn restore_mode() {
+    let ours = tcgetpgrp(io::stdin()).map_or(true, |group| group == getpgrp());
+    if let (true, Ok(own)) = (ours, own()) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, own);
+    }
+}
+
+/// Gives the terminal back in a signal handler, without waiting for it: what it has not taken by
+/// now is lost.
+pub fn abandon() {
+    if HELD.load(Relaxed) {
+        restore_mode();
+        let _ = tcflush(io::stdout(), QueueSelector::OFlush);
+        // A new description, because other processes share the flags of this one.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        if let Ok(terminal) = open(c"/proc/self/fd/1", flags, Mode::empty()) {
+            let _ = rustix::io::write(terminal, LEAVE.as_bytes());
+        }
     }
 }
 

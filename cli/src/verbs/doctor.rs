@@ -13,6 +13,7 @@ use neap_shared::control;
 use serde_json::{Value, json};
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -94,16 +95,12 @@ fn library_findings() -> Vec<Finding> {
 }
 
 fn malloc(library: &Path) -> Finding {
-    let state = match defines(library, "malloc") {
-        Ok(true) => State::Ok(String::new()),
-        Ok(false) => State::Absent("not exported".to_owned()),
-        Err(error) => State::Absent(error.to_string()),
-    };
-    Finding::new(
-        "malloc",
-        state,
-        "what it puts in the place of the C library's",
-    )
+    let meaning = "what it puts in the place of the C library's";
+    let defined = defines(library, "malloc").and_then(|is_defined| match is_defined {
+        true => Ok(()),
+        false => Err(io::Error::other("not exported")),
+    });
+    Finding::tried("malloc", defined, meaning, meaning)
 }
 
 /// The `NEAP_*` variables that are set, which programs under Neap will read.
@@ -129,24 +126,6 @@ fn variable(name: &OsStr, value: &OsStr) -> Finding {
     }
 }
 
-/// How a chain ends.
-#[derive(Clone, Copy, Debug)]
-enum Ending {
-    Judged,
-    Refused,
-    Unreadable,
-}
-
-impl Ending {
-    fn of(end: &Result<End, Obstacle>) -> Self {
-        match end {
-            Ok(End::Program | End::OpaqueEnv) => Self::Judged,
-            Ok(End::Unreadable) => Self::Unreadable,
-            Err(_) => Self::Refused,
-        }
-    }
-}
-
 /// The findings about one program.
 struct Verdict {
     files: Vec<Finding>,
@@ -158,10 +137,9 @@ impl Verdict {
         let library = library::find()?;
         let preload = library::preload(&library)?;
         let Chain { links, end } = follow(words, &library::headers(&library)?);
-        let ending = Ending::of(&end);
         let mut verdict = Self {
             files: Vec::new(),
-            obstacle: end.err().map(|found| found.to_string()),
+            obstacle: end.as_ref().err().map(Obstacle::to_string),
         };
         let (last, links) = links
             .split_last()
@@ -169,14 +147,16 @@ impl Verdict {
         for link in links {
             verdict.examine(link, &library, &preload);
         }
-        match (last, ending) {
-            (Some(link), Ending::Judged) => verdict.examine(link, &library, &preload),
-            (Some(link), Ending::Refused) => verdict.note(
+        match (last, &end) {
+            (Some(link), Ok(End::Program | End::OpaqueEnv)) => {
+                verdict.examine(link, &library, &preload)
+            }
+            (Some(link), Err(_)) => verdict.note(
                 link,
                 State::Absent,
                 "see below; judged by its headers, not started",
             ),
-            (Some(link), Ending::Unreadable) => verdict.note(
+            (Some(link), Ok(End::Unreadable)) => verdict.note(
                 link,
                 State::Is,
                 "may be executed but not read, so it was not judged",

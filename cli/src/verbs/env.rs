@@ -106,10 +106,10 @@ fn dockerfile_line(library: &str, variables: &[(String, OsString)]) -> Result<St
 
 /// Keeps existing preloads, after the library.
 fn shell_lines(library: &str, variables: &[(String, OsString)]) -> Result<String, Failure> {
-    let library = shell_quoted(library);
+    let library = quoted(library);
     let mut lines = format!("export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\n");
     for (name, value) in variables {
-        lines += &format!("export {name}={}\n", shell_quoted(&text(value.clone())?));
+        lines += &format!("export {name}={}\n", quoted(&text(value.clone())?));
     }
     Ok(lines)
 }
@@ -133,13 +133,6 @@ fn docker_quoted(word: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-fn shell_quoted(word: &str) -> String {
-    match is_simple(word) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
 /// Neither kind of line can hold a line break, and copying may damage a value that is not UTF-8.
 fn text(value: OsString) -> Result<String, Failure> {
     let shows = shown(Path::new(&value)).to_string();
@@ -159,9 +152,9 @@ mod tests {
         assert_eq!(docker_quoted("/usr/lib/libneap.so"), "/usr/lib/libneap.so");
         assert_eq!(docker_quoted("a b\"c\\d$e"), r#""a b\"c\\d\$e""#);
         assert_eq!(docker_quoted(""), "\"\"");
-        assert_eq!(shell_quoted("64M"), "64M");
-        assert_eq!(shell_quoted("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(shell_quoted(""), "''");
+        assert_eq!(quoted("64M"), "64M");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `neap lab`: becomes `neap-lab`, which is installed beside this program.
 
-use crate::failure::Outcome;
-use crate::failure::{Failure, shown};
+use crate::failure::{Failure, Outcome, shown};
 use crate::launch::Program;
 use crate::program::{Link, Role};
 use clap::ArgMatches;
@@ -27,12 +26,6 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         .flatten()
         .cloned();
     let arguments = [OsString::from(NAME)].into_iter().chain(words).collect();
-    let program = Program::new(Link {
-        file,
-        arguments,
-        argument: None,
-        role: Role::Named,
-        elf: None,
-    })?;
+    let program = Program::new(Link::new(file, arguments, Role::Named))?;
     Err(program.failure(&program.execute()))
 }

@@ -3,14 +3,13 @@
 use super::arguments;
 use crate::attach::Target;
 use crate::failure::{Failure, Outcome, shown};
+use crate::files;
 use crate::output::print;
-use crate::profile::{self, Profile, Value, Wish, pprof};
+use crate::profile::{self, Profile, Value, Waiter, Wish, pprof};
 use crate::progress::Talk;
 use crate::recording;
 use clap::ArgMatches;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// Gathers the profile and prints or writes it.
@@ -27,7 +26,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let profile = source(matches)?;
     let bytes = form.bytes(&profile, value)?;
     match file {
-        Some(file) => profile::write(&file, &bytes).map(|()| 0),
+        Some(file) => files::write(&file, &bytes).map(|()| 0),
         None => print(&String::from_utf8_lossy(&bytes)),
     }
 }
@@ -67,7 +66,7 @@ impl<'a> Form<'a> {
             (Self::List(pattern), _) => profile::check_pattern(pattern),
             _ => Ok(()),
         }?;
-        file.map_or(Ok(()), profile::check_writable)
+        file.map_or(Ok(()), files::check_writable)
     }
 
     fn bytes(&self, profile: &Profile, value: Value) -> Result<Vec<u8>, Failure> {
@@ -110,7 +109,7 @@ fn process(target: &Target, matches: &ArgMatches) -> Result<Profile, Failure> {
     let wish = Wish {
         time: matches.get_one("for").copied(),
         rate: matches.get_one("sample").copied(),
-        talk: Talk::of(matches),
+        waiter: Waiter::Person(Talk::of(matches)),
     };
     profile::gather(target, wish)
 }
@@ -125,10 +124,7 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
             shown(path)
         )));
     }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MOST).read_to_end(&mut bytes))
-        .map_err(|error| Failure::own(format!("cannot read {}: {error}", shown(path))))?;
+    let bytes = files::read(path, MOST)?;
     if bytes.starts_with(recording::START) {
         return Err(Failure::own(format!(
             "{} is a recording of `neap run --record`: use `neap report {0}`",
@@ -149,10 +145,9 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
 /// Whether the bytes of a file were never a profile, rather than a damaged one: they begin neither
 /// as a compressed file nor with a profile's first field nor as a region, and are no message.
 fn is_alien(bytes: &[u8]) -> bool {
-    const GZIP: &[u8] = &[0x1f, 0x8b];
     const FIRST_FIELD: &[u8] = &[0x0a];
     let region = neap_shared::sites::MAGIC.to_le_bytes();
-    let starts = [GZIP, FIRST_FIELD, &region];
+    let starts = [&pprof::GZIP[..], FIRST_FIELD, &region];
     let begins_well = starts.iter().any(|start| bytes.starts_with(start));
     let is_too_long = bytes.len() > pprof::MOST;
     !begins_well && !is_too_long && !pprof::is_message(bytes)

@@ -2,9 +2,9 @@
 
 use super::arguments::{file, format, program};
 use crate::failure::{Failure, Outcome};
-use crate::launch::{Program, prepare};
+use crate::files;
+use crate::launch::{Program, named_after, prepare};
 use crate::output::print;
-use crate::profile;
 use crate::progress::Talk;
 use crate::recording::Writer;
 use crate::report::{Report, quoted};
@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use std::env;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process;
 use std::time::Duration;
 
@@ -54,10 +54,10 @@ fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
 /// Checks before the program runs that the page can be written to its file.
 fn check(matches: &ArgMatches, program: &Program) -> Result<(), Failure> {
     match file(matches, "output") {
-        Some(file) => profile::check_writable(&file),
+        Some(file) => files::check_writable(&file),
         None if format(matches) == "json" => Ok(()),
         // The program's PID is unknown yet; this process's is as long.
-        None => profile::check_writable(&default_name(program, process::id())).map_err(|failure| {
+        None => files::check_writable(&default_name(program, process::id())).map_err(|failure| {
             Failure::own(format!("{failure}; name a file elsewhere with -o FILE"))
         }),
     }
@@ -70,11 +70,7 @@ const NOTHING_ELSE: Outputs = Outputs {
 };
 
 fn default_name(program: &Program, pid: u32) -> PathBuf {
-    let base = Path::new(program.name()).file_name();
-    let mut name = OsString::from("neap.");
-    name.push(base.unwrap_or_default());
-    name.push(format!(".{pid}.html"));
-    PathBuf::from(name)
+    named_after("neap.", program.name(), &format!(".{pid}.html")).into()
 }
 
 fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<(), Failure> {
@@ -82,13 +78,13 @@ fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<
     if format(matches) == "json" {
         let text = format!("{:#}\n", report.json());
         return match file(matches, "output") {
-            Some(file) => profile::write(&file, text.as_bytes()),
+            Some(file) => files::write(&file, text.as_bytes()),
             None => print(&text).map(drop),
         };
     }
     let file = file(matches, "output").unwrap_or(otherwise);
     let page = talk.during("drawing", || report.html())?;
-    profile::write(&file, page.as_bytes())?;
+    files::write(&file, page.as_bytes())?;
     talk.say(&format!(
         "wrote {}; next: xdg-open {0}",
         quoted(&file.to_string_lossy())

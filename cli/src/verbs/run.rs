@@ -7,7 +7,7 @@ use super::arguments::{file, program, time};
 use crate::classes;
 use crate::failure::{Failure, Outcome, say, shown};
 use crate::grammar;
-use crate::launch::{Program, prepare, set_variables};
+use crate::launch::{named_after, prepare, set_variables};
 use crate::progress::Talk;
 use crate::recording::Writer;
 use crate::session::{Leaks, Outputs, ProfileFile, Session};
@@ -35,12 +35,33 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         set_variables([("NEAP_CLASSES", classes::absolute(&file)?)]);
     }
     let program = prepare(&words).map_err(|failure| misplaced(failure, &words))?;
-    let destination = destination(matches)?;
-    let wishes = Wishes::of(matches, destination, program.name())?;
-    match wishes.watching() {
-        true => watched(&program, &words, wishes),
-        false => unwatched(&program, wishes.statistics),
+    let inbox = inbox(matches)?;
+    let wishes = Wishes::of(matches, program.name())?;
+    if wishes.sampling() {
+        Session::sample_by_default();
     }
+    let mut session = match wishes.watching() {
+        true => Some(Session::new(
+            &words,
+            wishes.writer,
+            wishes.interval,
+            wishes.talk,
+        )?),
+        false if inbox.is_none() => return Err(program.failure(&program.execute())),
+        false => None,
+    };
+    let ran = match &mut session {
+        Some(session) => supervise::run(&program, session),
+        None => supervise::run(&program, &mut Unwatched),
+    };
+    let ending = ran.map_err(|error| program.failure(&error))?;
+    if let Some(inbox) = inbox {
+        report(&inbox, ending, program.name());
+    }
+    if let Some(session) = session {
+        session.finish(ending, wishes.outputs, program.name());
+    }
+    Ok(ending.imitate())
 }
 
 /// A program that cannot run may be the value of the option before it: `--record file -- program`.
@@ -58,20 +79,8 @@ fn misplaced(failure: Failure, words: &[OsString]) -> Failure {
     ))
 }
 
-fn unwatched(program: &Program, statistics: Destination) -> Outcome {
-    match statistics {
-        Destination::Unasked => Err(program.failure(&program.execute())),
-        Destination::File(file) => {
-            set_variables([(STATS_FILE, file.into_os_string())]);
-            Err(program.failure(&program.execute()))
-        }
-        Destination::Us => run_and_print(program),
-    }
-}
-
 /// The requested outputs besides the program's own.
 struct Wishes {
-    statistics: Destination,
     writer: Option<Writer>,
     interval: Duration,
     outputs: Outputs,
@@ -79,9 +88,9 @@ struct Wishes {
 }
 
 impl Wishes {
-    fn of(matches: &ArgMatches, statistics: Destination, program: &OsStr) -> Result<Self, Failure> {
+    fn of(matches: &ArgMatches, program: &OsStr) -> Result<Self, Failure> {
         let recording = file(matches, "record").map(|file| match file.as_os_str().is_empty() {
-            true => PathBuf::from(named_after(program, ".neap")),
+            true => PathBuf::from(named_after("", program, ".neap")),
             false => file,
         });
         let leaks = match matches.get_flag("leaks") {
@@ -94,7 +103,6 @@ impl Wishes {
             Some(file) => Some(ProfileFile::named(Path::new(file))?),
         };
         Ok(Self {
-            statistics,
             writer: recording.as_deref().map(Writer::create).transpose()?,
             interval: time(matches, "interval"),
             outputs: Outputs {
@@ -115,67 +123,23 @@ impl Wishes {
     }
 }
 
-fn watched(program: &Program, words: &[OsString], wishes: Wishes) -> Outcome {
-    if wishes.sampling() {
-        Session::sample_by_default();
-    }
-    let inbox = match wishes.statistics {
-        Destination::Unasked => None,
-        Destination::File(file) => {
-            set_variables([(STATS_FILE, file.into_os_string())]);
-            None
-        }
-        Destination::Us => Some(Inbox::new()?),
-    };
-    if let Some(inbox) = &inbox {
-        set_variables([(STATS_FILE, inbox.path().as_os_str().to_owned())]);
-    }
-    let mut session = Session::new(words, wishes.writer, wishes.interval, wishes.talk)?;
-    let ending = supervise::run(program, &mut session).map_err(|error| program.failure(&error))?;
-    if let Some(inbox) = inbox {
-        report(&inbox, ending, program.name());
-    }
-    session.finish(ending, wishes.outputs, program.name());
-    Ok(ending.imitate())
-}
-
-/// The destination of the statistics.
-enum Destination {
-    /// Not ours to decide: none are requested, or the library's own variables name one.
-    Unasked,
-    /// The processes append them to this file.
-    File(PathBuf),
-    /// This process prints them when the program has ended.
-    Us,
-}
-
-fn destination(matches: &ArgMatches) -> Result<Destination, Failure> {
+/// Names the statistics' file to the program, if statistics are requested: the user's, or that of
+/// an inbox from which this process prints them when the program has ended.
+fn inbox(matches: &ArgMatches) -> Result<Option<Inbox>, Failure> {
     let Some(named) = file(matches, "stats") else {
-        return Ok(Destination::Unasked);
+        return Ok(None);
     };
-    let named = Some(named).filter(|file| !file.as_os_str().is_empty());
-    let inherited = || env::var_os(STATS_FILE).filter(|file| !file.is_empty());
-    Ok(match named.or_else(|| inherited().map(PathBuf::from)) {
-        Some(file) => Destination::File(writable(&file)?),
-        None => Destination::Us,
-    })
-}
-
-/// The file of a program: its name with an ending.
-fn named_after(program: &OsStr, ending: &str) -> OsString {
-    let mut name = Path::new(program).file_name().unwrap_or(program).to_owned();
-    name.push(ending);
-    name
-}
-
-fn run_and_print(program: &Program) -> Outcome {
-    let inbox = Inbox::new()?;
-    set_variables([(STATS_FILE, inbox.path().as_os_str().to_owned())]);
-    let ending =
-        supervise::run(program, &mut Unwatched).map_err(|error| program.failure(&error))?;
-    report(&inbox, ending, program.name());
-    drop(inbox);
-    Ok(ending.imitate())
+    let inherited = env::var_os(STATS_FILE).unwrap_or_default();
+    let mut named = [named.into_os_string(), inherited].into_iter();
+    let (file, inbox) = match named.find(|file| !file.is_empty()) {
+        Some(file) => (writable(Path::new(&file))?, None),
+        None => {
+            let inbox = Inbox::new()?;
+            (inbox.path().to_owned(), Some(inbox))
+        }
+    };
+    set_variables([(STATS_FILE, file.into_os_string())]);
+    Ok(inbox)
 }
 
 fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {

@@ -9,9 +9,9 @@ use crate::attach::Board;
 use crate::attach::monitor::{Inbox, Monitor, What};
 use crate::classes::{self, Comparison, Histogram};
 use crate::failure::{Failure, Outcome, say, shown};
-use crate::launch::{prepare, set_variables};
+use crate::files;
+use crate::launch::{named_after, prepare, set_variables};
 use crate::output::print;
-use crate::profile;
 use crate::progress::Talk;
 use crate::report::quoted;
 use crate::supervise::{self, Ending, Watch};
@@ -44,7 +44,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     classes::best(&Histogram::new(""), most)?;
     let words = program(matches);
     for file in [path("output"), path("save-sizes")].into_iter().flatten() {
-        profile::check_writable(&file)?;
+        files::check_writable(&file)?;
     }
     if let (None, Some(word)) = (path("output"), words.first()) {
         // The program may finally have another name, but the file goes to the same directory.
@@ -61,7 +61,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         None => counted(&words)?,
     };
     if let Some(file) = path("save-sizes") {
-        profile::write(&file, histogram.to_text().as_bytes())?;
+        files::write(&file, histogram.to_text().as_bytes())?;
     }
     if histogram.allocations() == 0 {
         return Err(Failure::own(format!(
@@ -72,23 +72,18 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let sizes = Talk::Normal.during("planning", || classes::best(&histogram, most))?;
     let file = path("output").unwrap_or_else(|| default_file(&histogram.program));
     let text = classes::file(&sizes, &histogram.program);
-    profile::write(&file, text.as_bytes())?;
+    files::write(&file, text.as_bytes())?;
     tell(matches, &histogram, &sizes, &file).map(|()| 0)
 }
 
 /// Checks that the default file can be written.
 fn check_usual(program: &str) -> Result<(), Failure> {
-    profile::check_writable(&default_file(program))
+    files::check_writable(&default_file(program))
         .map_err(|failure| Failure::own(format!("{failure}; name a file elsewhere with -o FILE")))
 }
 
 fn default_file(program: &str) -> PathBuf {
-    let base = Path::new(program)
-        .file_name()
-        .unwrap_or(OsStr::new("program"));
-    let mut name = base.to_owned();
-    name.push(".classes");
-    PathBuf::from(name)
+    named_after("", OsStr::new(program), ".classes").into()
 }
 
 fn tell(

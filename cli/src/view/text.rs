@@ -4,7 +4,7 @@ use super::{State, View, live, slices, total, used};
 use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
 use neap_shared::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros, ending};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Width of the column of names.
 const NAME: usize = 14;
@@ -93,54 +93,49 @@ pub fn difference(one: u64, other: u64) -> String {
 /// Figures that are part of no sum.
 fn memo(figures: &Snapshot, view: &View) -> String {
     let stacks = &figures.stacks;
-    let lines = [
-        (
-            "zeroing",
-            format!(
-                "{} written, {} saved, {} given back to the kernel instead",
-                Bytes(figures.zeroed),
-                Bytes(figures.zero_spared),
-                Bytes(figures.zero_purged)
-            ),
-        ),
-        (
-            "faults",
-            format!(
-                "{} minor, {} major",
-                figures.minor_faults, figures.major_faults
-            ),
-        ),
-        (
-            "purges",
-            format!(
-                "{}, {} in all, of which {} were wanted again within the decay time",
-                figures.purges,
-                Bytes(figures.purged_bytes),
-                Bytes(figures.regretted_bytes)
-            ),
-        ),
-        ("threads", magazines(figures)),
-        (
-            "stacks",
-            format!(
-                "{} used, {} parked, {} free",
-                stacks.used, stacks.parked, stacks.free
-            ),
-        ),
-        (
-            "address space",
-            format!(
-                "{} reserved, {} committed",
-                Bytes(figures.reserved),
-                Bytes(figures.committed)
-            ),
-        ),
-        ("figures", cost(figures, view)),
-    ];
+    let [
+        zeroed,
+        spared,
+        returned,
+        purged,
+        regretted,
+        reserved,
+        committed,
+    ] = [
+        figures.zeroed,
+        figures.zero_spared,
+        figures.zero_purged,
+        figures.purged_bytes,
+        figures.regretted_bytes,
+        figures.reserved,
+        figures.committed,
+    ]
+    .map(Bytes);
+    let (minor, major, purges) = (figures.minor_faults, figures.major_faults, figures.purges);
+    let (used, parked, free) = (stacks.used, stacks.parked, stacks.free);
     let mut out = String::from("\n");
-    for (name, text) in lines {
-        let _ = writeln!(out, "    {name:<NAME$} {text}");
-    }
+    let mut line = |name: &str, text: String| out += &format!("    {name:<NAME$} {text}\n");
+    let back = "given back to the kernel instead";
+    line(
+        "zeroing",
+        format!("{zeroed} written, {spared} saved, {returned} {back}"),
+    );
+    line("faults", format!("{minor} minor, {major} major"));
+    let again = "wanted again within the decay time";
+    line(
+        "purges",
+        format!("{purges}, {purged} in all, {regretted} of it {again}"),
+    );
+    line("threads", magazines(figures));
+    line(
+        "stacks",
+        format!("{used} used, {parked} parked, {free} free"),
+    );
+    line(
+        "address space",
+        format!("{reserved} reserved, {committed} committed"),
+    );
+    line("figures", cost(figures, view));
     out
 }
 
@@ -168,28 +163,20 @@ fn micros(ns: u64) -> u64 {
 }
 
 fn spans(spans: &[SpanFigures]) -> String {
-    let mut out = heading("spans", "number       bytes");
+    let mut out = heading("spans", &["number", "bytes"]);
     for (name, figure) in USE_NAMES.iter().zip(spans) {
-        let bytes = Bytes(slices(figure.slices));
-        let _ = writeln!(out, "    {name:<NAME$} {:>11} {bytes:>11}", figure.spans);
+        out += &row(name, &[&figure.spans, &Bytes(slices(figure.slices))]);
     }
     out
 }
 
 fn classes(figures: &Snapshot) -> String {
-    let columns = format!(
-        "{:>11} {:>11} {:>11} {:>11} {:>11}",
-        "slabs", "live", "free", "cached", "bytes live"
-    );
-    let mut out = heading("class", columns.trim_start());
+    let mut out = heading("class", &["slabs", "live", "free", "cached", "bytes live"]);
     for class in used(figures).filter(|class| class.blocks > 0) {
         let live = live(class);
         let bytes = Bytes(live.saturating_mul(class.bytes));
-        let _ = writeln!(
-            out,
-            "    {:<NAME$} {:>11} {live:>11} {:>11} {:>11} {bytes:>11}",
-            class.bytes, class.slabs, class.free, class.cached
-        );
+        let counts: [&dyn Display; 5] = [&class.slabs, &live, &class.free, &class.cached, &bytes];
+        out += &row(&class.bytes, &counts);
     }
     out
 }
@@ -201,30 +188,26 @@ fn waste(figures: &Snapshot) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let columns = format!(
-        "{:>11} {:>11} {:>11} {:>11} {:>11}",
-        "allocated", "asked for", "usable", "waste", "of all waste"
-    );
-    let mut out = heading("class", columns.trim_start());
-    for row in &rows {
-        let [asked, usable, lost] = [row.requested, row.usable, row.waste].map(Bytes);
-        let _ = writeln!(
-            out,
-            "    {:<NAME$} {:>11} {asked:>11} {usable:>11} {lost:>11} {:>10.1} %",
-            row.class,
-            row.allocations,
-            row.share * 100.0
-        );
+    let columns = ["allocated", "asked for", "usable", "waste", "of all waste"];
+    let mut out = heading("class", &columns);
+    for line in &rows {
+        let [asked, usable, lost] = [line.requested, line.usable, line.waste].map(Bytes);
+        let share = format!("{:>10.1} %", line.share * 100.0);
+        let cells: [&dyn Display; 5] = [&line.allocations, &asked, &usable, &lost, &share];
+        out += &row(&line.class, &cells);
     }
     out
 }
 
-/// `columns` begins with the end of the first column's name.
-fn heading(name: &str, columns: &str) -> String {
+fn heading(name: &str, columns: &[&str]) -> String {
     let bold = Style::new().bold();
-    let first = columns.split(' ').next().unwrap_or_default();
-    let rest = &columns[first.len()..];
-    format!("\n    {bold}{name:<NAME$} {first:>11}{rest}{bold:#}\n")
+    let columns: String = (columns.iter().map(|name| format!(" {name:>FIGURE$}"))).collect();
+    format!("\n    {bold}{name:<NAME$}{columns}{bold:#}\n")
+}
+
+fn row(name: &dyn Display, cells: &[&dyn Display]) -> String {
+    let cells: String = (cells.iter().map(|cell| format!(" {cell:>FIGURE$}"))).collect();
+    format!("    {name:<NAME$}{cells}\n")
 }
 
 fn pending(view: &View, advice: &str) -> String {

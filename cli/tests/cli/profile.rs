@@ -251,7 +251,7 @@ fn what_is_no_profile_is_named() {
             "script is not a pprof profile: ",
         ),
         (vec![recording.to_str().unwrap()], &report),
-        (vec![cut.to_str().unwrap()], "or a damaged one"),
+        (vec![cut.to_str().unwrap()], "or it is damaged"),
         (vec!["/dev/zero"], "64 MiB"),
         (vec!["/no/such/file"], "No such file"),
         (vec!["/"], "directory"),

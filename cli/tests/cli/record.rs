@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 fn planted(room: &TempDir) -> PathBuf {
@@ -30,12 +31,14 @@ fn lines(file: &Path) -> Vec<Value> {
         .collect()
 }
 
+fn report(file: &Path) -> Output {
+    let mut command = neap();
+    command.args(["report", "--format=json"]).arg(file);
+    command.output().unwrap()
+}
+
 fn verdict(file: &Path) -> Value {
-    let output = neap()
-        .args(["report", "--format=json"])
-        .arg(file)
-        .output()
-        .unwrap();
+    let output = report(file);
     assert!(output.status.success(), "{}", said(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -161,8 +164,8 @@ fn what_is_still_live_is_printed_and_not_among_the_programs_output() {
 #[test]
 fn when_neap_is_killed_what_it_recorded_is_readable() {
     let room = room();
-    let program = "import time, sys\nx = bytearray(50_000_000)\ntime.sleep(0.5)\nprint('ready', \
-                   flush=True)\ntime.sleep(60)";
+    let program = "import time\nx = bytearray(50_000_000)\nprint('ready', flush=True)\n\
+                   time.sleep(600)";
     let mut child = neap()
         .current_dir(room.path())
         .args(["run", "--record=r", "--", "/usr/bin/python3", "-c", program])
@@ -174,6 +177,13 @@ fn when_neap_is_killed_what_it_recorded_is_readable() {
         .read_line(&mut line)
         .unwrap();
     assert_eq!(line, "ready\n");
+    // It has recorded the block, however long that took.
+    let is_recorded = || {
+        std::thread::sleep(Duration::from_millis(100));
+        let verdict = serde_json::from_slice(&report(&room.path().join("r")).stdout);
+        verdict.is_ok_and(|verdict: Value| verdict["peak_resident"].as_u64() > Some(50_000_000))
+    };
+    assert!((0..600).any(|_| is_recorded()), "it does not record");
     child.kill().unwrap();
     child.wait().unwrap();
     let verdict = verdict(&room.path().join("r"));

@@ -177,6 +177,40 @@ fn pages_of_elsewhere_cannot_read_through_a_browser() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
 }
 
+#[test]
+fn pages_of_elsewhere_start_nothing_through_a_browser() {
+    let fake = Fake::board();
+    let server = Server::start(&[&fake.pid().to_string()]);
+    let answer_from = |site: &str, path: &str| {
+        let host = &server.address;
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: {site}");
+        answer_to(&server, format!("{head}\r\n\r\n").as_bytes())
+    };
+    let answer = answer_from("cross-site", "/debug/pprof/heap?seconds=1");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    assert_eq!(fake.control().sample, 0);
+    for site in ["same-origin", "none"] {
+        let answer = answer_from(site, "/");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
+
+#[test]
+fn scrapes_for_clients_that_have_left_are_not_made() {
+    const LEFT: u64 = 20;
+    // It does not answer, so that each scrape takes its time.
+    let fake = Fake::board();
+    let server = Server::start(&[&fake.pid().to_string()]);
+    for _ in 0..LEFT {
+        drop(server.ask("/metrics"));
+    }
+    let (head, _) = server.get("/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    // A scrape asks the process once.
+    let asked = fake.control().ask;
+    assert!(asked < LEFT / 2, "{asked}");
+}
+
 /// The answer to these bytes, as text.
 fn answer_to(server: &Server, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(&server.address).unwrap();

@@ -5,6 +5,8 @@ use crate::stage::neap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -64,8 +66,76 @@ impl Terminal {
         }
     }
 
-    pub fn pid(&self) -> i32 {
+    /// A shell that controls jobs. Its prompt is [`PROMPT`].
+    pub fn shell() -> Terminal {
+        let mut shell = Command::new("sh");
+        shell.arg("-i").env("PS1", PROMPT).env_remove("ENV");
+        // SAFETY: both calls take plain numbers, and are safe between fork and exec.
+        unsafe {
+            shell.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(libc::STDIN_FILENO, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        Terminal::start(shell)
+    }
+
+    /// Sends a signal to the program.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill takes plain numbers; the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    }
+
+    fn pid(&self) -> i32 {
         self.child.id().cast_signed()
+    }
+
+    /// Waits until the program has stopped.
+    pub fn wait_for_stop(&self) {
+        let (start, mut status) = (Instant::now(), 0);
+        let flags = libc::WUNTRACED | libc::WNOHANG;
+        // SAFETY: `status` is a place for one int.
+        while unsafe { libc::waitpid(self.pid(), &raw mut status, flags) } == 0 {
+            assert!(start.elapsed() < PATIENCE, "it does not stop");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(libc::WIFSTOPPED(status), "{status:x}");
+    }
+
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let size = libc::winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: the pointer leads to a size.
+        let rc = unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(rc, 0);
+    }
+
+    pub fn mode(&self) -> Mode {
+        mode(&self.slave)
+    }
+
+    /// Sets the mode, as a shell does when a program stops.
+    pub fn set_mode(&self, mode: &Mode) {
+        let slave = self.slave.as_raw_fd();
+        // SAFETY: the pointer leads to a mode that the kernel filled in.
+        let rc = unsafe { libc::tcsetattr(slave, libc::TCSANOW, &raw const mode.0) };
+        assert_eq!(rc, 0);
+    }
+
+    /// Writes until the terminal takes no more, as when its window does not read.
+    pub fn fill(&self) {
+        let path = format!("/proc/self/fd/{}", self.slave.as_raw_fd());
+        let mut options = File::options();
+        options
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let mut slave = options.open(path).unwrap();
+        while slave.write(&[b'.'; 256]).is_ok() {}
     }
 
     /// Reads until a text is on the screen.
@@ -107,12 +177,17 @@ impl Terminal {
         let nothing = || File::open("/dev/null").unwrap();
         drop(std::mem::replace(&mut self.slave, nothing()));
         drop(std::mem::replace(&mut self.master, nothing()));
+        self.wait_for_end()
+    }
+
+    /// Waits for the program's end without reading what it writes.
+    pub fn wait_for_end(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(start.elapsed() < PATIENCE, "it goes on without a terminal");
+            assert!(start.elapsed() < PATIENCE, "it does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -193,20 +268,29 @@ fn sequence(letters: &mut std::str::Chars<'_>) -> (Vec<usize>, char) {
     (Vec::new(), ' ')
 }
 
+/// Enters the alternate screen.
+pub const ENTERED: &str = "\x1b[?1049h";
 /// Leaves the alternate screen.
 pub const LEFT: &str = "\x1b[?1049l";
+/// The prompt of [`Terminal::shell`].
+pub const PROMPT: &str = "ready> ";
 
-#[derive(PartialEq)]
-pub struct Mode(u32, u32, u32);
+pub struct Mode(libc::termios);
+
+impl PartialEq for Mode {
+    fn eq(&self, other: &Mode) -> bool {
+        let flags = |mode: &Mode| (mode.0.c_iflag, mode.0.c_oflag, mode.0.c_lflag);
+        flags(self) == flags(other)
+    }
+}
 
 fn mode(terminal: &File) -> Mode {
     let mut mode = std::mem::MaybeUninit::<libc::termios>::uninit();
     // SAFETY: the call fills what the pointer leads to if it returns 0.
-    let mode = unsafe {
+    unsafe {
         assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), mode.as_mut_ptr()), 0);
-        mode.assume_init()
-    };
-    Mode(mode.c_iflag, mode.c_oflag, mode.c_lflag)
+        Mode(mode.assume_init())
+    }
 }
 
 /// The mode of an unchanged terminal.

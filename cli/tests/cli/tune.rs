@@ -65,10 +65,10 @@ fn json_says_the_same() {
 fn a_program_is_counted_and_runs_with_its_classes() {
     let room = room();
     let source = room.path().join("crunch.c");
-    let text = "#include <stdlib.h>\n#include <unistd.h>\nvoid *volatile sink;\n\
+    let text = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\nvoid *volatile sink;\n\
                 static void ask(int count, size_t size) { while (count--) sink = malloc(size); }\n\
                 int main(void) { if (fork() == 0) { ask(100, 2100); exit(0); }\n\
-                ask(1000, 1000); sleep(1); return 3; }\n";
+                ask(1000, 1000); wait(0); return 3; }\n";
     fs::write(&source, text).unwrap();
     let program = room.path().join("crunch");
     compile([source.as_os_str(), "-o".as_ref()], &program);

@@ -49,8 +49,11 @@ pub(super) static STATE: AtomicU32 = AtomicU32::new(AWAY);
 static THREAD: AtomicI32 = AtomicI32::new(0);
 /// When the last thread was about to end, in ms.
 static ENDED: AtomicU64 = AtomicU64::new(0);
-/// After this long, a live thread with this number is a different one, in ms.
-const EXIT_MS: u64 = 1000;
+/// After this long, a live thread with this number is a different one, in ms. Long, for the thread
+/// may be kept from its processor before the kernel ends it.
+const EXIT_MS: u64 = 10_000;
+/// How long one waits for the thread's answer before one rings again, in ms.
+const RING_MS: u64 = 1000;
 /// Who is starting a thread, as the C library names it; 0 while no thread is.
 static STARTER: AtomicUsize = AtomicUsize::new(0);
 /// How many want no thread to be started now.
@@ -195,7 +198,7 @@ fn await_end() {
                 // This may be a handler of signals that interrupted a ring between its two steps:
                 // the bell says awake, and the thread sleeps.
                 HEAP.tide.bell.words.ring(Ear::Shared);
-                futex::wait(&STATE, state, Some(EXIT_MS));
+                futex::wait(&STATE, state, Some(RING_MS));
             }
         }
     }
@@ -203,7 +206,9 @@ fn await_end() {
         THREAD.load(Ordering::SeqCst),
         ENDED.load(Ordering::SeqCst) + EXIT_MS,
     );
-    while last != 0 && HEAP.now_ms() < until && thread::thread_exists(last) {
+    // The thread itself may come here, where it was the last one and so runs the exit handlers.
+    let is_another = last != 0 && last != thread::thread_id();
+    while is_another && HEAP.now_ms() < until && thread::thread_exists(last) {
         futex::wait(&STATE, AWAY, Some(LOOK_MS));
     }
 }

@@ -278,7 +278,7 @@ static void ask(void) {
     unsigned seed = 1;
     work(&seed, 20000);
     words[ASK] = 99;
-    for (int i = 0; i < 2000 && words[SERVED] != 99; i++) {
+    for (int i = 0; i < 30000 && words[SERVED] != 99; i++) {
         work(&seed, 100);
         usleep(1000);
     }
@@ -378,7 +378,7 @@ static void quiet(void) {
         sleep(3);
         words[ASK] = asked;
         ring(words);
-        for (int i = 0; i < 5000 && words[SERVED] != asked; i++) {
+        for (int i = 0; i < 30000 && words[SERVED] != asked; i++) {
             void *volatile small = nap ? NULL : malloc(64);
             free(small);
             usleep(1000);
@@ -601,8 +601,8 @@ static void exit_in_handler(void) {
         usleep(5000 + 100 * i);
         kill(child, SIGUSR1);
         int status;
-        for (int wait = 0; wait < 3000 && waitpid(child, &status, WNOHANG) == 0; wait++) {
-            if (wait == 2999) {
+        for (int wait = 0; wait < 30000 && waitpid(child, &status, WNOHANG) == 0; wait++) {
+            if (wait == 29999) {
                 kill(child, SIGKILL);
                 fail("a child hangs in _exit");
             }

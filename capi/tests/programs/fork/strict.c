@@ -91,7 +91,7 @@ int main(int count, char **arguments) {
     CHECK(count == 3 && served_by_neap("malloc"));
     struct sigaction action = {.sa_sigaction = on_refusal, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGSYS, &action, NULL) == 0);
-    alarm(120);
+    alarm(240);
     if (!strcmp(arguments[2], "thread")) with_purge_thread();
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, other, NULL) == 0);

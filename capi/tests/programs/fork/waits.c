@@ -27,7 +27,7 @@ static void on_timer(int number) {
         is_child = 1;
         /* A hang ends by this signal, which the parent sees. */
         signal(SIGALRM, SIG_DFL);
-        alarm(60);
+        alarm(120);
         if (!returns) _exit(0);
         errno = kept;
         return;

@@ -33,10 +33,11 @@ int main(int count, char **arguments) {
     for (size_t act = 0; act < sizeof acts / sizeof *acts; act++) {
         if (strcmp(acts[act].name, arguments[1])) continue;
         with_purge_thread();
-        nap(100); /* the thread waits, and holds no lock */
+        /* The thread waits, and holds no lock: until it is rung, or for a decay time far away. */
+        CHECK(until(acts[act].act == frees ? one_is_parked : one_sleeps));
         pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
         if (pid == 0) {
-            alarm(60);
+            alarm(240);
             acts[act].act();
             syscall(SYS_exit_group, 0);
         }

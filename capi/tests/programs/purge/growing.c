@@ -38,7 +38,10 @@ int main(void) {
         /* Free pages in places too small for what is taken then. */
         for (int piece = 0; piece < A_TURN; piece++) free(pieces[2 * (turn * A_TURN + piece)]);
         grown[turn] = taken(LARGE);
+        long before = switches_so_far();
         nap(20);
+        /* A thread without a processor is waited for. */
+        for (int waited = 0; waited < 1000 && switches_so_far() == before; waited += 5) nap(5);
     }
     CHECK(percent_resident() <= 50);
     return 0;

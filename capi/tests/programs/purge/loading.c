@@ -16,10 +16,10 @@ static void *load_and_close(void *path) {
 }
 
 static void *watch(void *stop) {
-    while (!*(volatile int *)stop) {
-        seen |= purge_threads() > 0;
+    do {
         nap(1);
-    }
+        seen |= purge_threads() > 0;
+    } while (!*(volatile int *)stop);
     return NULL;
 }
 
@@ -27,7 +27,7 @@ int main(int count, char **arguments) {
     pthread_t ids[16], watcher;
     int stop = 0;
     CHECK(count >= 3 && count <= 17 && served_by_neap("malloc"));
-    alarm(60); /* a deadlock ends as SIGALRM */
+    alarm(240); /* a deadlock ends as SIGALRM */
     CHECK(pthread_create(&watcher, NULL, watch, &stop) == 0);
     for (int i = 1; i < count; i++)
         CHECK(pthread_create(&ids[i - 1], NULL, load_and_close, arguments[i]) == 0);

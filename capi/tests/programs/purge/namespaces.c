@@ -77,7 +77,7 @@ int main(int count, char **arguments) {
         if (strcmp(calls[call].name, arguments[1])) continue;
         if ((errno = refused(calls[call].act))) skip(arguments[1]);
         with_purge_thread();
-        alarm(60);
+        alarm(240);
         CHECK(calls[call].act() == 0);
         fill_and_empty();
         CHECK(until(one_lives)); /* it comes again */

@@ -3,7 +3,7 @@
 #ifndef PURGE_H
 #define PURGE_H
 
-#include "check.h"
+#include "resident.h"
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,32 +28,6 @@ __attribute__((noreturn, unused)) static void skip(const char *why) {
 __attribute__((unused)) static void nap(long milliseconds) {
     struct timespec rest = {milliseconds / 1000, milliseconds % 1000 * 1000000};
     while (nanosleep(&rest, &rest) != 0) CHECK(errno == EINTR);
-}
-
-/* Reads a file of /proc into `text`; its length, or -1. */
-static inline ssize_t read_file(const char *path, char *text, size_t room) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return -1;
-    ssize_t length = read(file, text, room - 1);
-    close(file);
-    text[length < 0 ? 0 : length] = 0;
-    return length;
-}
-
-/* Resident bytes. smaps_rollup counts page tables' entries. statm sums counters of which each
-   processor may hold back some: with Linux 6.2 to 6.15 up to 128 pages on each of 64 processors.
-   Both can be read in a process that gave its privileges up. */
-static inline size_t resident(void) {
-    char text[2048];
-    unsigned long all, here;
-    if (read_file("/proc/self/smaps_rollup", text, sizeof text) > 0) {
-        const char *line = strstr(text, "\nRss:");
-        CHECK(line && sscanf(line, "\nRss: %lu kB", &here) == 1);
-        return here << 10;
-    }
-    CHECK(read_file("/proc/self/statm", text, sizeof text) > 0);
-    CHECK(sscanf(text, "%lu %lu", &all, &here) == 2);
-    return here * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Calls `visit` with every task of this process; opendir would allocate. Counts those it is true for. */
@@ -98,12 +72,43 @@ static inline int is_parked(int task) {
     return sscanf(text, "%lu %lx %lx %lx %lx", &call, &word, &operation, &value, &limit) == 5 && call == SYS_futex && limit == 0;
 }
 
+/* In a wait for a futex: it holds no lock, unless it waits for one. */
+static inline int is_asleep(int task) {
+    char path[64], text[256];
+    unsigned long call;
+    if (!is_purge_thread(task)) return 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", task);
+    if (read_file(path, text, sizeof text) <= 0) return 0;
+    return sscanf(text, "%lu", &call) == 1 && call == SYS_futex;
+}
+
 static inline int tasks(void) {
     return count_tasks(any_task);
 }
 
 static inline int purge_threads(void) {
     return count_tasks(is_purge_thread);
+}
+
+static long switches;
+
+/* Adds up how often the purge thread went to sleep. */
+static inline int count_switches(int task) {
+    char path[64], text[4096];
+    if (!is_purge_thread(task)) return 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", task);
+    CHECK(read_file(path, text, sizeof text) > 0);
+    const char *line = strstr(text, "\nvoluntary_ctxt_switches:");
+    CHECK(line != NULL);
+    switches += strtol(strchr(line, ':') + 1, NULL, 10);
+    return 1;
+}
+
+/* How often the purge thread has gone to sleep. */
+static inline long switches_so_far(void) {
+    switches = 0;
+    CHECK(count_tasks(count_switches) == 1);
+    return switches;
 }
 
 /* Waits until `condition` holds; false when it takes longer than anybody's patience. */
@@ -117,6 +122,10 @@ static inline int until(int (*condition)(void)) {
 
 static inline int one_lives(void) {
     return purge_threads() == 1;
+}
+
+static inline int one_sleeps(void) {
+    return count_tasks(is_asleep) == 1;
 }
 
 static inline int one_is_parked(void) {

@@ -42,7 +42,7 @@ int main(void) {
     CHECK(served_by_neap("malloc"));
     CHECK(pthread_attr_init(&attributes) == 0);
     CHECK(pthread_attr_setstacksize(&attributes, STACK) == 0);
-    alarm(60); /* a deadlock ends as SIGALRM */
+    alarm(240); /* a deadlock ends as SIGALRM */
     CHECK(pthread_create(&freer, NULL, free_much, NULL) == 0);
     for (int round = 0; round < ROUNDS; round++) crowd(&attributes);
     stop = 1;

@@ -39,7 +39,7 @@ int main(int count, char **arguments) {
     masked = !strcmp(arguments[1], "masked");
     unshares = !strcmp(arguments[2], "unshares");
     wanted = 1;
-    alarm(60); /* a handler that waits for ever ends as SIGALRM */
+    alarm(240); /* a handler that waits for ever ends as SIGALRM */
     fill_and_empty();
     CHECK(handled == 1);
     if (!unshares) CHECK(until(none_lives));

@@ -114,7 +114,7 @@ int main(int count, char **arguments) {
     int planted = !strcmp(kind, "planted"), cloned = !strcmp(kind, "clone"), status = -1;
     CHECK(planted || cloned || !strcmp(kind, "fork"));
     CHECK(served_by_neap("malloc"));
-    alarm(60);
+    alarm(240);
     CHECK((stale = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) >= 0);
     make_it_ask();
     library_number = library_pagemap();

@@ -108,7 +108,7 @@ static void protected_pages(void) {
 int main(int count, char **arguments) {
     const char *kind = count == 2 ? arguments[1] : "";
     CHECK(served_by_neap("malloc"));
-    alarm(30); /* a fault that no thread serves ends as SIGALRM */
+    alarm(120); /* a fault that no thread serves ends as SIGALRM */
     if (!strcmp(kind, "protected")) {
         open_faults(UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_UNPOPULATED);
         for (int i = 0; i < TURNS; i++) protected_pages();

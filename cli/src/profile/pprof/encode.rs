@@ -75,7 +75,6 @@ impl<'a> Writer<'a> {
             sample,
             mapping,
             drop_frames: self.strings.of(DROP_FRAMES),
-            keep_frames: 0,
             time_nanos: nanoseconds(profile.ended_ms),
             duration_nanos: nanoseconds(profile.ended_ms.saturating_sub(profile.began_ms)),
             period_type: Some(self.value_type("space", "bytes")),
@@ -118,7 +117,6 @@ impl<'a> Writer<'a> {
     fn label(&mut self, size: u64) -> Label {
         Label {
             key: self.strings.of("bytes"),
-            str: 0,
             num: signed(size),
             num_unit: self.strings.of("bytes"),
         }
@@ -138,7 +136,6 @@ impl<'a> Writer<'a> {
             mapping_id: self.mapping_of(address),
             address,
             line,
-            is_folded: false,
         });
         self.locations.insert(key, id);
         id
@@ -156,7 +153,6 @@ impl<'a> Writer<'a> {
         Line {
             function_id: self.function_of(&frame.function, &frame.file),
             line: i64::from(frame.line),
-            column: 0,
         }
     }
 
@@ -170,7 +166,6 @@ impl<'a> Writer<'a> {
                 name: index,
                 system_name: index,
                 filename: self.strings.of(file),
-                start_line: 0,
             });
         }
         id

@@ -23,9 +23,6 @@ pub struct Profile {
     /// Regular expression for functions that viewers drop, with all that they call.
     #[prost(int64, tag = "7")]
     pub drop_frames: i64,
-    /// Regular expression for functions that they keep nevertheless.
-    #[prost(int64, tag = "8")]
-    pub keep_frames: i64,
     #[prost(int64, tag = "9")]
     pub time_nanos: i64,
     #[prost(int64, tag = "10")]
@@ -66,8 +63,6 @@ pub struct Sample {
 pub struct Label {
     #[prost(int64, tag = "1")]
     pub key: i64,
-    #[prost(int64, tag = "2")]
-    pub str: i64,
     #[prost(int64, tag = "3")]
     pub num: i64,
     #[prost(int64, tag = "4")]
@@ -111,8 +106,6 @@ pub struct Location {
     /// The function, preceded by those inlined into it, innermost first.
     #[prost(message, repeated, tag = "4")]
     pub line: Vec<Line>,
-    #[prost(bool, tag = "5")]
-    pub is_folded: bool,
 }
 
 /// A line of a function.
@@ -122,8 +115,6 @@ pub struct Line {
     pub function_id: u64,
     #[prost(int64, tag = "2")]
     pub line: i64,
-    #[prost(int64, tag = "3")]
-    pub column: i64,
 }
 
 /// A function.
@@ -137,8 +128,6 @@ pub struct Function {
     pub system_name: i64,
     #[prost(int64, tag = "4")]
     pub filename: i64,
-    #[prost(int64, tag = "5")]
-    pub start_line: i64,
 }
 
 /// Prefix of the comment for [`super::super::model::Extent::Session`]; a number of bytes follows.

@@ -10,5 +10,5 @@ mod wire;
 
 pub use decode::decode;
 pub use encode::encode;
-pub use unzip::MOST;
+pub use unzip::{GZIP, MOST};
 pub use wire::is_message;

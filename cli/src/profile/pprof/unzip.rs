@@ -8,7 +8,7 @@ use std::io::Read;
 /// Most bytes of an unpacked file; the profile of 32,768 stacks has about six million.
 pub const MOST: usize = 64 << 20;
 
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+pub const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The unpacked bytes of a file, which may be compressed or not.
 pub fn unzip(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Failure> {

@@ -120,7 +120,7 @@ fn profiles_of_something_else_are_named() {
     let names = ["", "cpu"].map(|name| field(6, name.as_bytes())).concat();
     let said = why(&[&names, &field(1, &[0x08, 1])[..]].concat());
     assert!(
-        said.contains("no heap profile") && said.contains("cpu"),
+        said.contains("not a heap profile") && said.contains("cpu"),
         "{said}"
     );
 }

@@ -1,7 +1,7 @@
 //! Sessions: what a region gained between two readings.
 
 use super::{planted, region, site};
-use crate::attach::forged::Forged;
+use crate::attach::testing::Forged;
 use crate::profile::model::{Extent, Profile, Switched, Value};
 use crate::profile::pprof::{decode, encode};
 use crate::profile::region::Region;

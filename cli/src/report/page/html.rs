@@ -1,6 +1,7 @@
 //! Untrusted text and data as parts of a page, with all markup escaped.
 
 use crate::failure::Failure;
+use crate::statistics::secret;
 use std::fmt::{self, Write};
 
 /// Prose with names in backticks, as HTML.
@@ -51,17 +52,10 @@ pub fn json(value: &impl serde::Serialize) -> String {
 ///
 /// The kernel provides no random numbers.
 pub fn nonce() -> Result<String, Failure> {
-    let mut bytes = [0_u8; 16];
-    // SAFETY: the pointer and the length are those of `bytes`.
-    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    match count {
-        16 => Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-            // Writing to a string does not fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })),
-        _ => Err(Failure::own("the kernel gives no random numbers")),
-    }
+    let halves = secret().and_then(|half| Ok((half, secret()?)));
+    let (one, other) = halves
+        .map_err(|error| Failure::own(format!("the kernel gives no random numbers: {error}")))?;
+    Ok(format!("{one:016x}{other:016x}"))
 }
 
 /// A word quoted for a shell.

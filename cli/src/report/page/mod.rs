@@ -15,6 +15,7 @@ mod tables;
 
 pub use html::quoted;
 
+use super::date::{seconds, utc};
 use super::flame::Flame;
 use super::material::Material;
 use super::subject::Subject;
@@ -91,7 +92,7 @@ pub fn render(
         counters: counters(&history),
         stacks: stacks(&history),
         processes: process_rows(material),
-        options: head.map_or_else(Vec::new, options),
+        options: head.map_or_else(Vec::new, |head| head.options.clone().into_iter().collect()),
         machine: head.map_or_else(Vec::new, machine),
     };
     page.render()
@@ -139,7 +140,7 @@ fn about(head: Option<&Head>, subject: &Subject) -> Vec<(&'static str, String)> 
         about.push(("process", subject.pid.to_string()));
     }
     if let Some(head) = head {
-        about.push(("started", super::date::utc(head.started_ms)));
+        about.push(("started", utc(head.started_ms)));
         about.push(("seen for", seconds(subject.duration_ms())));
     }
     if let Some(profile) = subject.profile {
@@ -150,17 +151,6 @@ fn about(head: Option<&Head>, subject: &Subject) -> Vec<(&'static str, String)> 
         about.push(("sampled", rate));
     }
     about
-}
-
-fn seconds(ms: u64) -> String {
-    format!("{:.1} s", ms as f64 / 1e3)
-}
-
-fn options(head: &Head) -> Vec<(String, String)> {
-    let pairs = head.options.iter();
-    pairs
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
 }
 
 fn machine(head: &Head) -> Vec<(&'static str, String)> {

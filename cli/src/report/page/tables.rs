@@ -1,5 +1,6 @@
 //! The rows of the page's tables.
 
+use super::super::date::seconds;
 use super::super::known::{History, Known};
 use super::super::material::Material;
 use super::super::sites::{Site, sites};
@@ -96,7 +97,7 @@ pub struct ClassLine {
 /// When the size classes were counted.
 pub fn class_moment(subject: &Subject) -> String {
     let at_ms = subject.classes.map_or(0, |classes| classes.t_ms);
-    format!("{:.1} s", at_ms as f64 / 1e3)
+    seconds(at_ms)
 }
 
 /// The last known size classes.
@@ -203,7 +204,7 @@ pub fn ledger_table(history: &History) -> LedgerTable {
 
 /// `at 3.2 s`.
 fn moment(told: &Told) -> String {
-    format!("at {:.1} s", told.at_ms as f64 / 1e3)
+    format!("at {}", seconds(told.at_ms))
 }
 
 /// The counters of the whole time, with the time up to which they count if that is not the end.
@@ -211,16 +212,10 @@ pub fn counters(history: &History) -> Vec<(String, String)> {
     let Some(told) = history.told.last() else {
         return Vec::new();
     };
-    let (heap, when) = (
-        told.heap,
-        match history.end() {
-            Some(Known::Yes(_)) => "at the end".to_owned(),
-            _ => moment(told),
-        },
-    );
-    let until = match history.end() {
-        Some(Known::Yes(_)) => String::new(),
-        _ => format!(", up to {:.1} s", told.at_ms as f64 / 1e3),
+    let heap = told.heap;
+    let (when, until) = match history.end() {
+        Some(Known::Yes(_)) => ("at the end".to_owned(), String::new()),
+        _ => (moment(told), format!(", up to {}", seconds(told.at_ms))),
     };
     let bytes = |bytes| Bytes(bytes).to_string();
     vec![

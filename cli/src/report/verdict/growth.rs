@@ -1,6 +1,7 @@
 //! Detects a heap that keeps growing.
 
 use super::finding::{Finding, share, stands_out, stands_out_in_small};
+use crate::report::date::seconds;
 use crate::report::known::History;
 use crate::report::subject::Subject;
 use neap_shared::stats::Bytes;
@@ -54,13 +55,13 @@ impl Growth {
     /// A sentence for another finding.
     pub fn remark(&self) -> String {
         format!(
-            " {} still growing at the end: by {} in its last {:.1} s.",
+            " {} still growing at the end: by {} in its last {}.",
             match self.by {
                 Count::Requested => "The heap was",
                 Count::Spans => "Slabs and large blocks were",
             },
             Bytes(self.to - self.from),
-            self.in_ms as f64 / 1e3
+            seconds(self.in_ms)
         )
     }
 
@@ -81,14 +82,14 @@ impl Growth {
             },
             site: None,
             headline: format!(
-                "{} grew until the end: from {} to {} in {:.1} s.",
+                "{} grew until the end: from {} to {} in {}.",
                 match self.by {
                     Count::Requested => "What the program holds",
                     Count::Spans => "The memory of slabs and large blocks",
                 },
                 Bytes(self.from),
                 Bytes(self.to),
-                self.in_ms as f64 / 1e3
+                seconds(self.in_ms)
             ),
             detail: format!(
                 "It rose in every quarter of the second half of the run, by a fifth at least. Data \

@@ -39,13 +39,14 @@ impl Whole {
     }
 }
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     Rule {
         kind: "free_held",
         bytes: |ledger| ledger.free_dirty,
         whole: Whole::Resident,
         least: 0.25,
-        what: "was free memory, not yet given back to the kernel",
+        what: "At the peak {bytes} ({share} of {of}) \
+               was free memory, not yet given back to the kernel",
         why: "The program freed it a short while before; Neap keeps such pages for the decay time \
               (1 s unless set), because taking them again is cheaper than asking the kernel.",
         remedy: "If it stays for longer than the decay time, see whether the purge thread runs. To \
@@ -57,7 +58,8 @@ const RULES: [Rule; 10] = [
         bytes: |ledger| ledger.slab_free.saturating_add(ledger.tails),
         whole: Whole::Resident,
         least: 0.25,
-        what: "was free blocks in slabs that also hold live ones",
+        what: "At the peak {bytes} ({share} of {of}) \
+               was free blocks in slabs that also hold live ones",
         why: "Most of the objects allocated together have died, but some in every slab live on; a \
               page with one live block cannot be given back.",
         remedy: "Allocate long-lived objects apart from short-lived ones (first, or from an arena \
@@ -68,7 +70,7 @@ const RULES: [Rule; 10] = [
         bytes: |ledger| ledger.magazines,
         whole: Whole::Resident,
         least: 0.10,
-        what: "was free blocks in the magazines of threads",
+        what: "At the peak {bytes} ({share} of {of}) was free blocks in the magazines of threads",
         why: "Every thread keeps freed blocks at hand for its next allocations; with many threads \
               that adds up.",
         remedy: "Lower the bound of a thread (`--thread-cache 256K`) or of all together (`--cache \
@@ -84,7 +86,7 @@ const RULES: [Rule; 10] = [
         },
         whole: Whole::Resident,
         least: 0.25,
-        what: "was stacks of coroutines",
+        what: "At the peak {bytes} ({share} of {of}) was stacks of coroutines",
         why: "Every suspended coroutine keeps the pages its stack has touched.",
         remedy: "Bound how many are in flight, move large local arrays to the heap, or suspend \
                  less deeply.",
@@ -94,7 +96,7 @@ const RULES: [Rule; 10] = [
         bytes: |ledger| ledger.huge_excess,
         whole: Whole::Resident,
         least: 0.10,
-        what: "was never used and came with huge pages",
+        what: "At the peak {bytes} ({share} of {of}) was never used and came with huge pages",
         why: "The kernel brings 2 MiB at once where huge pages are allowed; free parts of them are \
               resident without having been touched.",
         remedy: "Try `--thp never`: fewer bytes, at the price of more page faults.",
@@ -104,7 +106,7 @@ const RULES: [Rule; 10] = [
         bytes: |ledger| ledger.untouched,
         whole: Whole::AskedFor,
         least: 0.30,
-        what: "was asked for and never touched",
+        what: "At the peak {bytes} ({share} of {of}) was asked for and never touched",
         why: "It costs address space and page-heap work, no RAM: the kernel gives pages at the \
               first touch.",
         remedy: "If buffers are allocated for the worst case, let them grow instead; a profile \
@@ -115,7 +117,7 @@ const RULES: [Rule; 10] = [
         bytes: |ledger| ledger.swapped,
         whole: Whole::AskedFor,
         least: 0.10,
-        what: "was swapped out",
+        what: "At the peak {bytes} ({share} of {of}) was swapped out",
         why: "The machine was short of RAM; touching these pages again waits for the disk.",
         remedy: "Give the machine or the control group more memory, or bound the program \
                  (`--limit-soft`).",
@@ -125,7 +127,8 @@ const RULES: [Rule; 10] = [
         bytes: |ledger| ledger.quarantine,
         whole: Whole::Resident,
         least: 0.10,
-        what: "was freed blocks that the checking mode holds back",
+        what: "At the peak {bytes} ({share} of {of}) \
+               was freed blocks that the checking mode holds back",
         why: "`--check` keeps freed blocks for a while to catch second frees.",
         remedy: "Run without `--check` if memory matters.",
     },
@@ -134,7 +137,7 @@ const RULES: [Rule; 10] = [
         bytes: |ledger| ledger.metadata,
         whole: Whole::Resident,
         least: 0.10,
-        what: "was Neap's own tables and caches",
+        what: "At the peak {bytes} ({share} of {of}) was Neap's own tables and caches",
         why: "Tables grow with the number of slabs and of threads, not with the bytes in them.",
         remedy: "Many small threads or a heap that was once much larger are the usual reasons; if \
                  neither holds, please report it.",
@@ -144,9 +147,22 @@ const RULES: [Rule; 10] = [
         bytes: |ledger| ledger.sampling,
         whole: Whole::Resident,
         least: 0.10,
-        what: "was the pages around sampled blocks",
+        what: "At the peak {bytes} ({share} of {of}) was the pages around sampled blocks",
         why: "While the heap is profiled, every sampled block has pages of its own.",
         remedy: "Sample less often (`--sample 2M`); without sampling, these bytes do not exist.",
+    },
+    Rule {
+        kind: ROUNDING,
+        bytes: |ledger| match ledger.requested_by != Requested::Guessed as u64 {
+            true => ledger.rounding,
+            false => 0,
+        },
+        whole: Whole::AskedFor,
+        least: 0.12,
+        what: "Size classes added {bytes} ({share}) to what the program asked for",
+        why: "Requests are rounded up to the next class; sizes just above one waste most.",
+        remedy: "`neap tune -- PROGRAM` computes the classes that suit this program; a profile \
+                 (`--profile`) names where the sizes come from.",
     },
 ];
 
@@ -160,7 +176,6 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .iter()
         .filter_map(|rule| rule.finding(ledger))
         .collect();
-    findings.extend(rounding(ledger));
     findings.extend(not_ours(&told));
     findings
 }
@@ -175,40 +190,14 @@ impl Rule {
             share: share(bytes, whole),
             of,
             site: None,
-            headline: format!(
-                "At the peak {} ({} of {of}) {}.",
-                Bytes(bytes),
-                percent(bytes, whole),
-                self.what
-            ),
+            headline: (self.what.replace("{bytes}", &Bytes(bytes).to_string()))
+                .replace("{share}", &percent(bytes, whole))
+                .replace("{of}", of)
+                + ".",
             detail: self.why.to_owned(),
             remedy: self.remedy.to_owned(),
         })
     }
-}
-
-/// Rounding is reported only if the requested bytes are better than a guess.
-fn rounding(ledger: &Ledger) -> Option<Finding> {
-    let whole = ledger.requested.saturating_add(ledger.rounding);
-    let known = ledger.requested_by != Requested::Guessed as u64;
-    (known && stands_out(ledger.rounding, whole, 0.12)).then(|| Finding {
-        kind: ROUNDING,
-        bytes: ledger.rounding,
-        share: share(ledger.rounding, whole),
-        of: "what the program held",
-        site: None,
-        headline: format!(
-            "Size classes added {} ({}) to what the program asked for.",
-            Bytes(ledger.rounding),
-            percent(ledger.rounding, whole)
-        ),
-        detail: "Requests are rounded up to the next class; sizes just above one waste \
-                 most."
-            .to_owned(),
-        remedy: "`neap tune -- PROGRAM` computes the classes that suit this program; a profile \
-                 (`--profile`) names where the sizes come from."
-            .to_owned(),
-    })
 }
 
 fn not_ours(told: &Told) -> Option<Finding> {

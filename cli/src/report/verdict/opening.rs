@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use crate::profile::{Extent, Profile, session_words};
 use crate::recording::format::{Frontend, Happening};
+use crate::report::date::seconds;
 use crate::report::known::{Gap, History, Known};
 use crate::report::subject::Subject;
 use neap_shared::stats::Bytes;
@@ -54,20 +55,20 @@ fn run(subject: &Subject) -> String {
             None => format!("Nothing was recorded for `{name}`: it ended before the first sample."),
         };
     }
-    let seconds = subject.duration_ms() as f64 / 1e3;
+    let time = seconds(subject.duration_ms());
     match subject.ending() {
         Some(Happening::Killed { signal }) => {
-            format!("`{name}` ran for {seconds:.1} s and was killed by signal {signal}.")
+            format!("`{name}` ran for {time} and was killed by signal {signal}.")
         }
         Some(Happening::Exited { status: 0 } | Happening::Ended) => {
-            format!("`{name}` ran for {seconds:.1} s.")
+            format!("`{name}` ran for {time}.")
         }
         Some(Happening::Exited { status }) => {
-            format!("`{name}` ran for {seconds:.1} s and ended with status {status}.")
+            format!("`{name}` ran for {time} and ended with status {status}.")
         }
         _ => {
             format!(
-                "The last record of `{name}` is from {seconds:.1} s after its start; how it ended \
+                "The last record of `{name}` is from {time} after its start; how it ended \
                  was not seen."
             )
         }
@@ -175,10 +176,6 @@ fn reasons(frontend: Frontend) -> &'static str {
              `neap::purge::enable_thread()`, or runs with `NEAP_PURGE_THREAD=always`"
         }
     }
-}
-
-fn seconds(ms: u64) -> String {
-    format!("{:.1} s", ms as f64 / 1e3)
 }
 
 fn rest(subject: &Subject, peak_is_known: bool, findings: usize) -> Option<String> {

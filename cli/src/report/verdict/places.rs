@@ -3,6 +3,7 @@
 use super::finding::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use super::growth::Growth;
 use crate::profile::{Extent, Figures, Profile};
+use crate::report::date::seconds;
 use crate::report::sites::{Site, sites};
 use crate::report::subject::Subject;
 use neap_shared::stats::Bytes;
@@ -27,10 +28,8 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
     let (sites, total) = (sites(profile), profile.total());
     let held = held(profile, subject);
     let most = subject.history().most();
-    let mut found = largest(&sites, |site| match profile.extent {
-        Extent::Whole => leak(site, &total, subject, growth, most),
-        Extent::Session { .. } => gain(site, &total, most),
-    });
+    let whole = (&total, profile.extent);
+    let mut found = largest(&sites, |site| leak(site, whole, subject, growth, most));
     found.extend(rounding(subject, profile.extent, &sites, &total));
     found.extend(largest(&sites, |site| large(site, held, subject)));
     let told: Vec<_> = found
@@ -65,11 +64,7 @@ fn at_peak(subject: &Subject) -> Vec<Finding> {
     };
     let whole = profile.total().live_bytes;
     largest(&sites(profile), |site| {
-        let Figures {
-            live_bytes,
-            live_objects,
-            ..
-        } = site.figures;
+        let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
         stands_out(live_bytes, whole, 0.25).then(|| Finding {
             kind: "peak",
             bytes: live_bytes,
@@ -83,9 +78,9 @@ fn at_peak(subject: &Subject) -> Vec<Finding> {
                 site.name()
             ),
             detail: format!(
-                "{live_objects} objects, {:.1} s after the start; by the end they were freed, or \
+                "{live_objects} objects, {} after the start; by the end they were freed, or \
                  most were.{}",
-                *peak_ms as f64 / 1e3,
+                seconds(*peak_ms),
                 path(site)
             ),
             remedy: "This is what decides how much memory the program needs: work in smaller \
@@ -102,42 +97,58 @@ fn largest(sites: &[Site], judge: impl Fn(&Site) -> Option<Finding>) -> Vec<Find
     found
 }
 
-/// A leak: much is live, in many objects, and little of what this site allocated was ever freed.
+/// What stays: in a session, what is live more than before.
 fn leak(
     site: &Site,
-    total: &Figures,
+    (total, extent): (&Figures, Extent),
     subject: &Subject,
     growth: Option<&Growth>,
     most: u64,
 ) -> Option<Finding> {
+    if !stays(&site.figures, total, most) {
+        return None;
+    }
     let Figures {
         live_bytes,
         live_objects,
         alloc_bytes,
         ..
     } = site.figures;
-    stays(&site.figures, total, most).then(|| Finding {
+    let (bytes, name) = (Bytes(live_bytes), site.name());
+    let (part, path) = (percent(live_bytes, alloc_bytes), path(site));
+    let (of, headline, detail, remedy) = match extent {
+        Extent::Whole => (
+            "what was live",
+            format!(
+                "{bytes} in {live_objects} objects from {name} {}.",
+                still(subject)
+            ),
+            format!(
+                "{part} of all that was allocated there was never freed.{path}{}",
+                growth.map_or_else(String::new, Growth::remark)
+            ),
+            "If it should be gone by then, look for the missing free on the paths that leave this \
+             function's callers, or for a container that only grows. If it is the program's data, \
+             it is what the memory is for.",
+        ),
+        Extent::Session { .. } => (
+            "the growth of what is live",
+            format!("From {name}, {bytes} in {live_objects} more objects are live than before."),
+            format!("That is {part} of all that was allocated there in that time.{path}"),
+            "Take another session later: what grows each time is a missing free on the paths that \
+             leave this function's callers, or a container that only grows. If it grows once, it \
+             is the program's data.",
+        ),
+    };
+    Some(Finding {
         kind: LEAK,
         bytes: live_bytes,
         share: share(live_bytes, total.live_bytes),
-        of: "what was live",
+        of,
         site: Some(site.function.clone()),
-        headline: format!(
-            "{} in {live_objects} objects from {} {}.",
-            Bytes(live_bytes),
-            site.name(),
-            still(subject)
-        ),
-        detail: format!(
-            "{} of all that was allocated there was never freed.{}{}",
-            percent(live_bytes, alloc_bytes),
-            path(site),
-            growth.map_or_else(String::new, Growth::remark)
-        ),
-        remedy: "If it should be gone by then, look for the missing free on the paths that leave \
-                 this function's callers, or for a container that only grows. If it is the \
-                 program's data, it is what the memory is for."
-            .to_owned(),
+        headline,
+        detail,
+        remedy: remedy.to_owned(),
     })
 }
 
@@ -149,37 +160,6 @@ fn stays(figures: &Figures, total: &Figures, most: u64) -> bool {
     many && share(bytes, figures.alloc_bytes) >= 0.25
         && (stands_out(bytes, total.live_bytes, 0.10)
             || stands_out_in_small(bytes, total.live_bytes, most))
-}
-
-/// The same for a session, in which "live" means growth.
-fn gain(site: &Site, total: &Figures, most: u64) -> Option<Finding> {
-    let Figures {
-        live_bytes,
-        live_objects,
-        alloc_bytes,
-        ..
-    } = site.figures;
-    stays(&site.figures, total, most).then(|| Finding {
-        kind: LEAK,
-        bytes: live_bytes,
-        share: share(live_bytes, total.live_bytes),
-        of: "the growth of what is live",
-        site: Some(site.function.clone()),
-        headline: format!(
-            "From {}, {} in {live_objects} more objects are live than before.",
-            site.name(),
-            Bytes(live_bytes)
-        ),
-        detail: format!(
-            "That is {} of all that was allocated there in that time.{}",
-            percent(live_bytes, alloc_bytes),
-            path(site)
-        ),
-        remedy: "Take another session later: what grows each time is a missing free on \
-                 the paths that leave this function's callers, or a container that only grows. \
-                 If it grows once, it is the program's data."
-            .to_owned(),
-    })
 }
 
 fn still(subject: &Subject) -> &'static str {
@@ -267,12 +247,8 @@ fn sizes(figures: &Figures) -> String {
 
 /// Blocks that are large individually.
 fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Option<Finding> {
-    let Figures {
-        alloc_bytes,
-        alloc_objects,
-        ..
-    } = site.figures;
-    let mean = alloc_bytes / alloc_objects.max(1);
+    let alloc_objects = site.figures.alloc_objects;
+    let mean = site.figures.alloc_bytes / alloc_objects.max(1);
     stands_out(mean, held, 0.10).then(|| {
         let untouched = untouched(subject, mean);
         Finding {

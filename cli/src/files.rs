@@ -1,9 +1,10 @@
-//! Writes a file completely or not at all: a full disk does not cost the earlier contents.
+//! Reads files up to a limit, and writes them completely or not at all: a full disk does not cost the
+//! earlier contents.
 
 use crate::failure::{Failure, shown};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes `bytes` beside `file`, then renames them to it. Writes to a device or a pipe directly.
@@ -16,6 +17,19 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
         Way::Beside(draft, file) => beside(&draft, &file, bytes),
     });
     done.map_err(|error| failure(file, &error))
+}
+
+/// Reads a file, or as much of it as `most` bytes.
+pub fn read(file: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|open| open.take(most).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(Failure::own(format!(
+            "cannot read {}: {error}",
+            shown(file)
+        ))),
+    }
 }
 
 /// Checks that [`write`] would succeed now, before the work instead of after it.
