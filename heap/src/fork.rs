@@ -8,30 +8,10 @@
 //!
 //! # What the child finds
 //!
-//! If a signal handler interrupted the forking thread and forked, the child's thread later
-//! completes the interrupted change, so its locks stay held. Locks of a thread that was itself
-//! about to fork in a handler also stay held. The child frees every other lock. The gate has waited
-//! for all holders except those that waited for another lock, and these had left the following half
-//! done:
-//!
-//! | lock | half done | in the child |
-//! |---|---|---|
-//! | board | figures, or a board that is being made | that board goes with the parent's |
-//! | quarantine | a free of the oldest block | the block is lost |
-//! | profile | a region that is being made | there is none |
-//! | pace | sampling switched for some of the caches | the thread's cache follows the next switch |
-//! | step, draining | slabs to purge, blocks taken from caches | they are lost |
-//! | registry | nothing: the list is whole | only the thread's own cache is left in it |
-//! | a cache's | anything | its magazines are lost, and it is out of the list |
-//! | depot, metadata's depot, page heap | no holder waits | |
-//! | stacks | records of stacks that are being made | they are lost |
-//! | committing | slices committed, not counted yet | they are committed again when they are needed |
-//! | purging | free pages set aside | they are lost |
-//!
-//! *Lost* memory is memory that the child neither uses nor gives back: at most a few pieces of a
-//! few MiB each, most of them not resident. If the forking thread itself was draining, or changing
-//! the list of caches, it finds the other caches there when it continues; those whose threads were
-//! changing them are [empty for it](crate::cache::thread_cache::Opened::abandon).
+//! The table of [locks](crate::os::lock_order) says it for each of them. A cache whose thread was
+//! changing it loses its magazines, and is out of the list. A thread that was itself draining, or
+//! changing the list of caches, finds the other caches there when it goes on; those whose threads
+//! were changing them are [empty for it](crate::cache::thread_cache::Opened::abandon).
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
@@ -122,7 +102,7 @@ pub unsafe fn prepare(copier: Copier) {
     }
 }
 
-/// Visits all locks but those of caches, from the left of the order of locks to the right.
+/// Visits all locks but those of caches, in their order.
 fn each_lock(mut visit: impl FnMut(&Lock)) {
     instruments().locks().iter().copied().for_each(&mut visit);
     HEAP.each_lock(visit);

@@ -92,7 +92,8 @@ pub trait Instruments: Sync {
         None
     }
 
-    /// The instruments' locks, in the order of locks. All of them come before the heap's.
+    /// The instruments' locks, in [their order](crate::os::lock_order). All of them stand before the
+    /// heap's.
     fn locks(&self) -> &'static [&'static Lock] {
         &[]
     }

@@ -20,6 +20,7 @@ use crate::os::process;
 use crate::os::sandbox;
 use crate::os::{own_stack, thread};
 use crate::pages::{HugePolicy, Use};
+use crate::reclaim::schedule::Reason;
 use crate::reclaim::thread as purge;
 use crate::slab::class::Class;
 use crate::slab::class_table;
@@ -298,7 +299,7 @@ unsafe fn set(name: &str, value: Value<'_>) {
     match (name, value) {
         ("count", Value::Choice("1")) => switch(Mode::Counting),
         ("check", Value::Choice("1")) => switch(Mode::Checking),
-        ("decay", Value::Millis(ms)) => HEAP.set_decay_ms(ms),
+        ("decay", Value::Millis(ms)) => HEAP.pages.limits().set_decay_ms(ms),
         ("thread-cache", Value::Bytes(bytes)) => HEAP.budget.set_thread(bytes as usize),
         ("cache", Value::Bytes(bytes)) => HEAP.budget.set_process(bytes as usize),
         ("purge-thread", Value::Choice(word)) => purge::choose(word),
@@ -325,7 +326,7 @@ fn switch(mode: Mode) {
     if HEAP.mode() == Mode::Checking {
         return;
     }
-    HEAP.drain_all();
+    HEAP.decay(Reason::Refusal);
     HEAP.set_mode(mode);
     HEAP.registry
         .for_each(|cache| cache.open().set_path(FastPath::Off));

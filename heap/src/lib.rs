@@ -38,14 +38,9 @@
 //! - When the purge thread may be started: [`reclaim::start`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts without an
 //!   instruction on the fast path: [`cache::countdown`].
-//! - The order of locks: those of the instruments (board, quarantine, the profile's region, the
-//!   profiler's pace), step of decay ([`reclaim::state`]), draining ([`cache::registry`]),
-//!   registry, cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A
-//!   thread that holds one takes one to the left of it only by `try_lock`. A lock's rank is its
-//!   place in this order ([`os::lock::Rank`]), and a fork closes them in this order. The lock on
-//!   the C library's list of streams comes before all of them.
-//! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
-//!   [`os::section`] checks it.
+//! - The order of locks, and under which of them no system call is made: [`os::lock_order`], which
+//!   debug builds check. A cache's lock has no rank; it is taken between the registry's and a
+//!   depot's. The C library's list of streams comes before all.
 //!
 //! # What a short-lived process pays
 //!

@@ -115,3 +115,16 @@ impl Instruments for All {
         attach::after_fork_in_child();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neap_heap::os::lock_order::ORDER;
+
+    #[test]
+    fn a_fork_closes_the_instruments_locks_in_the_order_of_the_table() {
+        let locks = ALL.locks();
+        let ranks = locks.iter().map(|lock| lock.rank());
+        assert!(ranks.eq(ORDER[..locks.len()].iter().map(|row| row.rank)));
+    }
+}

@@ -9,6 +9,7 @@ use neap_heap::cache::heap::HEAP;
 use neap_heap::os::abort::{Lossy, warn};
 use neap_heap::os::file;
 use neap_heap::os::file::FileIdentity;
+use neap_heap::os::lock_order;
 use neap_heap::os::own_stack;
 use neap_heap::os::process;
 use neap_heap::reclaim::thread as purge;
@@ -94,6 +95,7 @@ pub(crate) unsafe fn keep_path(path: &[u8]) {
 
 /// The process ends: writes the statistics that were asked for.
 extern "C" fn at_end() {
+    lock_order::forget_held();
     if FORM.load(Ordering::Relaxed) != OFF {
         let form = FORM.swap(OFF, Ordering::Relaxed);
         write_statistics(form);

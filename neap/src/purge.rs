@@ -44,7 +44,9 @@ pub fn all() -> usize {
 /// free pages return at once.
 pub fn set_decay(time: Duration) {
     init::initialize();
-    HEAP.set_decay_ms(time.as_millis().min(LONGEST_MS) as u64);
+    HEAP.pages
+        .limits()
+        .set_decay_ms(time.as_millis().min(LONGEST_MS) as u64);
 }
 
 /// The decay time.

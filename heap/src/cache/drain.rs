@@ -40,11 +40,11 @@ use super::heap::{Heap, Origin};
 use super::machine;
 use super::refill::first_capacity;
 use super::registry::{BATCH, Batch};
-use super::thread_cache::{Cache, Opened};
+use super::thread_cache::Opened;
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
 use crate::pages::Age;
-use crate::slab::Round;
+use crate::slab::Scope;
 use crate::slab::class::Class;
 use core::ptr;
 
@@ -52,43 +52,34 @@ use core::ptr;
 const RECLAIM_MS: u64 = 10;
 
 /// How much one batch may do.
-#[derive(Clone, Copy, Debug)]
-struct Effort {
-    /// Most caches that are looked at.
-    caches: usize,
-    /// Once this many blocks were taken, no further magazine is emptied.
-    blocks: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// A whole batch: the caller waits for the whole round.
+    Whole,
+    /// Some 50 µs, and only if no other thread drains: a caller of malloc or free on its way.
+    OnTheWay,
 }
 
 impl Effort {
-    /// For callers that wait until everything is drained.
-    const WHOLE: Effort = Effort {
-        caches: BATCH,
-        blocks: usize::MAX,
-    };
-    /// For calls of malloc and free: about 50 µs.
-    const ON_THE_WAY: Effort = Effort {
-        caches: 8,
-        blocks: 2048,
-    };
+    /// Most caches that are looked at. No magazine is emptied once so many blocks were taken.
+    fn bounds(self) -> (usize, usize) {
+        match self {
+            Effort::Whole => (BATCH, usize::MAX),
+            Effort::OnTheWay => (8, 2048),
+        }
+    }
 }
 
 impl Heap {
-    /// Empties all magazines, but for one block of each of other threads'. Blocks go to their
-    /// slabs.
-    pub fn drain_all(&'static self) {
+    /// Empties the calling thread's own magazines. Blocks go to their slabs.
+    #[inline(never)]
+    pub(crate) fn flush_own(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = unsafe { &*machine::slot() };
-        if !own.is_sentinel() {
-            self.flush_all(own);
+        if own.is_sentinel() {
+            return;
         }
-        self.drain(Round::All, Origin::blocks(self, Age::New));
-    }
-
-    /// Empties the calling thread's own magazines.
-    #[inline(never)]
-    fn flush_all(&'static self, cache: &Cache) {
-        let mut open = cache.open();
+        let mut open = own.open();
         for class in Class::all() {
             // SAFETY: the thread's own cache.
             unsafe { open.magazine(class).settle() };
@@ -98,36 +89,24 @@ impl Heap {
         }
     }
 
-    /// Takes the older blocks of other threads' magazines, and the capacity granted for them: from
-    /// threads that have not used them since the last drain, or from all. Slabs that become empty
-    /// go to `source`.
-    pub(crate) fn drain(&'static self, round: Round, source: Origin) {
-        let mut rest = self.registry.count();
-        while rest > 0 {
-            let alone = self.registry.draining.lock();
-            let drained = self.drain_batch(round, Effort::WHOLE, source);
-            drop(alone);
-            if drained == 0 {
-                return;
-            }
-            rest = rest.saturating_sub(drained);
+    /// Takes the older blocks of other threads' magazines, and what was granted for them: of the
+    /// caches that no drainer has looked at for longest, if they are in `scope`. Idle are those
+    /// that were not used since a drainer last came by. Slabs that are empty then go to `source`.
+    /// Returns how many caches it looked at.
+    pub(crate) fn drain(&'static self, scope: Scope, effort: Effort, source: Origin) -> usize {
+        let draining = &self.registry.draining;
+        let alone = match effort {
+            Effort::Whole => Some(draining.lock()),
+            Effort::OnTheWay => draining.try_lock(),
+        };
+        if alone.is_none() {
+            return 0;
         }
-    }
-
-    /// A small part of [`Heap::drain`] with [`Round::Idle`], for callers on their way. Returns how
-    /// many caches it looked at; `None` if another thread is draining.
-    pub(crate) fn drain_some(&'static self, source: Origin) -> Option<usize> {
-        let _alone = self.registry.draining.try_lock()?;
-        Some(self.drain_batch(Round::Idle, Effort::ON_THE_WAY, source))
-    }
-
-    /// Drains the caches that no drainer has looked at for longest. Returns how many it looked at.
-    /// The caller holds `draining`.
-    fn drain_batch(&'static self, round: Round, effort: Effort, source: Origin) -> usize {
-        let batch = self.registry.pin(effort.caches);
-        let offering = self.offer_batch(&batch, round);
+        let (caches, blocks) = effort.bounds();
+        let batch = self.registry.pin(caches);
+        let offering = self.offer_batch(&batch, scope);
         if offering != 0 {
-            let most = heavy_barrier().then_some(effort.blocks);
+            let most = heavy_barrier().then_some(blocks);
             self.collect_batch(&batch, offering, most, source);
         }
         self.registry
@@ -138,12 +117,12 @@ impl Heap {
     /// Offers what the caches of a batch hold. Returns the places of those that hold something, a
     /// bit each.
     #[inline(never)]
-    fn offer_batch(&'static self, batch: &Batch, round: Round) -> u32 {
+    fn offer_batch(&'static self, batch: &Batch, scope: Scope) -> u32 {
         let own = machine::slot();
         let others = batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own));
         others.fold(0, |offering, (place, cache)| {
             let mut open = cache.open();
-            let is_due = open.is_idle() || round == Round::All;
+            let is_due = open.is_idle() || scope == Scope::All;
             let is_offering = is_due && !open.inner.is_drained && self.offer_all(&mut open);
             offering | u32::from(is_offering) << place
         })
@@ -233,7 +212,8 @@ impl Heap {
                 .compare_exchange(old, now, Ordering::Relaxed, Ordering::Relaxed)
         };
         if due && exchange(last).is_ok() {
-            self.drain_some(Origin::blocks(self, Age::New));
+            let source = Origin::blocks(self, Age::New);
+            self.drain(Scope::Idle, Effort::OnTheWay, source);
         }
     }
 }
@@ -243,7 +223,7 @@ mod tests {
     use super::*;
     use crate::cache::heap::HEAP;
     use crate::cache::machine;
-    use crate::cache::thread_cache::ORPHANED;
+    use crate::cache::thread_cache::{Cache, ORPHANED};
     use crate::testing::own_cache;
     use std::sync::{Barrier, OnceLock};
     use std::vec::Vec;
@@ -296,10 +276,9 @@ mod tests {
             }
             filled.wait();
             assert!(HEAP.registry.count() >= THREADS);
-            let looked_at = HEAP
-                .drain_some(Origin::blocks(&HEAP, Age::New))
-                .unwrap_or(0);
-            assert!(looked_at <= Effort::ON_THE_WAY.caches, "{looked_at}");
+            let source = Origin::blocks(&HEAP, Age::New);
+            let looked_at = HEAP.drain(Scope::Idle, Effort::OnTheWay, source);
+            assert!(looked_at <= Effort::OnTheWay.bounds().0, "{looked_at}");
             done.wait();
         });
     }
@@ -343,7 +322,7 @@ mod tests {
                 caches.map(|(_, cache)| cache.open().inner.granted).sum()
             };
             let before = granted();
-            let offering = HEAP.offer_batch(&batch, Round::All);
+            let offering = HEAP.offer_batch(&batch, Scope::All);
             let most = heavy_barrier().then_some(usize::MAX);
             offered.wait();
             worked.wait();

@@ -9,15 +9,14 @@ use crate::os::lock::Lock;
 use core::ptr;
 
 impl Heap {
-    /// Visits all locks below the front but those of caches, from the left of the order of locks to
-    /// the right.
+    /// Visits all locks below the front but those of caches, in their order.
     pub fn each_lock(&self, visit: impl FnMut(&Lock)) {
         let before = [
             &self.tide.step,
             &self.registry.draining,
             &self.registry.lock,
         ];
-        let depots = self.depots.locks().chain(self.meta.locks());
+        let depots = self.depots.locks().chain(self.meta.depots().locks());
         let after = [self.stacks.lock()].into_iter().chain(self.pages.locks());
         before
             .into_iter()

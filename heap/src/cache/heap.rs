@@ -15,7 +15,7 @@ use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
 use crate::slab::metadata::Metadata;
 use crate::slab::page_set::PageSet;
-use crate::slab::{FarWords, Pages, Round, Slab, Source, Touched};
+use crate::slab::{FarWords, Pages, Scope, Slab, Source, Touched};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
 
@@ -30,7 +30,6 @@ pub struct Heap {
     /// The bounds of the magazines.
     pub budget: Budget,
     mode: AtomicU8,
-    decay_ms: AtomicU64,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
     /// The state of the rounds of decay.
@@ -107,7 +106,6 @@ impl Heap {
             stacks: Pool::new(),
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
-            decay_ms: AtomicU64::new(1000),
             sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
@@ -152,13 +150,7 @@ impl Heap {
 
     /// The decay time in ms.
     pub fn decay_ms(&self) -> u64 {
-        self.decay_ms.load(Ordering::Relaxed)
-    }
-
-    /// Sets the decay time in ms.
-    pub fn set_decay_ms(&self, ms: u64) {
-        self.decay_ms.store(ms, Ordering::Relaxed);
-        self.pages.set_decay_ms(ms);
+        self.pages.limits().decay_ms()
     }
 
     /// What is at `address`.
@@ -365,10 +357,10 @@ unsafe impl Source for Origin {
         self.heap.pages.count_absent(bytes);
     }
 
-    fn keeps_pages(&self, round: Round) -> bool {
+    fn keeps_pages(&self, scope: Scope) -> bool {
         let pages = &self.heap.pages;
         let keeps = || pages.footprint().dirty <= pages.limits().kept();
-        let by_threshold = round == Round::Idle && pages.limits().kept() > 0;
+        let by_threshold = scope == Scope::Idle && pages.limits().kept() > 0;
         Linux.is_locked() || by_threshold && keeps()
     }
 

@@ -16,7 +16,7 @@ const _: () = assert!(BATCH <= u32::BITS as usize);
 /// The list of caches and the key that ends them.
 pub struct Registry {
     /// Held while a thread drains the caches of others, so that a cache is offered to one drainer
-    /// at a time. Taken before `lock`.
+    /// at a time.
     pub draining: Lock,
     /// Guards the list and `key`.
     pub lock: Lock,

@@ -1,17 +1,17 @@
 //! A fork: while the kernel copies the process, no thread is inside the heap.
 //!
-//! A fork that took every lock would write to every page that contains one, and its child would pay
-//! a page fault for each of these pages. So a fork takes none. Every [lock](super::lock) has a
-//! [rank](Rank), and the [gate](super::gate) says up to which rank locks are closed:
+//! A fork that took every lock would write to every page they stand on, and its child would pay a
+//! page fault for each of these. So a fork takes none. Every [lock](super::lock) has a
+//! [rank](super::lock_order), and the [gate](super::gate) says up to which rank locks are closed:
 //!
 //! - A locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's
-//!   rank, the locker steps back and waits until the gate opens.
-//! - A fork closes the gate for one rank after another, from left to right in the order of locks.
-//!   After each step it waits until every lock of that rank is free.
+//!   rank, the locker steps back and waits until it opens.
+//! - A fork closes the gate for one rank after the other, from the top of the table down. After
+//!   each step it waits until every lock of that rank is free.
 //!
-//! Both sides write, then read, with sequential consistency, so one of them sees the other. The
-//! gate never stops a thread that holds a lock and waits for one to the right of it, because the
-//! fork waits for the first before it closes the second.
+//! Both sides write, then read, sequentially consistent: one of them sees the other. A thread that
+//! holds a lock and waits for one further down is never stopped by the gate, for the fork waits for
+//! the first before it closes the second.
 //!
 //! The fork does not wait for some holders:
 //!
@@ -30,8 +30,9 @@
 //!
 //! `testing/gate_models.rs` has the loom models.
 
-use super::gate::{GATE, Rank};
+use super::gate::GATE;
 use super::lock::FutexLock;
+use super::lock_order::{Rank, forget_others};
 use super::machine::me;
 use super::thread::{SignalMask, mask_signals};
 use super::waits::{Waiting, Waits};
@@ -41,7 +42,8 @@ use crate::base::sync::UnsafeCell;
 /// whether the wake-up went to a thread that the gate stops.
 const LOOK_MS: u64 = 1;
 
-/// Longer chains of waits are not followed: every lock in one is to the right of the one before.
+/// Longer chains of waits are not followed: every lock in one stands further down than the one
+/// before.
 const MOST_LINKS: usize = 16;
 
 /// A fork in progress. Its words are next to the gate's.
@@ -83,7 +85,7 @@ impl Fork {
     }
 
     /// Closes the gate for the rank of `lock`, and waits until that is at rest. Called for every
-    /// lock, from the left of the order of locks to the right.
+    /// lock, from the top of the table down.
     pub fn close(&self, lock: &FutexLock) {
         debug_assert!(self.is_mine());
         debug_assert!(GATE.level() <= lock.rank() as usize);
@@ -121,6 +123,7 @@ impl Fork {
     /// - As [`Fork::in_child`], which was called before.
     pub unsafe fn end_in_child(&self) {
         GATE.waits.keep_own();
+        forget_others();
         // SAFETY: held since `begin`.
         unsafe { self.give_up() };
     }

@@ -1,49 +1,12 @@
 //! The gate that a fork closes: while the kernel copies the process, no thread is inside the heap.
 //!
-//! Every [lock](super::lock) has a [`Rank`], and the gate says up to which rank locks are closed. A
+//! Every [lock](super::lock) has a [rank](super::lock_order), and the gate says up to which rank locks are closed. A
 //! locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's rank,
 //! the locker steps back and waits until it opens. [`super::fork`] closes and opens it.
 
+use super::lock_order::Rank;
 use super::machine::{AtomicUsize, Ordering, Wake, me, sleep_while, wake};
 use super::waits::Waits;
-
-/// A lock's place in the order of locks: a thread that holds one waits only for locks of a higher
-/// rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Rank {
-    /// The board's.
-    Board = 1,
-    /// The quarantine's.
-    Quarantine,
-    /// That of the profile's region.
-    Profile,
-    /// That of the profiler's pace.
-    Pace,
-    /// That of a step of decay.
-    Step,
-    /// That of a thread that drains others' magazines.
-    Draining,
-    /// The registry's.
-    Registry,
-    /// A depot's.
-    Depot,
-    /// One of metadata's depots.
-    Meta,
-    /// That of the pool of stacks.
-    Stacks,
-    /// That of a commit under way.
-    Committing,
-    /// That of a purge under way.
-    Purging,
-    /// The page heap's.
-    Pages,
-    /// That of a fork itself. It is never closed.
-    Fork,
-    /// Never closed: the holder also holds a lock that is closed, or the child does not need the
-    /// data.
-    Apart = 15,
-}
 
 /// The low bits of [`Gate::word`] say up to which rank locks are closed, the others count forks.
 const LEVEL: usize = 15;

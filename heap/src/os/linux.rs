@@ -2,8 +2,8 @@
 
 use super::errno::{self, keep_errno};
 use super::file::read_file;
+use super::lock_order::assert_free;
 use super::process::{is_memory_locked, limit_of};
-use super::section::assert_outside;
 use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use super::{mapping, pagemap_file, sandbox};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ impl Os for Linux {
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        assert_outside();
+        assert_free();
         keep_errno(|| {
             let first = map_reserved(bytes)?;
             if (first.as_ptr() as usize).is_multiple_of(align) {
@@ -55,18 +55,18 @@ impl Os for Linux {
     }
 
     unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
-        assert_outside();
+        assert_free();
         // SAFETY: the caller's promise: a whole reservation, out of use.
         keep_errno(|| unsafe { unmap(base.as_ptr(), bytes) });
     }
 
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        assert_outside();
+        assert_free();
         keep_errno(|| at_break(bytes, align))
     }
 
     unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize) {
-        assert_outside();
+        assert_free();
         // SAFETY: the caller's promise: a part of a reservation, out of use.
         keep_errno(|| unsafe { unmap(addr.as_ptr(), bytes) });
     }
@@ -79,7 +79,7 @@ impl Os for Linux {
     }
 
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
-        assert_outside();
+        assert_free();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the caller's promise: a range of one reservation.
         refused_if(
@@ -88,7 +88,7 @@ impl Os for Linux {
     }
 
     unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
-        assert_outside();
+        assert_free();
         // A new mapping, not `mprotect`: only that returns the commit charge.
         let flags = RESERVED | libc::MAP_FIXED;
         let at: *mut c_void = addr.as_ptr().cast();
@@ -98,7 +98,7 @@ impl Os for Linux {
     }
 
     unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
-        assert_outside();
+        assert_free();
         if is_memory_locked() {
             return Purged::MaybeDirty;
         }
@@ -107,7 +107,7 @@ impl Os for Linux {
     }
 
     unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
-        assert_outside();
+        assert_free();
         // SAFETY: as above.
         unsafe {
             match discard(addr, bytes, libc::MADV_DONTNEED) {
@@ -122,7 +122,7 @@ impl Os for Linux {
     }
 
     unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge) {
-        assert_outside();
+        assert_free();
         let advise = |at: NonNull<u8>, bytes, advice| {
             // SAFETY: the caller's promise; the advice changes no contents.
             keep_errno(|| unsafe { libc::madvise(at.as_ptr().cast(), bytes, advice) });
@@ -144,7 +144,7 @@ impl Os for Linux {
         bytes: usize,
         visit: impl FnMut(Populated),
     ) -> Result<(), Unknown> {
-        assert_outside();
+        assert_free();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { pagemap_file::populated(addr, bytes, self.page_bytes(), visit) })
     }
@@ -155,13 +155,13 @@ impl Os for Linux {
         to: NonNull<u8>,
         bytes: usize,
     ) -> Result<(), RemapError> {
-        assert_outside();
+        assert_free();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { mapping::move_pages(from, to, bytes, self.page_bytes()) })
     }
 
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
-        assert_outside();
+        assert_free();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { mapping::renew(addr, bytes, self.page_bytes()) })
     }
@@ -177,7 +177,7 @@ impl Os for Linux {
     }
 
     unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
-        assert_outside();
+        assert_free();
         let at: *mut c_void = addr.as_ptr().cast();
         // SAFETY: the caller's promise.
         refused_if(keep_errno(|| unsafe { libc::mprotect(at, bytes, libc::PROT_NONE) }) != 0)
@@ -208,17 +208,17 @@ impl Os for Linux {
     }
 
     fn address_limit(&self) -> Option<usize> {
-        assert_outside();
+        assert_free();
         limit_of(libc::RLIMIT_AS)
     }
 
     fn mapped_bytes(&self) -> Option<usize> {
-        assert_outside();
+        assert_free();
         sandbox::allows_more().then(|| statm_bytes(0))?
     }
 
     fn data_limit(&self) -> Option<usize> {
-        assert_outside();
+        assert_free();
         limit_of(libc::RLIMIT_DATA)
     }
 }
@@ -259,7 +259,7 @@ fn ask_page_bytes() -> usize {
 
 #[cold]
 fn ask_most_mappings() -> usize {
-    assert_outside();
+    assert_free();
     let mut text = [0; 24];
     let read = read_file(c"/proc/sys/vm/max_map_count", &mut text);
     let digits = read.and_then(|read| core::str::from_utf8(&text[..read]).ok());
@@ -275,7 +275,7 @@ fn ask_most_mappings() -> usize {
 /// # Safety
 /// - The range is committed; with [`MADV_GUARD_INSTALL`], no thread uses it.
 unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(), GuardRefused> {
-    assert_outside();
+    assert_free();
     const TRIES: usize = 8;
     let at: *mut c_void = addr.as_ptr().cast();
     keep_errno(|| {
@@ -308,7 +308,7 @@ fn ask_freely() -> bool {
 
 #[cold]
 fn ask_strict() -> bool {
-    assert_outside();
+    assert_free();
     let mut text = [0; 4];
     let strict =
         read_file(c"/proc/sys/vm/overcommit_memory", &mut text).is_some() && text[0] == b'2';

@@ -1,11 +1,12 @@
 //! Locks that allocate nothing and keep `errno`.
 //!
-//! [`FutexLock`] is the real lock. [`Lock`] is the same, except under a model checker, where it is
-//! a lock that the checker can schedule. [`super::gate`] is the gate that a fork closes, and
-//! [`super::fork`] describes what else a fork does with locks.
+//! [`FutexLock`] is the machine's. [`Lock`] is the same, except under a model checker,
+//! where it is one the checker can schedule. [`super::lock_order`] is the table of all locks,
+//! [`super::gate`] the gate that a fork closes, and [`super::fork`] what else a fork does with locks.
 
 use super::gate::GATE;
-pub use super::gate::Rank;
+pub use super::lock_order::Rank;
+use super::lock_order::{CHECKS, assert_in_order, note_given_up, note_taken};
 use super::machine::{AtomicUsize, Ordering, SPINS, Wake, me, sleep_while, wake};
 
 #[cfg(loom)]
@@ -49,6 +50,10 @@ impl FutexLock {
     /// Waits for the lock and takes it.
     #[inline]
     pub fn lock(&self) -> FutexGuard<'_> {
+        // A fork comes from a handler that may have interrupted any holder.
+        if CHECKS && !GATE.is_forker() {
+            assert_in_order(self.rank);
+        }
         match self.try_lock() {
             Some(guard) => guard,
             None => self.lock_contended(),
@@ -81,6 +86,7 @@ impl FutexLock {
             .compare_exchange(FREE, value, Ordering::SeqCst, Ordering::Relaxed)
             .ok()?;
         let guard = FutexGuard { lock: self };
+        note_taken(self.rank);
         if self.rank != Rank::Apart && GATE.stops(self.rank) {
             drop(guard);
             return None;
@@ -111,13 +117,7 @@ impl FutexLock {
                         return guard;
                     }
                 }
-                held => {
-                    // A fork comes from a handler that may have interrupted a section.
-                    if self.rank != Rank::Fork {
-                        super::section::assert_outside();
-                    }
-                    sleep_while(&self.state, held, None);
-                }
+                held => sleep_while(&self.state, held, None),
             }
         }
     }
@@ -163,6 +163,7 @@ impl FutexLock {
     #[inline]
     pub unsafe fn force_unlock(&self) {
         debug_assert!(self.is_mine());
+        note_given_up(self.rank);
         if self.state.swap(FREE, Ordering::SeqCst) & AWAITED != 0 {
             self.wake_one();
         }

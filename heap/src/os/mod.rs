@@ -10,7 +10,7 @@
 //! | `sandbox` | whether Neap may query the kernel |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
 //! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
-//! | `section` | in debug builds: no system call under a lock for which all other threads wait |
+//! | `lock_order` | the table of all locks; debug builds check it |
 //! | `late`, `own_stack` | tables mapped at first use; work on a stack of its own |
 //! | `x86_64`, `aarch64`, `portable` | what each machine needs in assembly |
 //!
@@ -40,6 +40,7 @@ pub mod lock;
 #[cfg(loom)]
 #[path = "../testing/loom_lock.rs"]
 mod lock_loom;
+pub mod lock_order;
 mod machine;
 mod mapping;
 pub mod own_stack;
@@ -47,7 +48,6 @@ mod pagemap;
 pub mod pagemap_file;
 pub mod process;
 pub mod sandbox;
-pub mod section;
 #[cfg(not(loom))]
 pub mod shared;
 mod system;

@@ -8,7 +8,6 @@ use super::arena::{Arena, Commit};
 use super::heap::Locked;
 use super::span::{Age, Fill, SpanRequest, SpanSource};
 use super::span::{FitKey, Queue, Queued, SpanRecord, State, Warmth, ZeroState, may_merge};
-use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::os::{Os, Purged};
 use core::ptr::{self, NonNull};
@@ -299,16 +298,13 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Puts a span that becomes free into the queue by its age.
     fn enqueue(&mut self, span: &'h SpanRecord, age: Age) {
-        let now = self.heap.os.now_ms();
         match age {
             Age::New => {
-                span.set_freed_at(now);
+                span.set_freed_at(self.heap.os.now_ms());
                 self.inner.aging.push(span);
             }
             Age::Old => {
-                let due = now.saturating_sub(self.heap.decay_ms.load(Relaxed));
-                let oldest = self.inner.aging.oldest().map_or(due, SpanRecord::freed_at);
-                span.set_freed_at(due.min(oldest));
+                span.set_freed_at(0);
                 self.inner.aging.push_oldest(span);
             }
         }

@@ -11,18 +11,14 @@ use super::span::{Queue, Queued, SpanRecord, State, Use};
 use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
-    AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed,
+    AtomicBool, AtomicIsize, AtomicU8, AtomicUsize, Ordering, Ordering::Relaxed,
 };
 use crate::base::tree::Tree;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::os::lock::{FutexGuard, FutexLock, Rank};
-use crate::os::section::Section;
 use crate::os::{Huge, Os, shared};
 use core::ops::Range;
 use core::ptr::NonNull;
-
-/// How long a free page stays resident unless told otherwise, in ms.
-const DEFAULT_DECAY_MS: u64 = 1000;
 
 /// `primary_base` before the first arena: from here, no user address is within any number of
 /// slices.
@@ -44,19 +40,14 @@ pub struct PageHeap<O: Os> {
     /// How many of the first arenas no longer grow, although they have room. Written by the holder
     /// of `committing`.
     pub(super) closed: AtomicUsize,
-    pub(super) decay_ms: AtomicU64,
-    /// A [`super::Driver`].
-    pub(super) driver: AtomicU8,
     pub(super) limits: Limits,
     /// Bytes of pages of spans in use that are known not to be resident.
     pub(super) absent: AtomicIsize,
     /// A [`Policy`].
     pub(super) huge: AtomicU8,
-    /// Held by the one thread that reserves and commits memory, over its system calls. Taken before
-    /// `purging`.
+    /// Held by the one thread that reserves and commits memory, over its system calls.
     pub(super) committing: FutexLock,
     /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none.
-    /// Taken before `lock`.
     pub(super) purging: FutexLock,
     /// What `calloc` found large reused blocks to be.
     pub(super) predictor: Predictor,
@@ -70,7 +61,7 @@ pub struct PageHeap<O: Os> {
     scant: AtomicBool,
     pub(super) os: O,
     pub(super) sides: Sides,
-    /// Never held over a system call; debug builds check it, see [`crate::os::section`].
+    /// Never held over a system call; debug builds check it, see [`crate::os::lock_order`].
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
@@ -111,8 +102,6 @@ unsafe impl<O: Os + Send> Send for PageHeap<O> {}
 pub(super) struct Locked<'h, O: Os> {
     pub(super) heap: &'h PageHeap<O>,
     pub(super) inner: &'h mut Inner,
-    // Dropped before the guard, which may wake a sleeper.
-    _section: Section,
     _guard: FutexGuard<'h>,
     // Dropped after the heap's, because giving it up may wake a sleeper by a system call.
     _before: Option<FutexGuard<'h>>,
@@ -237,8 +226,6 @@ impl<O: Os> PageHeap<O> {
             primary_slices: AtomicUsize::new(0),
             arenas_in_use: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
-            decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
-            driver: AtomicU8::new(0),
             limits: Limits::new(),
             absent: AtomicIsize::new(0),
             huge: AtomicU8::new(Policy::Auto as u8),
@@ -451,7 +438,6 @@ impl<O: Os> PageHeap<O> {
         Locked {
             heap: self,
             inner,
-            _section: Section::enter(),
             _guard,
             _before: None,
         }

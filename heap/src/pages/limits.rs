@@ -9,8 +9,8 @@
 
 use super::figures::Counts;
 use super::span::Use;
-use crate::base::sync::plain::AtomicUsize;
 use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::base::units::SLICE_BYTES;
 
 /// What a stack in use counts as, in bytes, however long its span: a parked coroutine touches a
@@ -19,6 +19,18 @@ pub const STACK_BYTES: usize = 8 << 10;
 
 /// From this part of a limit on, the limit is near.
 pub const NEAR_PART: usize = 8;
+
+/// How long a free page stays resident unless told otherwise, in ms.
+const DECAY_MS: u64 = 1000;
+
+/// What purges pages past the decay time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Threads that allocate and free, at the end of an operation.
+    Callers,
+    /// A thread that does nothing else.
+    Thread,
+}
 
 /// The bounds, in bytes; `usize::MAX` means none.
 #[derive(Debug)]
@@ -32,6 +44,8 @@ pub struct Limits {
     dirty: AtomicUsize,
     /// Bytes of free pages that stay resident at any age.
     kept: AtomicUsize,
+    decay_ms: AtomicU64,
+    has_thread: AtomicBool,
 }
 
 /// Whether a request may be granted.
@@ -54,6 +68,8 @@ impl Limits {
             group_near: AtomicUsize::new(usize::MAX),
             dirty: AtomicUsize::new(usize::MAX),
             kept: AtomicUsize::new(0),
+            decay_ms: AtomicU64::new(DECAY_MS),
+            has_thread: AtomicBool::new(false),
         }
     }
 
@@ -88,6 +104,36 @@ impl Limits {
     /// Bytes of free pages that stay resident at any age.
     pub fn kept(&self) -> usize {
         self.kept.load(Relaxed)
+    }
+
+    /// Sets the decay time in ms; 0 purges free spans at once.
+    pub fn set_decay_ms(&self, ms: u64) {
+        self.decay_ms.store(ms, Relaxed);
+    }
+
+    /// The decay time in ms: for how long free pages may be dirty.
+    pub fn decay_ms(&self) -> u64 {
+        self.decay_ms.load(Relaxed)
+    }
+
+    /// Sets what purges pages past the decay time.
+    pub fn set_driver(&self, driver: Driver) {
+        self.has_thread.store(driver == Driver::Thread, Relaxed);
+    }
+
+    /// What purges pages past the decay time.
+    pub fn driver(&self) -> Driver {
+        match self.has_thread.load(Relaxed) {
+            true => Driver::Thread,
+            false => Driver::Callers,
+        }
+    }
+
+    /// For how long callers leave free pages dirty, in ms; `None`: they leave them to the thread.
+    pub(super) fn age_for_callers(&self) -> Option<u64> {
+        let decay_ms = self.decay_ms();
+        // What goes at once waits for no thread.
+        (self.driver() == Driver::Callers || decay_ms == 0).then_some(decay_ms)
     }
 
     /// The hard limit in bytes.

@@ -2,7 +2,7 @@
 //!
 //! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first:
 //! by the purge thread, by a caller at the end of an operation (one piece at most), or by a request
-//! for all. A piece is cut out of its span, set aside, and purged without the heap's lock, so that
+//! for all. `reclaim/schedule.rs` decides when. A piece is cut out of its span, set aside, and purged without the heap's lock, so that
 //! no other thread waits for the kernel. Meanwhile it counts as free and dirty. Where every commit
 //! is charged, whole huge pages are uncommitted instead. What the kernel refuses to purge stays
 //! dirty, out of the queue.
@@ -13,7 +13,6 @@ use super::heap::{Locked, PageHeap};
 use super::regret::Cause;
 use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
-use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
 use core::ptr::NonNull;
@@ -49,8 +48,6 @@ pub(super) enum Due {
     All,
     /// All, locked or not.
     Locked,
-    /// None.
-    Nothing,
 }
 
 impl Due {
@@ -59,7 +56,7 @@ impl Due {
         match self {
             Due::Until(_) => Some(Cause::Age),
             Due::Above(_) | Due::Over(_) => Some(Cause::Room),
-            Due::All | Due::Locked | Due::Nothing => None,
+            Due::All | Due::Locked => None,
         }
     }
 }
@@ -84,27 +81,22 @@ enum Belief {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Gives back the free pages that are past the decay time. Returns how many bytes.
-    pub fn purge_due(&self) -> usize {
-        self.purge_by_pieces(|locked| locked.due_now())
-    }
-
     /// Gives back the pages that became free at `time` (ms) or before. Returns how many bytes.
     pub fn purge_until(&self, time: u64) -> usize {
-        self.purge_by_pieces(|_| Due::Until(time))
+        self.purge_by_pieces(Due::Until(time))
     }
 
     /// Gives back free pages, oldest first, until at most `bytes` of them may be resident. Returns
     /// how many bytes.
     pub fn purge_above(&self, bytes: usize) -> usize {
         let most = bytes / self.os.page_bytes();
-        self.purge_by_pieces(|_| Due::Above(most))
+        self.purge_by_pieces(Due::Above(most))
     }
 
     /// Gives back free pages, oldest first, until the heap holds at most `bytes`, spans in use
     /// among them. Returns how many bytes.
     pub fn purge_over(&self, bytes: usize) -> usize {
-        self.purge_by_pieces(|_| Due::Over(bytes))
+        self.purge_by_pieces(Due::Over(bytes))
     }
 
     /// Gives back all free pages but those that the program locked. Returns how many bytes.
@@ -115,14 +107,14 @@ impl<O: Os> PageHeap<O> {
         } else {
             0
         };
-        uncommitted + self.purge_by_pieces(|_| Due::All)
+        uncommitted + self.purge_by_pieces(Due::All)
     }
 
     /// Gives back all free pages, locked or not: for a program that asks for it. Returns how many
     /// bytes.
     pub fn purge_locked(&self) -> usize {
         self.locked().requeue_refused();
-        self.purge_by_pieces(|_| Due::Locked)
+        self.purge_by_pieces(Due::Locked)
     }
 
     /// Gives pages of a span in use back; false if the kernel refuses, or if they are not the
@@ -145,31 +137,12 @@ impl<O: Os> PageHeap<O> {
         purged == Purged::Zero
     }
 
-    /// Sets the decay time in ms; 0 purges at once.
-    pub fn set_decay_ms(&self, ms: u64) {
-        self.decay_ms.store(ms, Relaxed);
-    }
-
-    /// Sets what purges pages past the decay time: callers at the end of their operations, or a
-    /// thread that calls [`PageHeap::purge_due`].
-    pub fn set_driver(&self, driver: Driver) {
-        self.driver.store(driver as u8, Relaxed);
-    }
-
-    /// What purges pages past the decay time.
-    pub fn driver(&self) -> Driver {
-        match self.driver.load(Relaxed) {
-            0 => Driver::Callers,
-            _ => Driver::Thread,
-        }
-    }
-
     /// Ends: every piece shortens the queue or purges pages.
-    fn purge_by_pieces(&self, due: impl Fn(&mut Locked<'_, O>) -> Due) -> usize {
+    fn purge_by_pieces(&self, due: Due) -> usize {
         let (mut bytes, mut reach) = (0, MOST_SPARSE);
         loop {
             let _alone = self.purging.lock();
-            match self.purge_piece(&due, &mut reach) {
+            match self.purge_piece(due, &mut reach) {
                 Some(more) => bytes += more,
                 None => return bytes,
             }
@@ -181,7 +154,6 @@ impl<O: Os> PageHeap<O> {
     /// free pages would pile up behind it.
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let pieces = match due {
-            Due::Nothing => return,
             Due::Until(_) => 1,
             Due::Above(_) | Due::Over(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
         };
@@ -193,7 +165,7 @@ impl<O: Os> PageHeap<O> {
         });
         if let Some(_alone) = alone {
             let mut reach = MOST_SPARSE;
-            let _ = (0..pieces).find(|_| self.purge_piece(&|_| due, &mut reach).is_none());
+            let _ = (0..pieces).find(|_| self.purge_piece(due, &mut reach).is_none());
         }
     }
 
@@ -213,15 +185,8 @@ impl<O: Os> PageHeap<O> {
     /// touched. So the kernel is asked about long spans. While it finds few pages, `reach` is long:
     /// a free TiB is then a matter of some thousand calls. A long piece that is populated after all
     /// is purged for its first [`MOST_BYTES`] only.
-    fn purge_piece(
-        &self,
-        due: &impl Fn(&mut Locked<'_, O>) -> Due,
-        reach: &mut usize,
-    ) -> Option<usize> {
-        let mut locked = self.locked();
-        let due = due(&mut locked);
-        let piece = locked.cut_piece(due, *reach)?;
-        drop(locked);
+    fn purge_piece(&self, due: Due, reach: &mut usize) -> Option<usize> {
+        let piece = self.locked().cut_piece(due, *reach)?;
         Some(match piece {
             Piece::Pages(part, run, belief) => self.purge_part(part, run, (due, belief), reach),
             Piece::Commit(part) => match self.uncommit_part(part) {
@@ -328,44 +293,23 @@ fn first_of(run: DirtyRun) -> DirtyRun {
     DirtyRun { to, bytes, ..run }
 }
 
-/// What purges pages past the decay time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Driver {
-    /// Threads that allocate and free, at the end of an operation.
-    Callers = 0,
-    /// A thread that does nothing else.
-    Thread = 1,
-}
-
 impl<'h, O: Os> Locked<'h, O> {
-    /// What the caller should do once it has given up the lock.
-    pub(super) fn due(&mut self) -> Due {
+    /// What passes a bound, in bytes or in age: the caller purges it once it has given up the lock.
+    pub(super) fn excess(&mut self) -> Option<Due> {
         let most = self.most_dirty_pages();
         if self.inner.counts.free_dirty_pages > most {
-            return Due::Above(most);
+            return Some(Due::Above(most));
         }
-        let at_once = self.heap.decay_ms.load(Relaxed) == 0;
-        let elsewhere = self.heap.driver() == Driver::Thread && !at_once;
-        if elsewhere || self.inner.aging.oldest().is_none() {
-            return Due::Nothing;
-        }
-        let due = self.due_now();
-        self.next_due(due).map_or(Due::Nothing, |_| due)
+        self.inner.aging.oldest()?;
+        let age = self.heap.limits.age_for_callers()? + self.patience_ms();
+        // `None`: the clock is younger than that.
+        let due = Due::Until(self.heap.os.now_ms().checked_sub(age)?);
+        self.next_due(due).map(|_| due)
     }
 
     /// Whether any page may be given back.
     pub(super) fn may_purge(&self) -> bool {
         self.next_due(Due::All).is_some()
-    }
-
-    fn due_now(&mut self) -> Due {
-        let age = self.stay_ms();
-        match self.heap.os.now_ms().checked_sub(age) {
-            Some(time) => Due::Until(time),
-            // The clock is younger than the decay time.
-            None => Due::Nothing,
-        }
     }
 
     /// The span that goes first by its age; `None` if all of them may stay.
@@ -383,7 +327,6 @@ impl<'h, O: Os> Locked<'h, O> {
             Due::Above(most) => dirty > most,
             Due::Over(bytes) => self.footprint().total() > bytes && dirty > self.kept_pages(),
             Due::All | Due::Locked => true,
-            Due::Nothing => false,
         })
     }
 
@@ -403,7 +346,7 @@ impl<'h, O: Os> Locked<'h, O> {
                 let spare = dirty.saturating_sub(self.kept_pages());
                 most.min(excess.div_ceil(self.page_bytes())).min(spare)
             }
-            Due::Above(_) | Due::All | Due::Locked | Due::Nothing => most,
+            Due::Above(_) | Due::All | Due::Locked => most,
         }
     }
 

@@ -9,7 +9,6 @@ use super::heap::{Locked, PageHeap};
 use super::limits::STACK_BYTES;
 use super::regret::{Cause, Regrets};
 use super::span::{SpanRecord, Use};
-use crate::base::sync::plain::Ordering::Relaxed;
 use crate::os::Os;
 
 /// Regrets make free pages grow to at most this part of what is in use.
@@ -39,26 +38,14 @@ impl<O: Os> PageHeap<O> {
     pub fn next_purge(&self) -> Option<u64> {
         let mut locked = self.locked();
         let oldest = locked.oldest_due()?.freed_at();
-        let newest = locked.newest_freed_at().unwrap_or(oldest).max(oldest);
-        let patient = oldest.saturating_add(locked.stay_ms());
-        let rests = newest.saturating_add(self.decay_ms.load(Relaxed));
-        Some(patient.min(rests))
+        let newest = locked.newest_freed_at().max(oldest);
+        let patient = oldest.saturating_add(locked.patience_ms());
+        Some(patient.min(newest).saturating_add(self.limits.decay_ms()))
     }
 
-    /// Gives back free pages that are due, and those that are due before another quarter of the
-    /// decay time is over. Returns how many bytes.
-    pub fn purge_old(&self) -> usize {
-        let mut locked = self.locked();
-        let (now, decay_ms) = (self.os.now_ms(), self.decay_ms.load(Relaxed));
-        let early = decay_ms / 4;
-        let rests_since = locked.newest_freed_at().unwrap_or(0);
-        let stay = match rests_since.saturating_add(decay_ms - early) <= now {
-            true => decay_ms,
-            false => locked.stay_ms(),
-        };
-        drop(locked);
-        let until = now.checked_sub(stay - early);
-        until.map_or(0, |time| self.purge_until(time))
+    /// For how much longer than the decay time free spans stay now, in ms.
+    pub fn patience_ms(&self) -> u64 {
+        self.locked().patience_ms()
     }
 }
 
@@ -81,23 +68,31 @@ impl<O: Os> Locked<'_, O> {
         });
     }
 
-    /// For how long free spans stay now, in ms.
-    pub(super) fn stay_ms(&mut self) -> u64 {
-        let decay_ms = self.heap.decay_ms.load(Relaxed);
+    /// For how much longer than the decay time free spans stay now, in ms. A quarter of the decay
+    /// time before a program rests for that long, it counts as resting: what is due by then goes
+    /// with the oldest.
+    pub(super) fn patience_ms(&mut self) -> u64 {
         if self.inner.regrets.is_content() {
-            return decay_ms;
+            return 0;
         }
+        let (now, decay_ms) = (self.heap.os.now_ms(), self.heap.limits.decay_ms());
         let held = self.footprint().total();
-        decay_ms.saturating_mul(1 << self.regrets().patience(held))
+        let rests_at = self
+            .newest_freed_at()
+            .saturating_add(decay_ms - decay_ms / 4);
+        match rests_at <= now {
+            true => 0,
+            false => decay_ms.saturating_mul((1 << self.regrets().patience(held)) - 1),
+        }
     }
 
-    /// When the last free span that is dirty became free, in ms.
-    fn newest_freed_at(&self) -> Option<u64> {
-        self.inner.aging.newest().map(SpanRecord::freed_at)
+    /// When the last free span that is dirty became free, in ms; 0 without any.
+    fn newest_freed_at(&self) -> u64 {
+        self.inner.aging.newest().map_or(0, SpanRecord::freed_at)
     }
 
     fn regrets(&mut self) -> &mut Regrets {
-        let (now, decay_ms) = (self.heap.os.now_ms(), self.heap.decay_ms.load(Relaxed));
+        let (now, decay_ms) = (self.heap.os.now_ms(), self.heap.limits.decay_ms());
         let regrets = &mut self.inner.regrets;
         regrets.forget(now, decay_ms);
         regrets

@@ -80,7 +80,7 @@ pub enum SpanSource {
 pub enum Age {
     /// It was in use until now.
     New,
-    /// Longer than the decay time: it may be purged at once.
+    /// Longer than any decay time: it may be purged at once.
     Old,
 }
 

@@ -176,16 +176,18 @@ impl<O: Os> PageHeap<O> {
         self.end(locked);
     }
 
-    /// Does the work that is due, for callers that have not done so for a while.
+    /// Purges what passes a bound: for callers that have not come by for a while.
     pub fn tend(&self) {
         self.end(self.locked());
     }
 
-    /// Gives up the lock, then does what is due.
+    /// Gives up the lock, then purges what passes a bound.
     pub(super) fn end(&self, mut locked: Locked<'_, O>) {
-        let due = locked.due();
+        let excess = locked.excess();
         drop(locked);
-        self.purge_on_the_way(due);
+        if let Some(due) = excess {
+            self.purge_on_the_way(due);
+        }
     }
 
     /// Sets the requested bytes of a span whose slices stay.

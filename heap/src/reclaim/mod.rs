@@ -5,6 +5,8 @@ pub mod pressure;
 #[cfg(not(loom))]
 pub mod round;
 #[cfg(not(loom))]
+pub mod schedule;
+#[cfg(not(loom))]
 pub mod start;
 #[cfg(not(loom))]
 pub mod state;

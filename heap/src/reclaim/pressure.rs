@@ -1,5 +1,6 @@
 //! What presses for memory: the soft limit, the control group, the machine.
 
+use super::schedule::Reason;
 use super::state::{AT_REST, AT_WORK};
 use crate::base::sync::Ordering;
 use crate::cache::heap::Heap;
@@ -80,7 +81,7 @@ impl Heap {
             return true;
         }
         pressure.relieved.store(freed, Ordering::Relaxed);
-        self.gather_free();
+        self.decay(Reason::Refusal);
         pressure.relieved_at.store(now, Ordering::Relaxed);
         word.store(AT_REST, Ordering::Release);
         futex::wake(word);

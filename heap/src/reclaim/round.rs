@@ -1,85 +1,106 @@
-//! Rounds of decay: memory that no thread used for a while goes back to the kernel, step by step.
+//! Rounds: what decays goes back to the kernel, in bounded steps, when [`super::schedule`] says so.
 //!
-//! A round empties the magazines of threads that idle, lets empty slabs go, purges pages inside
-//! slabs that hold nothing but free blocks, and purges free spans that are past their time. Each
-//! step is bounded, and none holds a lock while the kernel works, but for `step` of
-//! [`Tide`](super::state::Tide), for which only a fork and other rounds wait. Who calls the rounds is
-//! not decided here: a thread of its own, a caller on its way, or a request to trim.
+//! A round empties magazines, gives stacks up, lets empty slabs go, purges pages inside slabs that
+//! hold nothing but free blocks, and purges free spans. No step holds a lock while the kernel
+//! works, but for `step` of [`Tide`](super::state::Tide), for which only a fork and other rounds
+//! wait. Free spans come last, without it: a fork would wait for all of them.
 
-use super::state::OnTheWay;
+use super::schedule::{CALLERS_WORTH, Reason, Round, Stage, pause_ms};
 use super::wakeup::Urgency;
 use crate::base::sync::Ordering;
+use crate::cache::drain::Effort;
 use crate::cache::heap::{HEAP, Heap, Origin};
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::Guard;
 use crate::os::shared;
-use crate::pages::{Age, Driver};
-use crate::slab::Round;
+use crate::pages::{Driver, Use};
+use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
 
 /// Bytes about to be faulted in that are worth waking the purge thread for.
 const LEAST_WAY: usize = 4 << 20;
 
-/// Least time between the rounds that callers do on their way, in ms.
-const LEAST_ROUND_MS: u64 = 4;
-
 /// Steps of a round on the way when memory is short: some 50 µs.
 const PRESSED_STEPS: usize = 16;
-
-/// A round that gains this many bytes is followed by the next one at once when memory is short.
-const WORTH_BYTES: usize = 64 << 10;
 
 /// Over the soft limit, the heap may grow by this many bytes after the begin of a round on the way
 /// before callers wait for each other.
 const GROWTH_BYTES: usize = 1 << 20;
 
 impl Heap {
-    /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is
-    /// free and resident gives way, from the oldest on, where the process would otherwise hold more
-    /// than it ever did: if a thread is there to do it meanwhile.
-    pub fn make_way(&self, bytes: usize) {
-        if bytes < LEAST_WAY || self.pages.driver() == Driver::Callers {
-            return;
-        }
-        if let Some(most) = self.pages.way_for(bytes) {
-            self.tide.make_way(most);
-        }
-    }
-
-    /// A round over everything that idled since the last one, or over all. Returns how many bytes
-    /// went back.
-    pub fn decay_round(&'static self, round: Round) -> usize {
-        let source = Origin::blocks(self, Age::Old);
-        let now = self.now_ms();
-        let before = match round {
-            Round::Idle => now.saturating_sub(self.decay_ms() / 2),
-            Round::All => u64::MAX,
-        };
-        match round {
-            Round::Idle => self.drain(Round::Idle, source),
-            Round::All => self.drain_all(),
-        }
-        self.stacks.retire_idle(&self.pages, before);
-        self.depots.cool(before, &source);
-        let spare = self.purge_spare(round) + self.decay_meta(round, before);
-        spare
-            + match round {
-                Round::Idle => self.pages.purge_old(),
-                Round::All => self.pages.purge_all(),
+    /// Takes back all that `reason` is about. Returns how many bytes of pages went to the kernel.
+    pub fn decay(&'static self, reason: Reason) -> usize {
+        let mut round = self.begin_round(reason);
+        loop {
+            let _whole = self.tide.step.lock();
+            if self.step(&mut round, Effort::Whole).is_none() {
+                break;
             }
+        }
+        round.gained + self.purge_spans(reason)
     }
 
-    /// Makes free spans of what magazines, empty slabs and idle stacks hold. Pages go back to the
-    /// kernel only where a limit on what may be resident counts them: a refused request needs room,
-    /// and free pages are room.
-    pub(super) fn gather_free(&'static self) {
-        self.drain_all();
-        self.stacks.retire_idle(&self.pages, u64::MAX);
-        self.depots.cool(u64::MAX, &Origin::blocks(self, Age::New));
-        if self.pages.limits().hard() != usize::MAX {
-            self.purge_spare(Round::All);
+    /// Gives back the free spans that `reason` is about. Returns how many bytes.
+    pub(super) fn purge_spans(&self, reason: Reason) -> usize {
+        let now = self.now_ms().saturating_sub(self.pages.patience_ms());
+        match reason.spans_until(now, self.decay_ms()) {
+            Some(u64::MAX) => self.pages.purge_all(),
+            Some(time) => self.pages.purge_until(time),
+            None => 0,
         }
+    }
+
+    fn begin_round(&'static self, reason: Reason) -> Round {
+        if reason.magazines() == Scope::All {
+            self.flush_own();
+        }
+        Round {
+            reason,
+            stage: Stage::Magazines(self.registry.count()),
+            began: self.now_ms(),
+            gained: 0,
+        }
+    }
+
+    /// The next step; `None` at the end. Returns how many small steps it is worth. The caller holds
+    /// `step`. Inlined: callers may have small stacks.
+    #[inline(always)]
+    fn step(&'static self, round: &mut Round, effort: Effort) -> Option<usize> {
+        let (reason, age) = (round.reason, round.reason.age());
+        let since = reason.idle_since(round.began, self.decay_ms());
+        let mut worth = 1;
+        round.stage = match round.stage {
+            Stage::Magazines(left) => {
+                worth = PRESSED_STEPS;
+                match self.drain(reason.magazines(), effort, Origin::blocks(self, age)) {
+                    // No cache is left, or another thread drains them.
+                    looked_at if looked_at == 0 || looked_at >= left => Stage::Stacks,
+                    looked_at => Stage::Magazines(left - looked_at),
+                }
+            }
+            Stage::Stacks => {
+                self.stacks.retire_idle(&self.pages, since);
+                Stage::Slabs(Use::Slab, Cursor::start())
+            }
+            Stage::Slabs(use_, mut cursor) => {
+                let (depots, source) = match use_ {
+                    Use::Meta => (self.meta.depots(), Origin::metadata(self, age)),
+                    _ => (&self.depots, Origin::blocks(self, age)),
+                };
+                let pages = reason.slab_pages(self.pages.limits().hard() != usize::MAX);
+                match depots.decay(since, pages, &mut cursor, &source) {
+                    Some(bytes) => {
+                        round.gained += bytes;
+                        Stage::Slabs(use_, cursor)
+                    }
+                    None if use_ == Use::Slab => Stage::Slabs(Use::Meta, Cursor::start()),
+                    None => Stage::Over,
+                }
+            }
+            Stage::Over => return None,
+        };
+        Some(worth)
     }
 
     /// What a caller does on its way, holding no lock: some steps of a round where no thread does
@@ -89,13 +110,38 @@ impl Heap {
         self.pages.tend();
         let pressed = self.is_pressed();
         self.tide.pressed.store(pressed, Ordering::Relaxed);
-        if self.pages.driver() == Driver::Thread {
+        if self.pages.limits().driver() == Driver::Thread {
             self.wake_for_pressure(pressed);
             if !pressed {
                 return;
             }
         }
-        self.step_on_the_way(pressed);
+        let Some(_whole) = self.turn(pressed) else {
+            return;
+        };
+        // SAFETY: under the lock.
+        let round = unsafe { &mut *self.tide.on_the_way.get() };
+        let mut steps = if pressed { PRESSED_STEPS } else { 1 };
+        while steps > 0 {
+            match self.step(round, Effort::OnTheWay) {
+                Some(worth) => steps = steps.saturating_sub(worth),
+                None => return self.next_round(round, pressed),
+            }
+        }
+    }
+
+    /// Begins a new round of callers, if it is time.
+    fn next_round(&'static self, round: &mut Round, pressed: bool) {
+        let vain = pressed.then_some(u32::from(round.gained < CALLERS_WORTH));
+        if self.now_ms() >= round.began + pause_ms(Driver::Callers, self.decay_ms(), vain) {
+            let held = self.pages.footprint().total();
+            self.tide.began_with.store(held, Ordering::Relaxed);
+            self.look_around();
+            *round = self.begin_round(match pressed {
+                true => Reason::Shortage,
+                false => Reason::Age,
+            });
+        }
     }
 
     /// Memory may become short while the thread is parked. Threads that allocate wake it once a
@@ -105,34 +151,6 @@ impl Heap {
             self.tide.want();
         } else if self.pressure.is_outdated(self.now_ms()) {
             self.tide.bell.ring(Urgency::Soon);
-        }
-    }
-
-    fn step_on_the_way(&'static self, pressed: bool) {
-        let Some(_whole) = self.turn(pressed) else {
-            return;
-        };
-        // SAFETY: under the lock.
-        let round = unsafe { &mut *self.tide.on_the_way.get() };
-        let (kind, steps) = match pressed {
-            true => (Round::All, PRESSED_STEPS),
-            false => (Round::Idle, 1),
-        };
-        if round.caches > 0 {
-            let looked_at = self.drain_some(Origin::blocks(self, Age::Old)).unwrap_or(0);
-            // No cache is left, or another thread drains them.
-            round.caches = match looked_at {
-                0 => 0,
-                some => round.caches.saturating_sub(some),
-            };
-            return;
-        }
-        for _ in 0..steps {
-            let source = Origin::blocks(self, Age::Old);
-            match self.depots.purge_spare(kind, &mut round.cursor, &source) {
-                Some(bytes) => round.gained += bytes,
-                None => return self.next_round(round, kind),
-            }
         }
     }
 
@@ -157,51 +175,16 @@ impl Heap {
         self.pages.footprint().total() > self.pages.limits().soft().max(grown)
     }
 
-    /// Begins a new round, if it is time.
-    fn next_round(&'static self, round: &mut OnTheWay, kind: Round) {
-        let now = self.now_ms();
-        let (gains, pause) = match kind {
-            Round::All => (round.gained >= WORTH_BYTES, LEAST_ROUND_MS),
-            Round::Idle => (false, (self.decay_ms() / 2).max(LEAST_ROUND_MS)),
-        };
-        if now < round.began + pause && !gains {
+    /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is
+    /// free and resident gives way, from the oldest on, where the process would otherwise hold more
+    /// than it ever did: if a thread is there to do it meanwhile.
+    pub fn make_way(&self, bytes: usize) {
+        if bytes < LEAST_WAY || self.pages.limits().driver() == Driver::Callers {
             return;
         }
-        round.cursor = Cursor::start();
-        round.gained = 0;
-        round.began = now;
-        let held = self.pages.footprint().total();
-        self.tide.began_with.store(held, Ordering::Relaxed);
-        round.caches = self.registry.count();
-        self.look_around();
-        let before = now.saturating_sub(self.decay_ms());
-        self.stacks.retire_idle(&self.pages, before);
-        self.depots.cool(before, &Origin::blocks(self, Age::New));
-        self.meta.cool(before, &Origin::metadata(self, Age::New));
-    }
-
-    /// Purges spare pages of slabs, each step alone under `step`.
-    fn purge_spare(&'static self, round: Round) -> usize {
-        let source = Origin::blocks(self, Age::Old);
-        let mut cursor = Cursor::start();
-        core::iter::from_fn(|| {
-            let _whole = self.tide.step.lock();
-            self.depots.purge_spare(round, &mut cursor, &source)
-        })
-        .sum()
-    }
-
-    /// Lets slabs go that have held no metadata since `before` (ms) or longer, and purges pages of
-    /// others that hold none.
-    fn decay_meta(&'static self, round: Round, before: u64) -> usize {
-        let source = Origin::metadata(self, Age::Old);
-        self.meta.cool(before, &source);
-        let mut cursor = Cursor::start();
-        core::iter::from_fn(|| {
-            let _whole = self.tide.step.lock();
-            self.meta.purge_spare(round, &mut cursor, &source)
-        })
-        .sum()
+        if let Some(most) = self.pages.way_for(bytes) {
+            self.tide.make_way(most);
+        }
     }
 }
 
@@ -211,7 +194,7 @@ impl Heap {
 /// Where the program locked its memory, free spans go and the pages inside slabs stay: as under
 /// glibc, which gives back the top of its heap, while its `MADV_DONTNEED` for holes below fails.
 pub fn purge_all() -> usize {
-    let bytes = HEAP.decay_round(Round::All);
+    let bytes = HEAP.decay(Reason::Demand);
     match Linux.is_locked() {
         true => bytes + HEAP.pages.purge_locked(),
         false => bytes,

@@ -167,7 +167,7 @@ fn answer_without() {
 /// A copy of another process: the thread was left behind there, and callers do its work here.
 #[cold]
 fn disown() {
-    HEAP.pages.set_driver(Driver::Callers);
+    HEAP.pages.limits().set_driver(Driver::Callers);
     answer_without();
 }
 

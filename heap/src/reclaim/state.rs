@@ -1,10 +1,10 @@
 //! What the rounds of decay and the look for pressure need to know of the heap's life.
 
+use super::schedule::{Reason, Round, Stage};
 use super::wakeup::{Bell, Pair, Urgency};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
-use crate::slab::decommitted::Cursor;
 
 /// Freed bytes that are worth starting the purge thread: a thread costs some 15 µs.
 const FLOOR_BYTES: usize = 2 << 20;
@@ -14,7 +14,7 @@ const ASK_MS: u64 = 1000;
 
 /// What the rounds of decay need to know of the heap's life.
 pub struct Tide {
-    /// Held during a step that a fork must not cut in two. See the order of locks in `lib.rs`.
+    /// Held during a step that a fork must not cut in two. See [`crate::os::lock_order`].
     pub step: Lock,
     /// Bytes that went back past a magazine so far; wraps.
     freed: AtomicUsize,
@@ -22,8 +22,8 @@ pub struct Tide {
     attended: AtomicUsize,
     /// More than the floor was freed since.
     wanted: AtomicBool,
-    /// Where the round stands that callers do on their way. Guarded by: step.
-    pub(super) on_the_way: UnsafeCell<OnTheWay>,
+    /// The round that callers do on their way. Guarded by: step.
+    pub(super) on_the_way: UnsafeCell<Round>,
     /// Bytes that the heap held when that round began.
     pub(super) began_with: AtomicUsize,
     /// What [`Heap::is_pressed`] last said to a caller on its way.
@@ -52,28 +52,17 @@ pub enum Told {
     },
 }
 
-/// A round in small steps.
-pub(super) struct OnTheWay {
-    /// Threads' caches that are still to be looked at.
-    pub(super) caches: usize,
-    pub(super) cursor: Cursor,
-    /// When it began, in ms.
-    pub(super) began: u64,
-    /// Bytes that it gave back so far.
-    pub(super) gained: usize,
-}
-
 // SAFETY: the cell is reached only under `step`.
 unsafe impl Sync for Tide {}
 
 impl Tide {
     /// Nothing freed yet.
-    pub const fn new() -> Tide {
+    pub(crate) const fn new() -> Tide {
         Tide {
             step: Lock::new(Rank::Step),
-            on_the_way: UnsafeCell::new(OnTheWay {
-                caches: 0,
-                cursor: Cursor::end(),
+            on_the_way: UnsafeCell::new(Round {
+                reason: Reason::Age,
+                stage: Stage::Over,
                 began: 0,
                 gained: 0,
             }),
@@ -170,12 +159,6 @@ impl Tide {
     }
 }
 
-impl Default for Tide {
-    fn default() -> Tide {
-        Tide::new()
-    }
-}
-
 /// What [`Pressure::gathering`] says: no thread gathers free memory, or one does.
 pub(super) const AT_REST: u32 = 0;
 pub(super) const AT_WORK: u32 = 1;
@@ -194,7 +177,7 @@ pub struct Pressure {
 
 impl Pressure {
     /// Nothing known.
-    pub const fn new() -> Pressure {
+    pub(crate) const fn new() -> Pressure {
         Pressure {
             asked_at: AtomicU64::new(0),
             short: AtomicBool::new(false),
@@ -211,18 +194,10 @@ impl Pressure {
             self.gathering.store(AT_REST, Ordering::Relaxed);
         }
     }
-}
 
-impl Pressure {
     /// Whether the group and the machine may be asked again at `now` (ms).
     pub fn is_outdated(&self, now: u64) -> bool {
         let last = self.asked_at.load(Ordering::Relaxed);
         last == 0 || now >= last + ASK_MS
-    }
-}
-
-impl Default for Pressure {
-    fn default() -> Pressure {
-        Pressure::new()
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! A fork waits for the locks of the heap. For its sake the thread
 //!
-//! - takes locks from left to right in the order of `lib.rs`, and none while it sleeps;
+//! - takes locks in [their order](crate::os::lock_order), and none while it sleeps;
 //! - begins a hold of `Tide::step`, the registry or the board anew for every step: one look at
 //!   files, one slab, one survey;
 //! - never holds two of these three at once.
@@ -247,7 +247,7 @@ pub(crate) fn after_fork_in_parent() {
 pub(crate) fn after_fork_in_child() {
     HOLDS.store(0, Ordering::SeqCst);
     // A child writes no page that it need not.
-    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.driver() == Driver::Callers {
+    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.limits().driver() == Driver::Callers {
         return;
     }
     THREAD.store(0, Ordering::SeqCst);
@@ -255,7 +255,7 @@ pub(crate) fn after_fork_in_child() {
     STATE.store(AWAY, Ordering::SeqCst);
     HEAP.tide.bell.silence();
     HEAP.tide.attend();
-    HEAP.pages.set_driver(Driver::Callers);
+    HEAP.pages.limits().set_driver(Driver::Callers);
 }
 
 /// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the
@@ -314,7 +314,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
         tell_state();
         watch::go_round();
     }
-    HEAP.pages.set_driver(Driver::Callers);
+    HEAP.pages.limits().set_driver(Driver::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
     futex::wake(&STATE);

@@ -11,7 +11,7 @@
 use super::class::Class;
 use super::depot::{Depot, Depots};
 use super::page_set::{PageSet, UNITS, bits_over, blocks_over, words_of};
-use super::slab::{LISTED, Round, Slab, Source, UNLISTED, WORDS};
+use super::slab::{LISTED, Scope, Slab, Source, UNLISTED, WORDS};
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -37,14 +37,6 @@ impl Cursor {
     pub fn start() -> Cursor {
         Cursor {
             class: Class::all().next(),
-            key: 0,
-        }
-    }
-
-    /// At the end.
-    pub const fn end() -> Cursor {
-        Cursor {
-            class: None,
             key: 0,
         }
     }
@@ -162,21 +154,28 @@ impl Slab {
 }
 
 impl Depots {
-    /// A step of a round, bounded in time: looks at some slabs, and purges the spare pages of one
-    /// of them if it has such. Returns how many bytes; `None` at the end. The caller keeps a fork
-    /// from happening in between.
-    pub fn purge_spare<S: Source>(
+    /// A step of a round, bounded in time: lets go of one warm slab that has been empty since
+    /// `empty_since` (ms) or longer, or purges the spare pages of one slab in use, if the round is
+    /// about `pages`. Returns how many bytes it purged; `None` at the end. The caller lets no fork
+    /// come between.
+    pub fn decay<S: Source>(
         &self,
-        round: Round,
+        empty_since: u64,
+        pages: Option<Scope>,
         cursor: &mut Cursor,
         source: &S,
     ) -> Option<usize> {
-        if source.keeps_pages(round) {
-            *cursor = Cursor::end();
-        }
         let class = cursor.class?;
         let depot = self.of(class);
-        let (found, next) = depot.find_spare(class, cursor.key, round, source.pages());
+        if cursor.key == 0 && depot.cool(class, empty_since, source) {
+            // Past this, before every slab.
+            cursor.key = 1;
+            return Some(0);
+        }
+        let (found, next) = match pages.filter(|scope| !source.keeps_pages(*scope)) {
+            Some(scope) => depot.find_spare(class, cursor.key, scope, source.pages()),
+            None => (None, None),
+        };
         cursor.go_on(class, next);
         Some(found.map_or(0, |found| depot.purge_found(class, &found, source)))
     }
@@ -190,7 +189,7 @@ impl Depot {
         &self,
         class: Class,
         key: usize,
-        round: Round,
+        scope: Scope,
         pages: usize,
     ) -> (Option<Found>, Option<usize>) {
         let open = self.open();
@@ -201,7 +200,7 @@ impl Depot {
             };
             // SAFETY: slab records are type-stable.
             let record = unsafe { slab.as_ref() };
-            let units = spare_units(record, class, round, pages);
+            let units = spare_units(record, class, scope, pages);
             if !units.is_empty() {
                 record.purging.store(1, Ordering::Relaxed);
                 return (Some(Found { slab, units }), Some(record.base() + 1));
@@ -263,11 +262,11 @@ impl Depot {
     }
 }
 
-/// Claims the spare units of a listed slab, if the round includes it. Under the depot's lock.
-fn spare_units(slab: &Slab, class: Class, round: Round, pages: usize) -> PageSet {
+/// Claims the spare units of a listed slab, if it is in scope. Under the depot's lock.
+fn spare_units(slab: &Slab, class: Class, scope: Scope, pages: usize) -> PageSet {
     debug_assert_eq!(slab.listed.load(Ordering::Relaxed), LISTED);
     let idle = slab.idle.swap(1, Ordering::Relaxed) != 0;
-    let others = round == Round::Idle && !idle || slab.is_purging();
+    let others = scope == Scope::Idle && !idle || slab.is_purging();
     if others || slab.all_free(class, 0) {
         return PageSet::NONE;
     }
@@ -298,14 +297,14 @@ mod tests {
             give(&depots, &slices, class, block).unwrap();
         }
         assert_eq!(
-            purge_spare(&depots, &slices, Round::Idle),
+            purge_spare(&depots, &slices, Scope::Idle),
             0,
             "in use a moment ago"
         );
-        assert_eq!(purge_spare(&depots, &slices, Round::Idle), 14 * 4096);
+        assert_eq!(purge_spare(&depots, &slices, Scope::Idle), 14 * 4096);
         assert_eq!(slices.resident.borrow()[0], 1 << 3 | 1 << 7);
         assert_eq!(
-            purge_spare(&depots, &slices, Round::All),
+            purge_spare(&depots, &slices, Scope::All),
             0,
             "what is withheld is not purged again"
         );
@@ -325,7 +324,7 @@ mod tests {
         let class = Class::of_size(4096);
         let blocks = take_all(&depots, &slices, class, 16);
         give(&depots, &slices, class, blocks[2]).unwrap();
-        assert_eq!(purge_spare(&depots, &slices, Round::All), 4096);
+        assert_eq!(purge_spare(&depots, &slices, Scope::All), 4096);
         assert_eq!(give(&depots, &slices, class, blocks[2]), Err(1 << 2));
     }
 
@@ -337,7 +336,7 @@ mod tests {
         blocks[1..16]
             .iter()
             .for_each(|&block| give(&depots, &slices, class, block).unwrap());
-        assert_eq!(purge_spare(&depots, &slices, Round::All), 15 * 4096);
+        assert_eq!(purge_spare(&depots, &slices, Scope::All), 15 * 4096);
         blocks[16..]
             .iter()
             .for_each(|&block| give(&depots, &slices, class, block).unwrap());
@@ -353,7 +352,7 @@ mod tests {
         let blocks = take_all(&depots, &slices, class, 16);
         give(&depots, &slices, class, blocks[2]).unwrap();
         slices.refuses.set(true);
-        assert_eq!(purge_spare(&depots, &slices, Round::All), 0);
+        assert_eq!(purge_spare(&depots, &slices, Scope::All), 0);
         assert_eq!(take(&depots, &slices, class, 1), [blocks[2]]);
     }
 

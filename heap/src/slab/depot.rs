@@ -5,7 +5,6 @@ use super::sets::DepotSets;
 use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Pages, Slab, Source, Touched, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
-use crate::os::section::Section;
 use core::ptr::{self, NonNull};
 
 /// One class's slabs with free blocks.
@@ -22,8 +21,6 @@ pub(super) struct Depot {
 /// lock.
 pub(super) struct Open<'a> {
     pub(super) sets: &'a mut DepotSets,
-    // Dropped before the guard, which may wake a sleeper.
-    _section: Section,
     _guard: Guard<'a>,
 }
 
@@ -194,8 +191,9 @@ impl Depots {
         }
     }
 
-    /// Gives up the warm slab of every class that has been empty since `before` (ms) or longer.
-    pub fn cool<S: Source>(&self, before: u64, source: &S) {
+    /// Lets go of the warm slab of every class that has been empty since `before` (ms) or longer.
+    #[cfg(test)]
+    pub(crate) fn cool<S: Source>(&self, before: u64, source: &S) {
         for class in Class::all() {
             self.of(class).cool(class, before, source);
         }
@@ -239,7 +237,6 @@ impl Depot {
         let sets = unsafe { &mut *self.sets.get() };
         Open {
             sets,
-            _section: Section::enter(),
             _guard: guard,
         }
     }
@@ -326,23 +323,27 @@ impl Depot {
     /// Retires a slab if all its blocks are free and another slab of the class is empty already.
     pub(super) fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
         let open = self.open();
-        let Some(victim) = open.sets.surplus(slab, class, source) else {
-            return;
-        };
-        let touched = self.retire(open.sets, victim, class);
-        drop(open);
-        if let Some(touched) = touched {
-            source.note_withheld(-(touched.clean.bytes() as isize));
-            source.retire(victim, touched);
+        if let Some(victim) = open.sets.surplus(slab, class, source) {
+            self.retire(open, victim, class, source);
         }
     }
 
-    fn cool<S: Source>(&self, class: Class, before: u64, source: &S) {
+    /// Lets go of the warm slab if it has been empty since `before` (ms) or longer. False if there
+    /// is none such.
+    pub(super) fn cool<S: Source>(&self, class: Class, before: u64, source: &S) -> bool {
         let open = self.open();
-        let Some((victim, _)) = open.sets.warm.take_if(|(_, since)| *since <= before) else {
-            return;
-        };
-        let touched = self.retire(open.sets, victim, class);
+        let warm = open.sets.warm.take_if(|(_, since)| *since <= before);
+        if let Some((victim, _)) = warm {
+            self.retire(open, victim, class, source);
+        }
+        warm.is_some()
+    }
+
+    /// Gives the slice of `victim` back, unless some block is out. Inlined: callers may have small
+    /// stacks.
+    #[inline(always)]
+    fn retire<S: Source>(&self, open: Open<'_>, victim: NonNull<Slab>, class: Class, source: &S) {
+        let touched = self.claim_whole(open.sets, victim, class);
         drop(open);
         if let Some(touched) = touched {
             source.note_withheld(-(touched.clean.bytes() as isize));
@@ -350,9 +351,14 @@ impl Depot {
         }
     }
 
-    /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock. `None`
-    /// if some block was out. Otherwise the part of the former slab that was touched.
-    fn retire(&self, sets: &mut DepotSets, victim: NonNull<Slab>, class: Class) -> Option<Touched> {
+    /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock.
+    /// `None` if some block was out. Else what was touched of what is no slab any more.
+    fn claim_whole(
+        &self,
+        sets: &mut DepotSets,
+        victim: NonNull<Slab>,
+        class: Class,
+    ) -> Option<Touched> {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { victim.as_ref() };
         while sets.is_empty_slab(victim, class) {

@@ -5,11 +5,9 @@
 //! so the memory of ended threads can be reused for anything, or decays.
 
 use super::class::Class;
-use super::decommitted::Cursor;
 use super::depot::Depots;
-use super::slab::{Round, Slab, Source};
+use super::slab::{Slab, Source};
 use crate::base::units::SLICE_BYTES;
-use crate::os::lock::Lock;
 use core::ptr::NonNull;
 
 /// The least block, in bytes.
@@ -26,11 +24,6 @@ impl Metadata {
         Metadata {
             depots: Depots::of_metadata(),
         }
-    }
-
-    /// The locks of its depots, for a fork.
-    pub fn locks(&self) -> impl Iterator<Item = &Lock> {
-        self.depots.locks()
     }
 
     /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined.
@@ -65,19 +58,9 @@ impl Metadata {
         })
     }
 
-    /// Gives up slabs that have held no metadata since `before` (ms) or longer.
-    pub fn cool<S: Source>(&self, before: u64, source: &S) {
-        self.depots.cool(before, source);
-    }
-
-    /// See [`Depots::purge_spare`].
-    pub fn purge_spare<S: Source>(
-        &self,
-        round: Round,
-        cursor: &mut Cursor,
-        source: &S,
-    ) -> Option<usize> {
-        self.depots.purge_spare(round, cursor, source)
+    /// The depots themselves, for a round of decay, and for a fork.
+    pub fn depots(&self) -> &Depots {
+        &self.depots
     }
 }
 

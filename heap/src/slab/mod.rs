@@ -38,5 +38,5 @@ mod slab;
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
 pub use slab::{
-    Claim, FarWords, Given, Grain, LINE_BLOCKS, Pages, Round, Slab, Source, Touched, WORDS,
+    Claim, FarWords, Given, Grain, LINE_BLOCKS, Pages, Scope, Slab, Source, Touched, WORDS,
 };

@@ -136,8 +136,8 @@ pub unsafe trait Source {
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
     /// Notes that slabs withhold this many more bytes of pages than before (or fewer).
     fn note_withheld(&self, bytes: isize);
-    /// Whether such a round must not purge pages.
-    fn keeps_pages(&self, round: Round) -> bool;
+    /// Whether no page may go in a round of that scope.
+    fn keeps_pages(&self, scope: Scope) -> bool;
     /// OS pages in a slice.
     fn pages(&self) -> usize;
     /// Gives the pages of these units of a slab back to the kernel. No thread uses them. False if
@@ -165,9 +165,9 @@ pub struct Touched {
     pub clean: PageSet,
 }
 
-/// The slabs that a round includes.
+/// Which slabs, or magazines, a round is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Round {
+pub enum Scope {
     /// Those that were idle since the last round. All others are marked.
     Idle,
     /// All.

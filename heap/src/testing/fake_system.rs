@@ -6,7 +6,7 @@ mod state;
 
 pub use self::state::{Call, FakeGuard};
 use self::state::{Failure, Page, Reservation, State};
-use super::section::assert_outside;
+use super::lock_order::assert_free;
 use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
@@ -183,7 +183,7 @@ impl Fake {
     }
 
     fn check_range(&self, addr: NonNull<u8>, bytes: usize) {
-        assert_outside();
+        assert_free();
         let page = self.conditions.page_bytes;
         assert!(bytes > 0, "an empty range");
         assert!(
@@ -205,7 +205,7 @@ impl Os for Fake {
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        assert_outside();
+        assert_free();
         let mut state = self.state();
         let left = state.address_limit.map_or(usize::MAX, |limit| {
             limit.saturating_sub(state.mapped(self.conditions.page_bytes))
@@ -220,7 +220,7 @@ impl Os for Fake {
     }
 
     unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
-        assert_outside();
+        assert_free();
         let mut state = self.state();
         let whole = |reservation: &Reservation| {
             reservation.base == base.as_ptr() as usize
@@ -461,12 +461,12 @@ impl Os for Fake {
     }
 
     fn address_limit(&self) -> Option<usize> {
-        assert_outside();
+        assert_free();
         self.state().address_limit
     }
 
     fn mapped_bytes(&self) -> Option<usize> {
-        assert_outside();
+        assert_free();
         Some(self.mapped())
     }
 

@@ -18,7 +18,8 @@
 use super::lock_loom;
 use crate::base::sync::AtomicUsize;
 use crate::base::sync::Ordering::Relaxed;
-use lock::{FutexLock, Rank};
+use lock::FutexLock;
+use lock_order::Rank;
 use loom::sync::Arc;
 use machine::{Flaw, be, interrupt_next_wake};
 use std::vec::Vec;
@@ -29,6 +30,8 @@ mod fork;
 mod gate;
 #[path = "../os/lock.rs"]
 mod lock;
+#[path = "../os/lock_order.rs"]
+mod lock_order;
 #[path = "../os/waits.rs"]
 mod waits;
 
@@ -36,10 +39,6 @@ mod waits;
 const PREEMPTIONS: usize = 2;
 /// For one interleaving; more means a hang.
 const MOST_BRANCHES: usize = 10_000;
-
-mod section {
-    pub(super) fn assert_outside() {}
-}
 
 mod thread {
     #[derive(Clone, Copy)]

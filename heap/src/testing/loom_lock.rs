@@ -1,6 +1,6 @@
 //! [`super::lock::Lock`] for the model checker: spins on a word the checker schedules.
 
-use super::gate::Rank;
+use super::lock_order::Rank;
 use crate::base::sync::{AtomicBool, Ordering};
 
 /// A mutex the checker can schedule.

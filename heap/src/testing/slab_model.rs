@@ -5,7 +5,7 @@ use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
 use crate::slab::page_set::PageSet;
-use crate::slab::{Claim, FarWords, Pages, Round, Slab, Source, Touched, WORDS};
+use crate::slab::{Claim, FarWords, Pages, Scope, Slab, Source, Touched, WORDS};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell, RefMut};
@@ -96,7 +96,7 @@ unsafe impl Source for Slices {
         self.withheld.set(self.withheld.get() + bytes);
     }
 
-    fn keeps_pages(&self, _round: Round) -> bool {
+    fn keeps_pages(&self, _round: Scope) -> bool {
         false
     }
 
@@ -118,9 +118,9 @@ unsafe impl Source for Slices {
     }
 }
 
-pub(crate) fn purge_spare(depots: &Depots, slices: &Slices, round: Round) -> usize {
+pub(crate) fn purge_spare(depots: &Depots, slices: &Slices, scope: Scope) -> usize {
     let mut cursor = Cursor::start();
-    core::iter::from_fn(|| depots.purge_spare(round, &mut cursor, slices)).sum()
+    core::iter::from_fn(|| depots.decay(0, Some(scope), &mut cursor, slices)).sum()
 }
 
 pub(crate) fn take(depots: &Depots, slices: &Slices, class: Class, want: usize) -> Vec<usize> {
@@ -209,8 +209,8 @@ proptest! {
                 Step::Cool => depots.cool(u64::MAX, &slices),
                 Step::Purge(all, refuses) => {
                     slices.refuses.set(refuses);
-                    let round = if all { Round::All } else { Round::Idle };
-                    purge_spare(&depots, &slices, round);
+                    let scope = if all { Scope::All } else { Scope::Idle };
+                    purge_spare(&depots, &slices, scope);
                     for &(block, class) in &live {
                         prop_assert_eq!(slices.touch(block, class), 0, "a live page was purged");
                     }

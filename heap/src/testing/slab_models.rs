@@ -12,7 +12,7 @@ use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
 use crate::slab::page_set::PageSet;
-use crate::slab::{Claim, LISTED, Pages, Round, Slab, Source, Touched};
+use crate::slab::{Claim, LISTED, Pages, Scope, Slab, Source, Touched};
 use core::ptr::NonNull;
 use loom::sync::Arc;
 use std::sync::Mutex;
@@ -72,7 +72,7 @@ unsafe impl Source for Pool {
 
     fn note_withheld(&self, _bytes: isize) {}
 
-    fn keeps_pages(&self, _round: Round) -> bool {
+    fn keeps_pages(&self, _round: Scope) -> bool {
         false
     }
 
@@ -89,7 +89,7 @@ unsafe impl Source for Pool {
     }
 
     fn now_ms(&self) -> u64 {
-        0
+        1
     }
 }
 
@@ -149,7 +149,8 @@ impl World {
     fn purge_spare(&self, class: Class) {
         let mut cursor = Cursor::at(class);
         while cursor.is_at(class) {
-            self.depots.purge_spare(Round::All, &mut cursor, &self.pool);
+            let pages = Some(Scope::All);
+            self.depots.decay(0, pages, &mut cursor, &self.pool);
         }
     }
 

@@ -13,8 +13,8 @@ use neap_heap::os::linux::Linux;
 use neap_heap::os::process;
 use neap_heap::os::sandbox;
 use neap_heap::os::shared;
+use neap_heap::reclaim::schedule::Reason;
 use neap_heap::reclaim::thread as purge;
-use neap_heap::slab::Round;
 use neap_shared::board::{self, Refusal};
 
 /// Periodic surveys for a watching observer take at most one part in this many of a core's time.
@@ -142,7 +142,7 @@ fn carry_out(purge: u64, sample: u64) -> bool {
             .compare_exchange(next, now + LEAST_ACT_MS, exchange, exchange)
             .is_ok();
     if due && purge != REQUESTS.seen()[1].swap(purge, Ordering::Relaxed) {
-        let bytes = HEAP.decay_round(Round::All);
+        let bytes = HEAP.decay(Reason::Demand);
         WORDS.write_purged(purge, bytes as u64);
     }
     if due && sample != REQUESTS.seen()[2].swap(sample, Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! Bounds on what the heap holds, which thread purges, and where huge pages are.
 
-use super::{heap, large};
+use super::{heap, large, purge_due};
 use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
@@ -148,14 +148,14 @@ fn who_frees_far_past_a_bound_waits_for_the_purging_thread() {
 #[test]
 fn callers_purge_nothing_while_a_thread_does() {
     let heap = roomy();
-    heap.set_driver(Driver::Thread);
+    heap.limits().set_driver(Driver::Thread);
     let (first, _wall) = (large(&heap, 32).unwrap(), large(&heap, 1));
     free(&heap, first, Dirty::All);
     heap.os().advance(10_000);
     heap.tend();
     assert_eq!(heap.totals().purged_bytes, 0);
-    assert_eq!(heap.purge_due(), 32 * SLICE_BYTES);
-    heap.set_driver(Driver::Callers);
+    assert_eq!(purge_due(&heap), 32 * SLICE_BYTES);
+    heap.limits().set_driver(Driver::Callers);
     heap.tend();
     assert_eq!(heap.check(), Ok(()));
 }
@@ -221,7 +221,7 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
     assert_eq!(heap.check(), Ok(()));
     free(&heap, next, Dirty::All);
     heap.os().advance(2000);
-    assert_eq!(heap.purge_due(), SLICE_BYTES);
+    assert_eq!(purge_due(&heap), SLICE_BYTES);
     let said = heap.os().advice();
     let split_units = |advice| (unit(&dense), HUGE_BYTES, advice);
     assert_eq!(
@@ -262,7 +262,7 @@ fn locked_pages_stay_until_they_are_unlocked_or_asked_for() {
     free(&heap, first, Dirty::All);
     heap.os().advance(10_000);
     heap.tend();
-    assert_eq!((heap.purge_due(), heap.purge_all()), (0, 0));
+    assert_eq!((purge_due(&heap), heap.purge_all()), (0, 0));
     assert_eq!((heap.purge_above(0), heap.totals().calls.purge), (0, 0));
     // Nor do they give way to a request that the limit then refuses.
     assert!(large(&heap, 48).is_none());
@@ -273,7 +273,7 @@ fn locked_pages_stay_until_they_are_unlocked_or_asked_for() {
     free(&heap, again, Dirty::All);
     heap.os().set_locked(false);
     heap.os().advance(10_000);
-    assert_eq!(heap.purge_due(), 32 * SLICE_BYTES);
+    assert_eq!(purge_due(&heap), 32 * SLICE_BYTES);
     assert_eq!(heap.check(), Ok(()));
 }
 
@@ -285,9 +285,9 @@ fn kept_bytes_stay_at_any_age() {
     free(&heap, span, Dirty::All);
     heap.os().advance(10_000);
     heap.tend();
-    assert_eq!(heap.purge_due(), 0);
+    assert_eq!(purge_due(&heap), 0);
     heap.limits().set_kept(MIB);
-    assert_eq!(heap.purge_due(), MIB);
+    assert_eq!(purge_due(&heap), MIB);
     assert_eq!(heap.totals().free_dirty, MIB);
     assert_eq!(heap.purge_all(), MIB);
     assert_eq!(heap.check(), Ok(()));
@@ -324,7 +324,7 @@ fn units_that_end_here_and_there_part_few_mappings() {
         free(&heap, span, Dirty::All);
     }
     heap.os().advance(10_000);
-    heap.purge_due();
+    purge_due(&heap);
     assert_eq!(heap.totals().free_dirty, 0);
     let said = heap.os().advice();
     let split = said.iter().filter(|said| said.2 == Huge::Split).count();

@@ -29,6 +29,12 @@ fn large<O: Os>(heap: &PageHeap<O>, slices: usize) -> Option<Span<'_>> {
     heap.alloc(slices, 1, Use::Large, slices * SLICE_BYTES)
 }
 
+/// Gives back what is past its age, as the purge thread does. Returns how many bytes.
+fn purge_due<O: Os>(heap: &PageHeap<O>) -> usize {
+    let time = heap.os().now_ms().checked_sub(heap.limits().decay_ms());
+    time.map_or(0, |time| heap.purge_until(time))
+}
+
 /// The first and the last word of an OS page.
 fn ends(place: SliceRef<'_>, page: usize, page_bytes: usize) -> [*mut u64; 2] {
     let start = place.slice_base() + page * page_bytes;

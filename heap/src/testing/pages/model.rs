@@ -3,7 +3,7 @@
 mod steps;
 
 use self::steps::{Step, conditions, step};
-use super::{ends, heap};
+use super::{ends, heap, purge_due};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
 use crate::pages::span::ZeroState;
@@ -267,7 +267,7 @@ impl<'h> Model<'h> {
             }
             Step::Advance(ms) => self.heap.os().advance(ms),
             Step::PurgeDue => {
-                self.heap.purge_due();
+                purge_due(self.heap);
             }
             Step::PurgeAll => {
                 self.heap.purge_all();
@@ -306,7 +306,7 @@ impl<'h> Model<'h> {
 
 fn run(conditions: Conditions, decay_ms: u64, huge: HugePolicy, steps: Vec<Step>) {
     let heap = heap(conditions);
-    heap.set_decay_ms(decay_ms);
+    heap.limits().set_decay_ms(decay_ms);
     heap.set_huge(huge);
     let mut model = Model {
         heap: &heap,

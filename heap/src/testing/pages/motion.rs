@@ -17,7 +17,7 @@ fn roomy() -> Box<PageHeap<Fake>> {
         most_reserved: 256 * MIB,
         ..Conditions::default()
     });
-    heap.set_driver(Driver::Thread);
+    heap.limits().set_driver(Driver::Thread);
     heap.os().advance(10_000);
     heap
 }
@@ -47,8 +47,11 @@ fn used(heap: &PageHeap<Fake>, slices: usize) {
 
 /// Purges what is due, as the thread does when it wakes up; returns how many bytes.
 fn wake(heap: &PageHeap<Fake>) -> usize {
-    let is_due = heap.next_purge().is_some_and(|at| at <= heap.os().now_ms());
-    if is_due { heap.purge_old() } else { 0 }
+    let (now, decay_ms) = (heap.os().now_ms(), heap.limits().decay_ms());
+    if heap.next_purge().is_none_or(|at| at > now) {
+        return 0;
+    }
+    heap.purge_until(now - heap.patience_ms() - (decay_ms - decay_ms / 4))
 }
 
 /// Numbers below `n`.

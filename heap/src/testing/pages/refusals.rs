@@ -1,7 +1,7 @@
 //! What the kernel refuses or limits: purges, commits, address space. One behaviour per test, on
 //! the fake system.
 
-use super::{heap, large};
+use super::{heap, large, purge_due};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::fake::{Call, Conditions};
@@ -21,7 +21,7 @@ fn a_refused_purge_leaves_pages_dirty_and_ends() {
     let refused = heap.totals().refused_purges;
     heap.os().advance(10_000);
     assert_eq!(
-        (heap.purge_due(), heap.totals().refused_purges),
+        (purge_due(&heap), heap.totals().refused_purges),
         (0, refused)
     );
     heap.os().fail(Call::Purge, 0, 0);

@@ -1,0 +1,244 @@
+//! When free memory goes back to the kernel, and which: the one place that decides it. Nothing here
+//! touches the heap. [`super::round`] carries it out, and [`super::watch`] sleeps until something
+//! is due.
+//!
+//! Two things come due by time. *Free spans* go when the oldest reaches the decay time, with those
+//! that reach it within a quarter of that ([`Reason::spans_until`]). *Rounds* over what frees spans
+//! come half a decay time apart ([`pause_ms`]). To change the decay of one kind of memory, change
+//! its line in [`Reason`].
+
+use crate::pages::{Age, Driver, Use};
+use crate::slab::Scope;
+use crate::slab::decommitted::Cursor;
+
+/// Least time between two purges of the thread, in ms.
+pub(super) const LEAST_MS: u64 = 10;
+/// Least time between two rounds of callers, in ms.
+const LEAST_ROUND_MS: u64 = 4;
+/// Time between two rounds of the thread under pressure, in ms; twice as long after each that
+/// gained little.
+const PRESSED_MS: u64 = 25;
+/// The thread's rounds stop after this many without anything to do.
+const IDLE_ROUNDS: u32 = 2;
+
+/// A round under pressure that gained less than this many bytes gained little.
+pub(super) const CALLERS_WORTH: usize = 64 << 10;
+const THREAD_WORTH: usize = 1 << 20;
+
+/// Why memory is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It idled.
+    Age,
+    /// Memory is short, and callers help.
+    Shortage,
+    /// All is to go that can: a request to trim, or the thread while memory is short.
+    Demand,
+    /// A request was refused. Free spans are room for it.
+    Refusal,
+}
+
+impl Reason {
+    /// Which magazines are emptied.
+    pub(super) fn magazines(self) -> Scope {
+        match self {
+            Reason::Age | Reason::Shortage => Scope::Idle,
+            Reason::Demand | Reason::Refusal => Scope::All,
+        }
+    }
+
+    /// Stacks go that ended at this time (ms) or before, and slabs that have been empty since.
+    pub(super) fn idle_since(self, now: u64, decay_ms: u64) -> u64 {
+        match self {
+            Reason::Age | Reason::Shortage => now.saturating_sub(decay_ms / 2),
+            Reason::Demand | Reason::Refusal => u64::MAX,
+        }
+    }
+
+    /// From which slabs in use pages of free blocks go. Only a hard limit counts them.
+    pub(super) fn slab_pages(self, has_hard: bool) -> Option<Scope> {
+        match self {
+            Reason::Age => Some(Scope::Idle),
+            Reason::Refusal if !has_hard => None,
+            Reason::Shortage | Reason::Demand | Reason::Refusal => Some(Scope::All),
+        }
+    }
+
+    /// Free spans go that became free at this time (ms) or before; `u64::MAX`: all.
+    pub(super) fn spans_until(self, now: u64, decay_ms: u64) -> Option<u64> {
+        match self {
+            Reason::Age => now.checked_sub(decay_ms - decay_ms / 4),
+            Reason::Demand => Some(u64::MAX),
+            // Callers purge them past the decay time, whatever round there is.
+            Reason::Shortage | Reason::Refusal => None,
+        }
+    }
+
+    /// The age of the spans that a round frees. New ones merge before they go.
+    pub(super) fn age(self) -> Age {
+        match self {
+            Reason::Age | Reason::Shortage => Age::Old,
+            Reason::Demand | Reason::Refusal => Age::New,
+        }
+    }
+}
+
+/// Time between two rounds, in ms. While memory is short, `vain` rounds in a row gained little.
+pub(super) fn pause_ms(driver: Driver, decay_ms: u64, vain: Option<u32>) -> u64 {
+    let half = decay_ms / 2;
+    match (driver, vain) {
+        (Driver::Thread, None) => half.max(2 * LEAST_MS),
+        (Driver::Thread, Some(vain)) => (PRESSED_MS << vain.min(8)).min(half.max(PRESSED_MS)),
+        (Driver::Callers, Some(0)) => 0,
+        (Driver::Callers, Some(_)) => LEAST_ROUND_MS,
+        (Driver::Callers, None) => half.max(LEAST_ROUND_MS),
+    }
+}
+
+/// A round, in bounded steps.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) reason: Reason,
+    pub(super) stage: Stage,
+    /// When it began, in ms.
+    pub(super) began: u64,
+    /// Bytes that it gave back so far.
+    pub(super) gained: usize,
+}
+
+/// Where a round stands. What a stage frees, a later one gives back.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    /// So many threads' caches are still to be looked at.
+    Magazines(usize),
+    Stacks,
+    /// Those of blocks, then those of metadata.
+    Slabs(Use, Cursor),
+    Over,
+}
+
+/// When the thread's next round is due.
+#[derive(Debug, Default)]
+pub(super) struct Calendar {
+    /// When the last round ended, in ms.
+    last: u64,
+    /// Bytes freed past magazines by then.
+    freed: usize,
+    /// Rounds that are still to come, unless one finds something to do.
+    left: u32,
+    /// Rounds under pressure that gained little, one after the other.
+    vain: u32,
+}
+
+impl Calendar {
+    /// Nothing is due; so far `freed` bytes went past magazines.
+    pub(super) fn after(freed: usize) -> Calendar {
+        Calendar {
+            freed,
+            ..Calendar::default()
+        }
+    }
+
+    /// More than the floor was freed: rounds come until they find nothing.
+    pub(super) fn resume(&mut self) {
+        self.left = IDLE_ROUNDS;
+    }
+
+    /// Memory is short: at least one more round comes.
+    pub(super) fn hurry(&mut self) {
+        self.left = self.left.max(1);
+    }
+
+    /// When the next round is due, in ms; `None` while nothing is freed.
+    pub(super) fn next(&self, decay_ms: u64, pressed: bool) -> Option<u64> {
+        let vain = pressed.then_some(self.vain);
+        (self.left > 0).then(|| self.last + pause_ms(Driver::Thread, decay_ms, vain))
+    }
+
+    /// A round ended at `now` (ms), which gave back `purged` bytes; so far `freed` bytes went past
+    /// magazines.
+    pub(super) fn note_round(&mut self, now: u64, pressed: bool, purged: usize, freed: usize) {
+        let is_vain = pressed && purged < THREAD_WORTH;
+        self.vain = if is_vain { self.vain + 1 } else { 0 };
+        let is_quiet = purged == 0 && freed == self.freed;
+        self.left = if is_quiet {
+            self.left.saturating_sub(1)
+        } else {
+            IDLE_ROUNDS
+        };
+        (self.last, self.freed) = (now, freed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECAY_MS: u64 = 1000;
+
+    #[test]
+    fn rounds_come_half_a_decay_time_apart_until_two_found_nothing() {
+        let mut calendar = Calendar::default();
+        assert_eq!(calendar.next(DECAY_MS, false), None, "nothing was freed");
+        calendar.resume();
+        calendar.note_round(10_000, false, 4096, 1);
+        assert_eq!(calendar.next(DECAY_MS, false), Some(10_500));
+        calendar.note_round(10_500, false, 0, 1);
+        assert_eq!(calendar.next(DECAY_MS, false), Some(11_000));
+        calendar.note_round(11_000, false, 0, 1);
+        assert_eq!(calendar.next(DECAY_MS, false), None);
+        // Something went past a magazine meanwhile.
+        calendar.resume();
+        calendar.note_round(12_000, false, 0, 1);
+        calendar.note_round(12_500, false, 0, 2);
+        assert_eq!(calendar.next(DECAY_MS, false), Some(13_000));
+    }
+
+    #[test]
+    fn rounds_under_pressure_come_less_often_while_they_gain_little() {
+        let mut calendar = Calendar::default();
+        calendar.hurry();
+        for (last, pause) in [
+            (1000, 50),
+            (2000, 100),
+            (3000, 200),
+            (4000, 400),
+            (5000, 500),
+        ] {
+            calendar.note_round(last, true, 4096, 0);
+            assert_eq!(calendar.next(DECAY_MS, true), Some(last + pause));
+        }
+        calendar.note_round(6000, true, 2 << 20, 0);
+        assert_eq!(calendar.next(DECAY_MS, true), Some(6025));
+        assert_eq!(
+            calendar.next(DECAY_MS, false),
+            Some(6500),
+            "no longer short"
+        );
+    }
+
+    #[test]
+    fn pressure_alone_makes_one_round() {
+        let mut calendar = Calendar::default();
+        calendar.hurry();
+        assert_eq!(calendar.next(DECAY_MS, true), Some(25));
+        calendar.note_round(25, true, 0, 0);
+        assert_eq!(calendar.next(DECAY_MS, true), None);
+    }
+
+    #[test]
+    fn free_spans_are_a_refused_requests_room() {
+        let spans = |reason: Reason| reason.spans_until(5000, DECAY_MS);
+        assert_eq!(spans(Reason::Refusal), None);
+        assert_eq!(Reason::Refusal.slab_pages(false), None);
+        assert_eq!(Reason::Refusal.slab_pages(true), Some(Scope::All));
+        assert_eq!(spans(Reason::Demand), Some(u64::MAX));
+        assert_eq!(spans(Reason::Age), Some(4250));
+        assert_eq!(
+            Reason::Age.spans_until(100, DECAY_MS),
+            None,
+            "a young clock"
+        );
+        assert_eq!(Reason::Age.idle_since(5000, DECAY_MS), 4500);
+    }
+}
