@@ -13,6 +13,9 @@
 //! changing the list of caches, finds the other caches there when it goes on; those whose threads
 //! were changing them are [empty for it](crate::cache::thread_cache::Opened::abandon).
 //!
+//! A thread that was putting its cache into the list, or taking it out, goes on with that. Its slot
+//! need not show the cache then, but the cache names the thread.
+//!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
 use crate::base::sync::{AtomicBool, AtomicPtr, Ordering};

@@ -43,7 +43,11 @@
 //! # Soundness
 //!
 //! Every function that takes a pointer is `unsafe`. A program that forbids unsafe code cannot
-//! violate memory safety through this crate.
+//! violate memory safety through this crate, with one exception. Before edition 2024
+//! `std::env::set_var` is a safe function, and the heap's first use reads the environment. A
+//! program that keeps another global allocator and calls `set_var` beside other threads first calls
+//! one function of this crate, for instance [`purge::decay`], while it has one thread. Under
+//! [`Neap`] the first allocation comes before `main`.
 //!
 //! # Features
 //!

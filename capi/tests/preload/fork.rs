@@ -97,6 +97,28 @@ fn fork_in_a_handler_that_interrupted_a_drain() {
     }
 }
 
+/// At each exit the statistics visit all caches.
+#[test]
+fn fork_in_a_handler_that_interrupted_a_threads_first_allocation_or_its_end() {
+    let Some(program) = built("steps") else {
+        return;
+    };
+    let file = env::temp_dir().join(format!("neap-fork-steps-{}", std::process::id()));
+    let name = file.to_str().expect("a path of UTF-8");
+    let variables = [NONE, ("NEAP_STATS", "json"), ("NEAP_STATS_FILE", name)];
+    let forks = rounds(60).parse::<u32>().expect("a number").min(2000);
+    let forks = forks.to_string();
+    for stepped in ["first", "end"] {
+        for copy in ["fork", "clone"] {
+            let arguments = [&forks, stepped, copy].map(OsStr::new);
+            let output = run(&program, &arguments, &variables);
+            succeeds_or_skips(&output, &format!("{arguments:?}"));
+        }
+    }
+    // There is none where the program was skipped.
+    let _ = std::fs::remove_file(&file);
+}
+
 #[test]
 fn raw_copies_allocate_whatever_the_purge_thread_does() {
     let Some(program) = built("raw") else {

@@ -20,14 +20,13 @@ impl Heap {
     /// Whether the locks that a report takes can be had: not so, for good, in a signal handler that
     /// interrupted their holder. Others hold them for moments, so it looks more than once.
     pub fn is_quiet(&self) -> bool {
-        // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = unsafe { &*machine::slot() };
-        let quiet = || {
-            self.registry.lock.try_lock().is_some()
-                && own.is_quiet()
-                && self.stacks.is_quiet()
-                && self.pages.is_quiet()
+        let caches_are = || {
+            let guard = self.registry.lock.try_lock();
+            // SAFETY: the lock is held.
+            let is_quiet = |_| unsafe { self.registry.own() }.is_none_or(Cache::is_quiet);
+            guard.is_some_and(is_quiet)
         };
+        let quiet = || caches_are() && self.stacks.is_quiet() && self.pages.is_quiet();
         (0..QUIET_TRIES).any(|_| quiet())
     }
 
@@ -69,6 +68,7 @@ impl Heap {
         }
         // SAFETY: initialised above; lives until `retire_cache`.
         let cache = unsafe { block.as_ref() };
+        cache.begin_move();
         self.registry.enroll(cache);
         // Looked at once the cache is in the list: whoever changes the mode later finds it there.
         let mut open = cache.open();
@@ -80,6 +80,7 @@ impl Heap {
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
         unsafe { machine::set_slot(cache) };
+        cache.end_move();
         // SAFETY: `at_thread_end` takes the block of a cache.
         if !unsafe { key.set(block.as_ptr().cast()) } {
             self.retire_cache(block);
@@ -90,12 +91,17 @@ impl Heap {
 
     /// Ends the calling thread's cache: all it holds goes back.
     fn retire_cache(&'static self, block: NonNull<Cache>) {
+        // SAFETY: the thread's own cache, alive until it is released below.
+        let cache = unsafe { block.as_ref() };
+        let open = cache.open();
+        // First, while the slot shows the cache: a fork's child counts no grants of one that moves.
+        let granted = core::mem::take(&mut open.inner.granted);
+        self.budget.restore(granted);
+        cache.begin_move();
         // Destructors that run after this one are served without a cache.
         // SAFETY: a static.
         unsafe { machine::set_slot(&GONE) };
-        // SAFETY: the thread's own cache, alive until it is released below.
-        let cache = unsafe { block.as_ref() };
-        self.empty(cache);
+        self.empty(open);
         if self.registry.leave(cache) == Heir::Thread {
             self.release_cache(cache);
         }
@@ -104,10 +110,9 @@ impl Heap {
         }
     }
 
-    /// Gives back all that the calling thread's cache holds. It stays empty: its thread no longer
-    /// reaches it.
-    fn empty(&'static self, cache: &Cache) {
-        let mut open = cache.open();
+    /// Gives back the blocks and the arrays of the calling thread's cache. It stays empty: its
+    /// thread no longer reaches it.
+    fn empty(&'static self, mut open: Opened<'_>) {
         for class in Class::all() {
             // SAFETY: the calling thread's own cache.
             unsafe { open.magazine(class).settle() };
@@ -122,8 +127,6 @@ impl Heap {
                 unsafe { self.give_meta(array, array_bytes(room)) };
             }
         }
-        let granted = core::mem::take(&mut open.inner.granted);
-        self.budget.restore(granted);
     }
 
     /// Gives back the memory of an empty cache that is in no thread's slot, not in the list, and

@@ -32,8 +32,8 @@ impl Heap {
     /// # Safety
     /// - This is a fork's child, and no other thread runs in it.
     pub unsafe fn after_fork_in_child(&'static self) {
-        // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = Some(unsafe { &*machine::slot() }).filter(|cache| !cache.is_sentinel());
+        // SAFETY: the caller's promise: the child has one thread.
+        let own = unsafe { self.registry.own() };
         if let Some(own) = own.filter(|own| own.lock().free_if_whole()) {
             own.open().guard_floors();
         }
@@ -56,30 +56,38 @@ impl Heap {
 }
 
 impl Registry {
+    /// The calling thread's cache: the one that its slot shows, or, while the thread enters or
+    /// ends, the one that it moves, if that is in the list.
+    ///
+    /// # Safety
+    /// - As [`Registry::caches`].
+    pub(super) unsafe fn own(&self) -> Option<&'static Cache> {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let shown = unsafe { &*machine::slot() };
+        match shown.is_sentinel() {
+            false => Some(shown),
+            // SAFETY: the caller's promise.
+            true => unsafe { self.caches() }.find(|cache| cache.is_moved_by_caller()),
+        }
+    }
+
     /// For a thread that was interrupted while it looked at caches: those whose threads were
     /// changing them stay as they are, and hold nothing for it when it goes on.
     fn abandon_left(&self) {
-        let mut next = self.first.load(Ordering::Relaxed);
-        // SAFETY: caches in the list are alive; the child has one thread.
-        while let Some(cache) = unsafe { next.as_ref() } {
+        // SAFETY: the child has one thread.
+        for cache in unsafe { self.caches() } {
+            cache.forget_mover();
             if cache.lock().free_if_left() {
                 cache.open().abandon();
             }
-            next = cache.next.load(Ordering::Relaxed);
         }
     }
 
     /// The caches that a drainer has in hand, but for `own`.
-    fn in_hand(&self, own: Option<&Cache>) -> impl Iterator<Item = &Cache> {
-        let following = |cache: &&Cache| {
-            // SAFETY: caches in the list are alive; the child has one thread.
-            unsafe { cache.next.load(Ordering::Relaxed).as_ref() }
-        };
-        // SAFETY: as above.
-        let first = unsafe { self.first.load(Ordering::Relaxed).as_ref() };
-        let is_own = move |cache: &&Cache| own.is_some_and(|own| ptr::eq(own, *cache));
-        core::iter::successors(first, following)
-            .filter(move |cache| cache.is_pinned() && !is_own(cache))
+    fn in_hand(&self, own: Option<&'static Cache>) -> impl Iterator<Item = &'static Cache> + use<> {
+        let is_own = move |cache: &Cache| own.is_some_and(|own| ptr::eq(own, cache));
+        // SAFETY: the child has one thread.
+        unsafe { self.caches() }.filter(move |cache| cache.is_pinned() && !is_own(cache))
     }
 
     /// Cuts the list down to the calling thread's cache, which no drainer has in hand any more.
@@ -106,12 +114,16 @@ impl Registry {
 
 /// What the caches that a fork's child goes on with were granted: the thread's own, and those that
 /// its drain has in hand, if it is draining. `None` if one is in the middle of a change.
-fn granted_to(own: Option<&Cache>, drained: Option<&Registry>) -> Option<usize> {
+fn granted_to(own: Option<&'static Cache>, drained: Option<&Registry>) -> Option<usize> {
     let in_hand = drained
         .into_iter()
         .flat_map(|registry| registry.in_hand(own));
     own.into_iter()
         .chain(in_hand)
-        .map(|cache| cache.is_quiet().then(|| cache.open().inner.granted))
+        .map(|cache| match cache.is_quiet() {
+            true => Some(cache.open().inner.granted),
+            // The thread enters or ends.
+            false => cache.is_moved_by_caller().then_some(0),
+        })
         .sum()
 }

@@ -124,12 +124,18 @@ impl Registry {
     /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.
     pub fn for_each(&self, mut visit: impl FnMut(&Cache)) {
         let _guard = self.lock.lock();
-        let mut next = self.first.load(Ordering::Relaxed);
-        // SAFETY: caches in the list are alive while the lock is held.
-        while let Some(cache) = unsafe { next.as_ref() } {
-            visit(cache);
-            next = cache.next.load(Ordering::Relaxed);
-        }
+        // SAFETY: the lock is held.
+        unsafe { self.caches() }.for_each(&mut visit);
+    }
+
+    /// The caches, from the first to the last.
+    ///
+    /// # Safety
+    /// - The caller holds the lock as long as it uses them, or is a fork's child with one thread.
+    pub(super) unsafe fn caches(&self) -> impl Iterator<Item = &'static Cache> + use<> {
+        // SAFETY: the caller's promise: caches in the list are alive.
+        let at = |link: &AtomicPtr<Cache>| unsafe { link.load(Ordering::Relaxed).as_ref() };
+        core::iter::successors(at(&self.first), move |cache| at(&cache.next))
     }
 
     /// Countdown calls of all threads, past and present: allocations, frees, requested bytes.
@@ -203,7 +209,8 @@ impl Registry {
     pub(super) fn leave(&self, cache: &Cache) -> Heir {
         let _guard = self.lock.lock();
         self.unlink(cache);
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.count.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a cache leaves that is not in the list");
         for (past, count) in self.past.iter().zip(cache.counts.all()) {
             past.fetch_add(count, Ordering::Relaxed);
         }

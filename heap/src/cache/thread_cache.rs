@@ -5,6 +5,7 @@ use super::countdown::{Countdown, Counts, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
 use crate::base::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
+use crate::os::thread;
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
 
@@ -33,6 +34,10 @@ pub struct Cache {
     pub next: AtomicPtr<Cache>,
     /// The registry's list; guarded by the registry's lock.
     pub previous: AtomicPtr<Cache>,
+    /// The thread that is about to put the cache into the registry's list, or to take it out, and
+    /// whose slot need not show it; 0: none. While there is one, nothing is granted to the cache
+    /// under its lock.
+    moved_by: AtomicUsize,
     /// [`UNPINNED`], [`PINNED`] or [`ORPHANED`]; guarded by the registry's lock.
     pub pin: AtomicU8,
     /// Exact counters of the counting mode, written by the owner only.
@@ -80,6 +85,9 @@ pub const PINNED: u8 = 1;
 /// one has, and the thread has ended: the drainer gives the memory back.
 pub const ORPHANED: u8 = 2;
 
+/// What [`Cache::moved_by`] says of a cache that stays where it is.
+const NO_THREAD: usize = 0;
+
 /// Memory for a cache, in bytes.
 pub const CACHE_BYTES: usize = 8 << 10;
 
@@ -118,6 +126,7 @@ impl Cache {
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
+            moved_by: AtomicUsize::new(NO_THREAD),
             pin: AtomicU8::new(UNPINNED),
             counts: Counts::new(),
         }
@@ -220,7 +229,34 @@ impl Cache {
 
     /// Whether the cache's lock is free now.
     pub fn is_quiet(&self) -> bool {
-        self.is_sentinel() || self.lock.try_lock().is_some()
+        self.lock.try_lock().is_some()
+    }
+
+    /// The calling thread is about to put the cache into the list, or to take it out. A handler of
+    /// signals that interrupts it, and forks, finds the cache by this.
+    pub(super) fn begin_move(&self) {
+        // Release: such a handler sees what the thread did before.
+        self.moved_by.store(thread::own_name(), Ordering::Release);
+    }
+
+    /// The cache is in the list, and its thread's slot shows it.
+    pub(super) fn end_move(&self) {
+        self.moved_by.store(NO_THREAD, Ordering::Relaxed);
+    }
+
+    /// In a fork's child: a thread that was moving the cache, and is not the caller, stayed in the
+    /// parent. A new thread may have its name.
+    pub(super) fn forget_mover(&self) {
+        // Writes only where it must: in a child a write costs a page.
+        let mover = self.moved_by.load(Ordering::Relaxed);
+        if mover != NO_THREAD && mover != thread::own_name() {
+            self.end_move();
+        }
+    }
+
+    /// Whether the calling thread is moving the cache.
+    pub(super) fn is_moved_by_caller(&self) -> bool {
+        self.moved_by.load(Ordering::Relaxed) == thread::own_name()
     }
 
     /// The cache's lock, for a fork's child.

@@ -7,8 +7,7 @@
 //! measurements behind the numbers.
 
 use super::heap::PageHeap;
-use super::predictor::{Occupancy, ProbePages, ProbeStep, Run};
-use super::span::ZeroState;
+use super::predictor::{Expectation, Finding, ProbePages, Row, Run};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::os::{self, Backing, Os, Populated, Purged, Unknown};
 use core::ptr::NonNull;
@@ -79,15 +78,12 @@ impl<O: Os> PageHeap<O> {
             return;
         };
         let mut done = 0;
-        let mut zero = |offset, bytes| {
+        let zero = |offset, bytes| {
             let start = start + offset;
             // SAFETY: within the span: the caller's promise.
             done += unsafe { self.zero_run(Run { start, bytes }) };
         };
-        match place.record().zero_state() {
-            ZeroState::PerPage => place.arena.each_dirty_run(place.record(), bytes, zero),
-            ZeroState::AllDirty => zero(0, bytes),
-        }
+        place.arena.each_dirty_run(place.record(), bytes, zero);
         self.zeroing.spared.fetch_add(bytes - done, Relaxed);
     }
 
@@ -106,9 +102,9 @@ impl<O: Os> PageHeap<O> {
             if run.bytes < LEAST_ASKED {
                 return self.write(run);
             }
-            match self.predictor.expected(run.bytes) {
-                Occupancy::None if self.give_back(run) => run.bytes,
-                Occupancy::All if self.seems_full(run) => self.write(run),
+            match self.predictor.row(run.bytes).expect() {
+                Expectation::Unused if self.give_back(run) => run.bytes,
+                Expectation::Full if self.seems_full(run) => self.write(run),
                 _ => self.ask(run),
             }
         }
@@ -163,53 +159,43 @@ impl<O: Os> PageHeap<O> {
         run.bytes.next_multiple_of(self.os.page_bytes())
     }
 
-    /// Remembers what was found in a run, which is zero now. Now and then purges its samples; all
-    /// of it, if those of the last time tell that the program does not use it, so that it is not
-    /// written again and again.
+    /// Remembers what was found in a run, which is zero now. Now and then purges its probe pages.
+    /// Purges all of it if the probe pages tell often enough that the program does not use it, so
+    /// that it is not written again and again.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn learn(&self, run: Run, scan: &Scan) {
+        let row = self.predictor.row(run.bytes);
         let whole = self.whole_pages(run);
+        let is_long = scan.bytes > MOST_UNASKED;
         let finding = match scan.bytes {
-            0 => Occupancy::None,
-            all if all == whole => Occupancy::All,
-            _ => Occupancy::Some,
+            0 => Finding::Untouched,
+            _ if is_long && row.is_probed() && scan.is_idle(whole) => Finding::Idle,
+            all if all == whole => Finding::Full,
+            _ => Finding::Mixed,
         };
-        self.predictor.record(run.bytes, finding);
-        if scan.bytes <= MOST_UNASKED {
-            return;
-        }
+        let is_sure = row.record(finding);
         // SAFETY: the caller's promise; a refused purge leaves zeros as well.
         unsafe {
-            match self.predictor.next_step(run.bytes) {
-                ProbeStep::Judge => self.judge(run, scan.is_idle(whole)),
-                ProbeStep::Probe if scan.is_telling(whole) => self.probe(run, scan.samples),
-                ProbeStep::Probe | ProbeStep::Wait => {}
+            if finding != Finding::Idle {
+                if is_long && row.is_time_to_probe() && scan.is_telling(whole) {
+                    self.probe(row, scan.samples);
+                }
+            } else if is_sure {
+                row.forget();
+                self.give_back(run);
             }
         }
     }
 
-    /// Purges a run that is idle, and was so often enough.
+    /// Purges the probe pages of a run.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
-    unsafe fn judge(&self, run: Run, idle: bool) {
-        if !idle {
-            self.predictor.record_use(run.bytes);
-        } else if self.predictor.record_idle(run.bytes) {
-            // SAFETY: the caller's promise.
-            unsafe { self.give_back(run) };
-        }
-    }
-
-    /// Purges the samples of a run.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn probe(&self, run: Run, samples: ProbePages) {
-        self.predictor.record_probe(run.bytes);
-        for page in samples.pages() {
+    unsafe fn probe(&self, row: &Row, probes: ProbePages) {
+        row.record_probe();
+        for page in probes.pages() {
             // SAFETY: a part of the run: the caller's promise.
             unsafe { self.give_back(page) };
         }
@@ -221,18 +207,16 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn seems_full(&self, run: Run) -> bool {
-        if run.bytes <= MOST_UNASKED {
-            return true;
-        }
-        let is_full = |slice: Run| {
-            let mut found = 0;
+        let is_populated = |page: Run| {
+            let mut found = false;
             // SAFETY: a part of the run: the caller's promise.
-            let known = unsafe { self.populated(slice, |run| found += run.bytes) };
-            known.is_ok() && found == slice.bytes
+            let known = unsafe { self.populated(page, |_| found = true) };
+            known.is_ok() && found
         };
-        ProbePages::of(run, self.os.page_bytes())
-            .slices()
-            .all(is_full)
+        run.bytes <= MOST_UNASKED
+            || ProbePages::of(run, self.os.page_bytes())
+                .samples()
+                .all(is_populated)
     }
 
     /// # Safety

@@ -60,7 +60,7 @@ impl<O: Os> PageHeap<O> {
         };
         for place in run.spans() {
             // SAFETY: the caller's promise; what comes of it is seen below.
-            unsafe { self.renew_from(super::heap::address_of(place), 0) };
+            unsafe { self.renew_from(place, 0) };
             place.record().set_zero_state(ZeroState::PerPage);
         }
         arena.fill_masks(from, to, 0);

@@ -1,21 +1,20 @@
-//! Allocates, frees, grows and shrinks spans, and moves pages from span to span.
+//! Spans allocated, freed, made longer and shorter.
 //!
-//! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
-//! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
-//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
-//! freed they are mapped afresh, which gives their pages back to the kernel and lets the mappings
-//! merge again. Spans over which the program mapped something are marked in the same way. Where
-//! every commit is charged Neap moves nothing, because the kernel may refuse to map afresh there.
+//! Spans that the program mapped something over are marked, and mapped afresh when they are freed.
 
 use super::arena::SliceRef;
+use super::figures::UseTotals;
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap, address_of};
 use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, State, Use};
 use super::zero_state::{Dirty, Zero};
-use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
-use crate::os::{Os, RemapError};
+use crate::os::Os;
 use core::ptr::NonNull;
+
+/// Room behind a span that grows, by its own length. The span is copied when it outgrows the room:
+/// when it is five times as long.
+const ROOM: usize = 4;
 
 /// A span just given out.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +56,28 @@ impl<O: Os> PageHeap<O> {
         self.alloc_from(SpanSource::Any, slices, align_slices, use_, bytes)
     }
 
+    /// Like [`PageHeap::alloc`], for a span that is likely to grow: it is placed at the frontier,
+    /// and room is kept behind it, unless resident pages serve it. Where memory is limited or
+    /// locked, or every commit is charged, it is a span as any other.
+    pub fn alloc_growing(
+        &self,
+        slices: usize,
+        align_slices: usize,
+        bytes: usize,
+    ) -> Option<Span<'_>> {
+        if self.is_limited() || self.os.is_locked() || self.os.strict_commit() {
+            return self.alloc(slices, align_slices, Use::Large, bytes);
+        }
+        let request = SpanRequest {
+            align: align_slices,
+            fill: Fill::Growing,
+            ..SpanRequest::anywhere(slices)
+        };
+        let span = self.alloc_at(&request, Use::Large, bytes)?;
+        self.keep_room(span.place, slices * ROOM);
+        Some(span)
+    }
+
     /// Like [`PageHeap::alloc`]; says where the span may come from.
     pub fn alloc_from(
         &self,
@@ -76,7 +97,12 @@ impl<O: Os> PageHeap<O> {
             },
             ..SpanRequest::anywhere(slices)
         };
-        let (mut locked, room) = self.room_for(&request, use_)?;
+        self.alloc_at(&request, use_, bytes)
+    }
+
+    fn alloc_at(&self, request: &SpanRequest, use_: Use, bytes: usize) -> Option<Span<'_>> {
+        let slices = request.slices;
+        let (mut locked, room) = self.room_for(request, use_)?;
         let (place, zero) = locked.take(room, slices, use_, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
         self.end(locked);
@@ -109,16 +135,17 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::free`].
     pub unsafe fn free_aged(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
+        let Some(place) = self.span_at(base) else {
+            return;
+        };
         // SAFETY: the caller's promise: no thread uses the span.
-        let dirty = match unsafe { self.renew_from(base, 0) } {
+        let dirty = match unsafe { self.renew_from(place, 0) } {
             Renewal::NoNeed => dirty,
             Renewal::Zero => Dirty::Zeroed,
             Renewal::Refused => return,
         };
         let mut locked = self.locked();
-        if let Some(place) = locked.span_at(base) {
-            locked.free(place, dirty, age);
-        }
+        locked.free(place, dirty, age);
         self.end(locked);
     }
 
@@ -133,9 +160,9 @@ impl<O: Os> PageHeap<O> {
         new_slices: usize,
         bytes: usize,
     ) -> Option<Extension<'_>> {
-        let place = self.locate(base.as_ptr() as usize)?;
+        let place = self.span_at(base)?;
         let (record, use_) = (place.record(), place.use_()?);
-        let extra = new_slices.checked_sub(place.slices())?;
+        let extra = new_slices.checked_sub(record.slices.get())?;
         if extra == 0 || record.is_huge() {
             return None;
         }
@@ -144,7 +171,6 @@ impl<O: Os> PageHeap<O> {
             ..SpanRequest::anywhere(extra)
         };
         let (mut locked, (free, _)) = self.room_for(&request, use_)?;
-        let place = locked.span_at(base)?;
         let grown = locked.grow(place, free, extra, bytes);
         self.end(locked);
         Some(grown)
@@ -163,16 +189,16 @@ impl<O: Os> PageHeap<O> {
         bytes: usize,
         dirty: Dirty,
     ) {
+        let Some(place) = self.span_at(base) else {
+            return;
+        };
         // SAFETY: the caller's promise: no thread uses what is given back.
-        let renewal = unsafe { self.renew_from(base, new_slices) };
+        let kept = match unsafe { self.renew_from(place, new_slices) } {
+            Renewal::Refused => place.slices(),
+            Renewal::NoNeed | Renewal::Zero => new_slices,
+        };
         let mut locked = self.locked();
-        if let Some(place) = locked.span_at(base) {
-            let kept = match renewal {
-                Renewal::Refused => place.slices(),
-                Renewal::NoNeed | Renewal::Zero => new_slices,
-            };
-            locked.shrink(place, kept, bytes, dirty);
-        }
+        locked.shrink(place, kept, bytes, dirty);
         self.end(locked);
     }
 
@@ -196,29 +222,26 @@ impl<O: Os> PageHeap<O> {
     /// - `base` is the first byte of a span in use, and the caller's.
     /// - `dirty` covers all that was written to it so far, unless the later free will.
     pub unsafe fn set_bytes(&self, base: NonNull<u8>, bytes: usize, dirty: Dirty) {
-        let mut locked = self.locked();
-        if let Some(place) = locked.span_at(base) {
+        if let Some(place) = self.span_at(base) {
+            let mut locked = self.locked();
             place.arena.record_writes(place.record(), dirty);
-            locked.set_bytes(place, bytes);
+            locked.set_bytes(place.record(), bytes);
         }
     }
-}
 
-impl<'h, O: Os> Locked<'h, O> {
-    /// The span in use that starts at `base`.
-    pub(super) fn span_at(&self, base: NonNull<u8>) -> Option<SliceRef<'h>> {
-        let address = base.as_ptr() as usize;
-        let place = self
-            .heap
-            .locate(address)
-            .filter(|place| place.use_().is_some());
+    /// The caller's span in use that starts at `base`.
+    fn span_at(&self, base: NonNull<u8>) -> Option<SliceRef<'_>> {
+        let address = base.as_ptr().addr();
+        let place = self.locate(address).filter(|place| place.use_().is_some());
         debug_assert!(
             place.is_some_and(|place| place.slice_base() == address),
             "a span in use"
         );
         place
     }
+}
 
+impl<'h, O: Os> Locked<'h, O> {
     /// Gives out the first `slices` slices of committed room.
     pub(super) fn take(
         &mut self,
@@ -230,7 +253,8 @@ impl<'h, O: Os> Locked<'h, O> {
         let arena = self.arena(free.arena());
         let record = self.carve(free, at, slices);
         record.set_state(State::Used(use_));
-        record.swap_bytes(bytes);
+        record.set_room(false);
+        record.set_bytes(bytes);
         let counts = &mut self.inner.counts;
         counts.take(slices);
         let figure = &mut counts.by_use[use_ as usize - 1];
@@ -243,14 +267,14 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     pub(super) fn free(&mut self, place: SliceRef<'h>, dirty: Dirty, age: Age) {
-        let (record, slices) = (place.arena.record(place.index), place.slices());
-        place.arena.record_writes(place.record(), dirty);
-        self.set_bytes(place, 0);
+        let record = place.arena.record(place.index);
+        place.arena.record_writes(record, dirty);
         // SAFETY: the span is the caller's until the end of this; 0 says nothing.
         unsafe { place.set_tag(0) };
-        self.uncount(place, slices);
-        if let Some(use_) = place.use_() {
-            self.inner.counts.by_use[use_ as usize - 1].spans -= 1;
+        self.set_bytes(record, 0);
+        self.uncount(record, record.slices.get());
+        if let Some(figures) = self.figures(record) {
+            figures.spans -= 1;
         }
         record.set_state(State::Blank);
         self.add_free(record, age);
@@ -270,10 +294,12 @@ impl<'h, O: Os> Locked<'h, O> {
         let zero = Zero::of(added.dirty.get());
         let warm = added.dirty.get() * self.page_bytes();
         place.arena.join(record, added);
-        self.set_bytes(place, bytes);
+        self.set_bytes(record, bytes);
         self.inner.counts.take(extra);
-        if let Some(use_) = place.use_() {
-            self.inner.counts.by_use[use_ as usize - 1].slices += extra;
+        if let Some(figures) = self.figures(record) {
+            figures.slices += extra;
+        }
+        if let State::Used(use_) = record.state() {
             self.note_wanted(extra * SLICE_BYTES - warm, use_);
         }
         let place = SliceRef {
@@ -297,119 +323,64 @@ impl<'h, O: Os> Locked<'h, O> {
         let record = place.arena.record(place.index);
         let (cut, end) = (place.index + new_slices, record.end());
         debug_assert!(new_slices > 0 && cut <= end);
-        place.arena.record_writes(place.record(), dirty);
-        self.set_bytes(place, bytes);
+        place.arena.record_writes(record, dirty);
+        self.set_bytes(record, bytes);
         if cut >= end || new_slices == 0 {
             return;
         }
         let rest = place.arena.cut_off(record, cut);
-        self.uncount(place, end - cut);
+        self.uncount(record, end - cut);
         self.add_free(rest, Age::New);
     }
 
     /// Slices leave a span in use.
-    fn uncount(&mut self, place: SliceRef<'h>, slices: usize) {
+    fn uncount(&mut self, span: &SpanRecord, slices: usize) {
         self.inner.counts.used_slices -= slices;
-        if let Some(use_) = place.use_() {
-            self.inner.counts.by_use[use_ as usize - 1].slices -= slices;
+        if let Some(figures) = self.figures(span) {
+            figures.slices -= slices;
         }
     }
 
-    pub(super) fn set_bytes(&mut self, place: SliceRef<'h>, bytes: usize) {
-        let Some(use_) = place.use_() else { return };
-        let old = place.arena.record(place.index).swap_bytes(bytes);
-        let figure = &mut self.inner.counts.by_use[use_ as usize - 1];
-        figure.bytes = figure.bytes + bytes - old;
+    fn set_bytes(&mut self, span: &SpanRecord, bytes: usize) {
+        if let Some(figures) = self.figures(span) {
+            figures.bytes = figures.bytes + bytes - span.bytes();
+        }
+        span.set_bytes(bytes);
+    }
+
+    /// The figures of spans of the same use as this one, which is in use.
+    fn figures(&mut self, span: &SpanRecord) -> Option<&mut UseTotals> {
+        match span.state() {
+            State::Used(use_) => Some(&mut self.inner.counts.by_use[use_ as usize - 1]),
+            State::Blank | State::Free | State::Aside => None,
+        }
     }
 }
 
-/// Most spans in use with moved pages: an eighth of the default `vm.max_map_count`.
-const MOST_MOVED: usize = 4096;
-
 impl<O: Os> PageHeap<O> {
-    /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to
-    /// another without copying. The source then reads as zero there and counts as asked for 0
-    /// bytes, so that its free with [`Dirty::Prefix`] of [`SliceRef::bytes`] has nothing to add.
-    /// Nothing changes on an error, but a target that is [`RemapError::Lost`] stays in use for
-    /// good.
+    /// Maps a span afresh that the program mapped over. The lock is not held: giving pages back
+    /// takes long, and the span is still the caller's.
     ///
     /// # Safety
-    /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
-    /// - What was written to the source lies within the requested bytes, or was reported as dirty.
-    pub unsafe fn move_pages(
-        &self,
-        from: NonNull<u8>,
-        to: NonNull<u8>,
-        bytes: usize,
-    ) -> Result<(), RemapError> {
-        let is_overmapped = |at: NonNull<u8>| {
-            let place = self.locate(at.as_ptr() as usize);
-            place.is_some_and(|place| place.record().is_overmapped())
-        };
-        let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
-        // A move leaves absent pages behind, which are no longer locked.
-        let keeps = self.os.is_locked() || self.os.strict_commit();
-        if keeps || too_many || is_overmapped(from) {
-            return Err(RemapError::Refused);
-        }
-        // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
-        let moved = unsafe { self.os.move_pages(from, to, bytes) };
-        self.calls.count_move();
-        moved?;
-        let mut locked = self.locked();
-        if let (Some(source), Some(target)) = (locked.span_at(from), locked.span_at(to)) {
-            // The moved pages contain old data, whether or not their user wrote it.
-            target
-                .arena
-                .record_writes(target.record(), Dirty::Prefix(bytes));
-            locked.record_moved_away(source, bytes);
-            if !target.record().swap_moved(true) {
-                self.moved_spans.fetch_add(1, Relaxed);
-            }
-        }
-        Ok(())
-    }
-
-    /// Maps a span afresh that pages were moved into, or that the program mapped over. The lock is
-    /// not held: giving pages back takes long, and the span is still the caller's.
-    ///
-    /// # Safety
-    /// - `base` is the first byte of a span in use, and no thread uses what is beyond the first
+    /// - `place` is the first slice of a span in use, and no thread uses what is beyond the first
     ///   `kept` slices any more.
-    pub(super) unsafe fn renew_from(&self, base: NonNull<u8>, kept: usize) -> Renewal {
-        let Some(place) = self.locate(base.as_ptr() as usize) else {
-            return Renewal::NoNeed;
-        };
-        let (record, slices) = (place.record(), place.slices());
-        if slices <= kept || !(record.is_moved() || record.is_overmapped()) {
+    pub(super) unsafe fn renew_from(&self, place: SliceRef<'_>, kept: usize) -> Renewal {
+        let (base, record) = (address_of(place), place.record());
+        let slices = record.slices.get();
+        if slices <= kept || !record.is_overmapped() {
             return Renewal::NoNeed;
         }
         let bytes = (slices - kept) * SLICE_BYTES;
         // SAFETY: the caller's promise; a span in use is committed.
-        let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) };
-        if renewed == Err(RemapError::Lost) {
+        if unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) }.is_err() {
             return Renewal::Refused;
         }
-        let renewed = renewed.is_ok();
-        if renewed {
-            // SAFETY: mapped afresh just now, and the caller's promise.
-            unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
-        }
-        if !renewed && record.is_overmapped() {
-            return Renewal::Refused;
-        }
-        if renewed && kept == 0 {
+        // SAFETY: mapped afresh just now, and the caller's promise.
+        unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
+        if kept == 0 {
             record.set_overmapped(false);
-            if record.swap_moved(false) {
-                self.moved_spans.fetch_sub(1, Relaxed);
-            }
         }
-        // Moved pages that could not be mapped afresh are still our memory.
-        if renewed {
-            Renewal::Zero
-        } else {
-            Renewal::NoNeed
-        }
+        Renewal::Zero
     }
 
     /// Records that the program mapped a range anew, or that another process fills it. For the
@@ -446,21 +417,4 @@ pub(super) enum Renewal {
     Zero,
     /// The kernel refused, and what is mapped there is not the heap's: no one may have the span.
     Refused,
-}
-
-impl<'h, O: Os> Locked<'h, O> {
-    /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does
-    /// not.
-    fn record_moved_away(&mut self, place: SliceRef<'h>, bytes: usize) {
-        let asked = place.bytes();
-        let record = place.arena.record(place.index);
-        place.arena.record_writes(record, Dirty::Prefix(asked));
-        place.arena.write_masks(record);
-        let cleared =
-            place
-                .arena
-                .clear_prefix(place.index, record.end(), bytes / self.page_bytes());
-        record.dirty.set(record.dirty.get() - cleared);
-        self.set_bytes(place, 0);
-    }
 }

@@ -4,12 +4,13 @@
 //! write that into its masks, and to count them at every reuse, would cost time for every slice. So
 //! the record of such a span says that all of it is dirty ([`ZeroState::AllDirty`]). Its masks are
 //! out of date until they are needed: when a short part is cut out of it, when it merges with spans
-//! of which more is known, before a purge, and before its pages move.
+//! of which more is known, and before a purge.
 
 use super::arena::{Arena, Commit};
 use super::span::{SpanRecord, ZeroState};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
+use core::ops::Range;
 
 /// What is known about the contents of a span just given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub enum Dirty {
     },
     /// Anything.
     All,
-    /// All of it reads as zero now (its pages were moved away or purged).
+    /// All of it reads as zero now (it was mapped afresh or purged).
     Zeroed,
 }
 
@@ -113,21 +114,6 @@ impl Arena {
         added
     }
 
-    /// Marks the first `pages` OS pages of the slices `from..to` as clean. Returns how many were
-    /// dirty.
-    pub(super) fn clear_prefix(&self, from: usize, to: usize, pages: usize) -> usize {
-        let per_slice = self.layout().pages_per_slice;
-        let whole = (pages / per_slice).min(to - from);
-        let mut cleared = self.clear_dirty(from, from + whole);
-        if from + whole < to {
-            let mask = self.mask(from + whole);
-            let bits = mask.load(Relaxed) & ((1 << (pages % per_slice)) - 1);
-            mask.store(mask.load(Relaxed) & !bits, Relaxed);
-            cleared += bits.count_ones() as usize;
-        }
-        cleared
-    }
-
     /// The first slice of `from..to` with a dirty page. Free spans may be millions of slices long.
     fn first_dirty(&self, from: usize, to: usize) -> Option<usize> {
         let mut masks = self.masks(from, to).flatten();
@@ -167,28 +153,40 @@ impl Arena {
 
 impl Arena {
     /// Calls `visit` with the offset and the length of every run of pages among the first `bytes`
-    /// bytes of a span that its masks call dirty. The last run may end within a page.
+    /// bytes of a span that may be dirty. The last run may end within a page.
     pub(super) fn each_dirty_run(
         &self,
         span: &SpanRecord,
         bytes: usize,
         mut visit: impl FnMut(usize, usize),
     ) {
-        let (page, per_slice) = (self.layout().page_bytes(), self.layout().pages_per_slice);
-        let is_dirty = |number: usize| {
-            let mask = self
-                .mask(span.index.get() + number / per_slice)
-                .load(Relaxed);
-            mask & (1 << (number % per_slice)) != 0
-        };
-        let pages = bytes.div_ceil(page);
-        let mut next = 0;
-        while let Some(first) = (next..pages).find(|&number| is_dirty(number)) {
-            next = (first..pages)
-                .find(|&number| !is_dirty(number))
-                .unwrap_or(pages);
-            visit(first * page, (next * page).min(bytes) - first * page);
+        if self.is_all_dirty(span) {
+            return visit(0, bytes);
         }
+        let page = self.layout().page_bytes();
+        let pages = bytes.div_ceil(page);
+        let mut first = self.find_page(span, 0..pages, |mask| mask);
+        while first < pages {
+            let next = self.find_page(span, first..pages, |mask| !mask);
+            visit(first * page, (next * page).min(bytes) - first * page);
+            first = self.find_page(span, next..pages, |mask| mask);
+        }
+    }
+
+    /// The first of these pages of a span that is in the set that `wanted` makes of its slice's
+    /// mask; the end of the range if there is none.
+    fn find_page(&self, span: &SpanRecord, pages: Range<usize>, wanted: fn(u16) -> u16) -> usize {
+        let (per_slice, full) = (self.layout().pages_per_slice, self.layout().full_mask());
+        let mut at = pages.start;
+        while at < pages.end {
+            let mask = self.mask(span.index.get() + at / per_slice).load(Relaxed);
+            let found = (wanted(mask) & full) >> (at % per_slice);
+            if found != 0 {
+                return (at + found.trailing_zeros() as usize).min(pages.end);
+            }
+            at += per_slice - at % per_slice;
+        }
+        pages.end
     }
 }
 
@@ -204,11 +202,15 @@ impl Arena {
         slices * self.layout().pages_per_slice
     }
 
+    fn is_all_dirty(&self, span: &SpanRecord) -> bool {
+        span.dirty.get() == self.pages_of(span.slices.get())
+    }
+
     /// Pages that may be dirty in a part of a span.
     pub(super) fn share(&self, span: &SpanRecord, from: usize, to: usize) -> usize {
         match span.dirty.get() {
             0 => 0,
-            all if all == self.pages_of(span.slices.get()) => self.pages_of(to - from),
+            _ if self.is_all_dirty(span) => self.pages_of(to - from),
             _ => self.count_dirty(from, to),
         }
     }
@@ -270,6 +272,9 @@ impl Arena {
         if slices >= LEAST_SLICES && bytes > (slices - 1) * SLICE_BYTES {
             return self.mark_all_dirty(span);
         }
+        if self.is_all_dirty(span) {
+            return;
+        }
         let pages = bytes.div_ceil(self.layout().page_bytes());
         let added = self.mark_dirty(span.index.get(), span.end(), pages);
         span.dirty.set(span.dirty.get() + added);
@@ -295,6 +300,7 @@ impl Arena {
         let given = self.share(span, cut, end);
         rest.place(span.arena() as u8, cut);
         rest.dirty.set(given);
+        rest.set_room(false);
         self.set_length(rest, end - cut);
         rest.set_zero_state(span.zero_state());
         span.dirty.set(span.dirty.get() - given);

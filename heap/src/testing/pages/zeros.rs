@@ -71,6 +71,36 @@ fn a_short_block_is_written_without_a_query() {
     assert_eq!(of(cost), spent(64 << 10, 0, 0));
 }
 
+/// The pages of a short block that are known to be clean stay unwritten, wherever they are.
+#[test]
+fn clean_pages_among_dirty_ones_are_spared() {
+    for clean in [0, 1, 0b110, 0x8000, 0x8001, 0x5555, 0xaaaa, 0xffff_u16] {
+        let heap = heap(roomy());
+        let span = large(&heap, 1).unwrap();
+        // SAFETY: the span is ours, and every page that is not clean is written.
+        unsafe {
+            for page in (0..16).filter(|page| clean & 1 << page == 0) {
+                span.base.add(page * PAGE).write_bytes(1, PAGE);
+            }
+            let bytes = SLICE_BYTES;
+            heap.free(span.base, Dirty::PrefixBut { bytes, clean });
+        }
+        for bytes in [SLICE_BYTES - PAGE / 2, SLICE_BYTES] {
+            let dirty = (0..16).filter(|page| clean & 1 << page == 0);
+            let written = dirty.map(|page| PAGE.min(bytes - page * PAGE)).sum();
+            let cost = round(&heap, bytes, |_| false);
+            assert_eq!(of(cost), spent(written, 0, 0), "{clean:x}");
+            assert_eq!(cost.spared, bytes - written);
+            let again = large(&heap, 1).unwrap();
+            // SAFETY: the span is ours.
+            unsafe {
+                let bytes = SLICE_BYTES;
+                heap.free(again.base, Dirty::PrefixBut { bytes, clean });
+            }
+        }
+    }
+}
+
 #[test]
 fn a_block_that_never_was_handed_out_costs_nothing() {
     let heap = heap(roomy());

@@ -33,7 +33,7 @@ impl Peer {
         let program = server.map_or_else(beside, Ok)?;
         ensure!(
             program.is_file(),
-            "no {}: build it (`cargo build --release -p neap-kv`), or name it by --server",
+            "no {}: build it (`cargo build --profile dist -p neap-kv`), or name it by --server",
             program.display()
         );
         let peers = [
