@@ -2,8 +2,8 @@
 //!
 //! Two things follow from regrets. The heap may hold more than it ever held by as many bytes as it
 //! lately regretted to have purged for room ([`PageHeap::way_for`]). And free spans stay for two or
-//! four decay times ([`PageHeap::next_purge`]), but none longer than one decay time after the program
-//! last freed a span.
+//! four decay times ([`PageHeap::patience_ms`]), but none longer than one decay time after the
+//! program last freed a span.
 
 use super::heap::{Locked, PageHeap};
 use super::limits::STACK_BYTES;
