@@ -12,7 +12,7 @@ use super::span::{SpanRecord, Use};
 use crate::os::Os;
 
 /// Regrets make free pages grow to at most this part of what is in use.
-const TOLERANCE_PART: usize = 2;
+const TOLERANCE_PART: usize = 4;
 /// A heap that grows by less than this part of what it holds need not make way.
 const GROWTH_PART: usize = 64;
 
