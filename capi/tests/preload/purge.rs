@@ -109,6 +109,11 @@ fn namespaces_are_entered_while_the_thread_lives() {
     );
 }
 
+#[test]
+fn the_thread_takes_no_number_of_the_programs_descriptors() {
+    passes("numbers", &[""], &[]);
+}
+
 /// It must not take the start that another thread was refused meanwhile for its own.
 #[test]
 fn a_starter_that_is_preempted_leaves_later_starts_alone() {

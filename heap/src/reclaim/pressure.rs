@@ -27,13 +27,18 @@ const WORTH_BYTES: usize = 64 << 10;
 const WAIT_MS: u64 = 50;
 
 impl Heap {
-    /// Asks the control group and the machine, at most once a second. The caller holds
-    /// [`super::state::Tide::step`], so that no fork's child inherits a file that is open for it.
-    pub fn look_around(&self) {
+    /// Asks the control group and the machine, at most once a second. Only threads of the program
+    /// do this, and not the purge thread: a file that is open meanwhile has a number that the
+    /// program may count on for its own. It is done under [`super::state::Tide::step`], so that no
+    /// fork's child inherits the file.
+    pub(super) fn look_around(&self) {
         let now = self.now_ms();
         if !self.pressure.is_outdated(now) {
             return;
         }
+        let Some(_whole) = self.tide.step.try_lock() else {
+            return;
+        };
         self.pressure.asked_at.store(now, Ordering::Relaxed);
         if !sandbox::allows_more() {
             return;

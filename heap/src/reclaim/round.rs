@@ -6,7 +6,6 @@
 //! wait. Free spans come last, without it: a fork would wait for all of them.
 
 use super::schedule::{CALLERS_WORTH, Reason, Round, Stage, pause_ms};
-use super::wakeup::Urgency;
 use crate::base::sync::Ordering;
 use crate::cache::drain::Effort;
 use crate::cache::heap::{HEAP, Heap, Origin};
@@ -107,12 +106,15 @@ impl Heap {
     /// gives it back.
     pub(crate) fn decay_on_the_way(&'static self) {
         self.pages.tend();
+        self.look_around();
         let pressed = self.is_pressed();
         self.tide.pressed.store(pressed, Ordering::Relaxed);
         if self.pages.limits().driver() == Driver::Thread {
-            self.wake_for_pressure(pressed);
             if !pressed {
                 return;
+            }
+            if !self.tide.is_wanted() {
+                self.tide.want();
             }
         }
         let Some(_whole) = self.turn(pressed) else {
@@ -135,21 +137,10 @@ impl Heap {
         if self.now_ms() >= round.began + pause_ms(Driver::Callers, self.decay_ms(), vain) {
             let held = self.pages.footprint().total();
             self.tide.began_with.store(held, Ordering::Relaxed);
-            self.look_around();
             *round = self.begin_round(match pressed {
                 true => Reason::Shortage,
                 false => Reason::Age,
             });
-        }
-    }
-
-    /// Memory may become short while the thread is parked. Threads that allocate wake it once a
-    /// second to look.
-    fn wake_for_pressure(&self, pressed: bool) {
-        if pressed && !self.tide.is_wanted() {
-            self.tide.want();
-        } else if self.pressure.is_outdated(self.now_ms()) {
-            self.tide.bell.ring(Urgency::Soon);
         }
     }
 

@@ -144,11 +144,6 @@ impl Calendar {
         self.left = IDLE_ROUNDS;
     }
 
-    /// Memory is short: at least one more round comes.
-    pub(super) fn hurry(&mut self) {
-        self.left = self.left.max(1);
-    }
-
     /// When the next round is due, in ms; `None` while nothing is freed.
     pub(super) fn next(&self, decay_ms: u64, pressed: bool) -> Option<u64> {
         let vain = pressed.then_some(self.vain);
@@ -197,7 +192,6 @@ mod tests {
     #[test]
     fn rounds_under_pressure_come_less_often_while_they_gain_little() {
         let mut calendar = Calendar::default();
-        calendar.hurry();
         for (last, pause) in [
             (1000, 50),
             (2000, 100),
@@ -205,6 +199,7 @@ mod tests {
             (4000, 400),
             (5000, 500),
         ] {
+            calendar.resume();
             calendar.note_round(last, true, 4096, 0);
             assert_eq!(calendar.next(DECAY_MS, true), Some(last + pause));
         }
@@ -215,15 +210,6 @@ mod tests {
             Some(6500),
             "no longer short"
         );
-    }
-
-    #[test]
-    fn pressure_alone_makes_one_round() {
-        let mut calendar = Calendar::default();
-        calendar.hurry();
-        assert_eq!(calendar.next(DECAY_MS, true), Some(25));
-        calendar.note_round(25, true, 0, 0);
-        assert_eq!(calendar.next(DECAY_MS, true), None);
     }
 
     #[test]

@@ -56,12 +56,9 @@ impl Watch {
 
     /// Does what is due. False if nothing was.
     fn look(&mut self) -> bool {
-        let looked = look_around();
         if HEAP.tide.is_wanted() {
             HEAP.tide.attend();
             self.rounds.resume();
-        } else if looked && HEAP.is_pressed() {
-            self.rounds.hurry();
         }
         let now = HEAP.now_ms() + self.early_ms();
         let is_due = |at: Option<u64>| at.is_some_and(|at| at <= now);
@@ -73,7 +70,7 @@ impl Watch {
         if purges {
             HEAP.purge_spans(Reason::Age);
         }
-        looked || purges
+        purges
     }
 
     /// The clock is coarse: what is due within this many ms is due now for a thread that slept
@@ -148,15 +145,4 @@ fn is_due_before(ms: Option<u64>) -> bool {
 /// When free spans are to be purged next, in ms.
 fn spans_at() -> Option<u64> {
     Some(HEAP.pages.oldest_dirty()? + HEAP.decay_ms())
-}
-
-/// Asks what presses for memory, at most once a second. Files are read for it: not while the
-/// process forks, or the child would have them open.
-fn look_around() -> bool {
-    if !HEAP.pressure.is_outdated(HEAP.now_ms()) {
-        return false;
-    }
-    let _whole = HEAP.tide.step.lock();
-    HEAP.look_around();
-    true
 }
