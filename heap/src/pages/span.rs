@@ -363,7 +363,9 @@ unsafe impl Node for SpanRecord {
     }
 }
 
-/// Free spans with dirty pages, oldest first.
+/// Free spans with dirty pages, oldest first. The queue of aging spans is sorted by
+/// [`SpanRecord::freed_at`]. Only its oldest span is looked at, so a younger one before it would
+/// hold it up.
 #[derive(Debug)]
 pub(super) struct Queue {
     kind: Queued,

@@ -12,7 +12,7 @@ use super::class::Class;
 use crate::base::units::SLICE_BYTES;
 use core::ops::Range;
 
-/// PageSet in a slice.
+/// Units in a slice.
 pub(super) const UNITS: usize = 16;
 const UNIT_BYTES: usize = SLICE_BYTES / UNITS;
 
