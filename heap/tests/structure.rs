@@ -404,6 +404,34 @@ fn some_words_have_one_place() {
 }
 
 #[test]
+fn source_files_that_comments_name_exist() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut all = Vec::new();
+    for folder in ["heap", "instruments", "shared", "neap", "capi", "cli"] {
+        sources(&workspace.join(folder), &mut all);
+    }
+    let ours = ["heap/src", "instruments/src"].map(|folder| workspace.join(folder));
+    let is_ours = |path: &&PathBuf| ours.iter().any(|folder| path.starts_with(folder));
+    let mut wrong = Vec::new();
+    for path in all.iter().filter(is_ours) {
+        let text = fs::read_to_string(path).unwrap();
+        for comment in text
+            .lines()
+            .filter_map(|line| Some(line.split_once("//")?.1))
+        {
+            let words = comment.split(|c: char| !(c.is_alphanumeric() || "_./".contains(c)));
+            let names = words.map(|word| word.trim_end_matches('.'));
+            for name in names.filter(|name| name.ends_with(".rs")) {
+                if !all.iter().any(|file| file.ends_with(name)) {
+                    wrong.push(format!("{} names {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no such file: {wrong:#?}");
+}
+
+#[test]
 fn no_call_is_a_cancellation_point() {
     let mut wrong = Vec::new();
     for (file, text) in files_of_both() {

@@ -77,6 +77,11 @@ fn free_pages_make_way_for_a_large_block() {
 }
 
 #[test]
+fn memory_in_motion_is_not_faulted_in_again() {
+    passes("motion", &[""], &[LONG]);
+}
+
+#[test]
 fn what_the_c_library_frees_starts_no_thread() {
     passes("callers", &[""], &[LONG]);
 }

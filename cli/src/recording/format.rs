@@ -180,6 +180,9 @@ pub struct Heap {
     pub purges: u64,
     /// Bytes purged so far.
     pub purged_bytes: u64,
+    /// Of these, bytes that were wanted again within the decay time; 0 in older recordings.
+    #[serde(default)]
+    pub regretted_bytes: u64,
     /// Bytes zeroed by stores for large callocs so far.
     pub zeroed: u64,
     /// Bytes of large callocs known to be zero, and so not written, so far.
@@ -333,6 +336,7 @@ impl Heap {
             major_faults: figures.major_faults,
             purges: figures.purges,
             purged_bytes: figures.purged_bytes,
+            regretted_bytes: figures.regretted_bytes,
             zeroed: figures.zeroed,
             zero_spared: figures.zero_spared,
             zero_purged: figures.zero_purged,

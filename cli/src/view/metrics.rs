@@ -94,6 +94,8 @@ const METRICS: &[Metric] = &[
         Values::Figures(|figures| figures.purges)),
     counter("purged_bytes_total", "Free bytes given back to the kernel.",
         Values::Figures(|figures| figures.purged_bytes)),
+    counter("regretted_bytes_total", "Of these, wanted again within the decay time.",
+        Values::Figures(|figures| figures.regretted_bytes)),
     counter("zeroed_bytes_total", "Written with zeros for large callocs.",
         Values::Figures(|figures| figures.zeroed)),
     counter("zero_spared_bytes_total", "Of large callocs, known to be zero and not written.",

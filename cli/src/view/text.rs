@@ -93,11 +93,20 @@ pub fn difference(one: u64, other: u64) -> String {
 /// Figures that are part of no sum.
 fn memo(figures: &Snapshot, view: &View) -> String {
     let stacks = &figures.stacks;
-    let [zeroed, spared, returned, purged, reserved, committed] = [
+    let [
+        zeroed,
+        spared,
+        returned,
+        purged,
+        regretted,
+        reserved,
+        committed,
+    ] = [
         figures.zeroed,
         figures.zero_spared,
         figures.zero_purged,
         figures.purged_bytes,
+        figures.regretted_bytes,
         figures.reserved,
         figures.committed,
     ]
@@ -112,7 +121,11 @@ fn memo(figures: &Snapshot, view: &View) -> String {
         format!("{zeroed} written, {spared} saved, {returned} {back}"),
     );
     line("faults", format!("{minor} minor, {major} major"));
-    line("purges", format!("{purges}, {purged} in all"));
+    let again = "wanted again within the decay time";
+    line(
+        "purges",
+        format!("{purges}, {purged} in all, {regretted} of it {again}"),
+    );
     line("threads", magazines(figures));
     line(
         "stacks",

@@ -58,6 +58,8 @@ pub struct Totals {
     pub purges: usize,
     /// Bytes given back, clean pages among dirty ones included.
     pub purged_bytes: usize,
+    /// Of these, bytes of free spans that were wanted again within the decay time.
+    pub regretted_bytes: usize,
     /// Purges that the kernel refused.
     pub refused_purges: usize,
     /// The calls to the kernel.

@@ -322,6 +322,7 @@ impl<'h, O: Os> Locked<'h, O> {
                 self.inner.aging.push(span);
             }
             Age::Old => {
+                // Due at once, and not younger than the oldest: the queue stays sorted.
                 span.set_freed_at(0);
                 self.inner.aging.push_oldest(span);
             }

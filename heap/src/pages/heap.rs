@@ -6,6 +6,7 @@ use super::figures::{MIRROR_PART, MIRROR_SLICES};
 use super::huge::{Policy, SplitUnits};
 use super::limits::{Admission, Footprint, Limits};
 use super::predictor::Predictor;
+use super::regret::Regrets;
 use super::span::{Queue, Queued, SpanRecord, State, Use};
 use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
@@ -84,6 +85,7 @@ pub(super) struct Inner {
     /// The span that purging passed last.
     pub(super) swept: Swept,
     pub(super) counts: Counts,
+    pub(super) regrets: Regrets,
     /// Where other processes see them.
     pub(super) mirror: Option<Mirror>,
     /// Slices in use when they were last copied there.
@@ -155,7 +157,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    fn footprint(&self) -> Footprint {
+    pub(super) fn footprint(&self) -> Footprint {
         let absent = usize::try_from(self.heap.absent.load(Ordering::Relaxed)).unwrap_or(0);
         Footprint::of(&self.inner.counts, absent, self.page_bytes())
     }
@@ -192,6 +194,7 @@ impl<'h, O: Os> Locked<'h, O> {
             by_use: counts.by_use,
             purges: counts.purges,
             purged_bytes: counts.purged_bytes,
+            regretted_bytes: self.inner.regrets.total(),
             refused_purges: counts.refused_purges,
             calls: self.heap.calls.calls(),
             zeroing: self.heap.zeroing.totals(),
@@ -244,6 +247,7 @@ impl<O: Os> PageHeap<O> {
                 aside: 0,
                 swept: Swept::NOTHING,
                 counts: Counts::new(),
+                regrets: Regrets::new(),
                 mirror: None,
                 mirrored_slices: 0,
             }),

@@ -10,6 +10,7 @@
 use super::arena::SliceRef;
 use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
+use super::regret::Cause;
 use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
 use crate::base::units::SLICE_BYTES;
@@ -41,10 +42,23 @@ pub(super) enum Due {
     Until(u64),
     /// As many as leave at most this number of dirty pages.
     Above(usize),
+    /// As many as leave the heap at most this number of bytes, spans in use among them.
+    Over(usize),
     /// All that the program did not lock into memory.
     All,
     /// All, locked or not.
     Locked,
+}
+
+impl Due {
+    /// Why they go, unless a caller asked for it.
+    fn cause(self) -> Option<Cause> {
+        match self {
+            Due::Until(_) => Some(Cause::Age),
+            Due::Above(_) | Due::Over(_) => Some(Cause::Room),
+            Due::All | Due::Locked => None,
+        }
+    }
 }
 
 /// What was found to do under the lock.
@@ -77,6 +91,12 @@ impl<O: Os> PageHeap<O> {
     pub fn purge_above(&self, bytes: usize) -> usize {
         let most = bytes / self.os.page_bytes();
         self.purge_by_pieces(Due::Above(most))
+    }
+
+    /// Gives back free pages, oldest first, until the heap holds at most `bytes`, spans in use
+    /// among them. Returns how many bytes.
+    pub fn purge_over(&self, bytes: usize) -> usize {
+        self.purge_by_pieces(Due::Over(bytes))
     }
 
     /// Gives back all free pages but those that the program locked. Returns how many bytes.
@@ -117,14 +137,6 @@ impl<O: Os> PageHeap<O> {
         purged == Purged::Zero
     }
 
-    /// When the oldest free dirty pages became free, in ms; `None` when none will be purged by
-    /// their age: the kernel refused them, the program locked its memory, or all of them may stay.
-    pub fn oldest_dirty(&self) -> Option<u64> {
-        let locked = self.locked();
-        let oldest = locked.next_due(Due::Until(u64::MAX));
-        oldest.map(SpanRecord::freed_at)
-    }
-
     /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: Due) -> usize {
         let (mut bytes, mut reach) = (0, MOST_SPARSE);
@@ -143,7 +155,7 @@ impl<O: Os> PageHeap<O> {
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let pieces = match due {
             Due::Until(_) => 1,
-            Due::Above(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
+            Due::Above(_) | Due::Over(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
         };
         let alone = self.purging.try_lock().or_else(|| {
             // Below a handler of signals the holder may be the caller. In a child that no handler
@@ -197,7 +209,7 @@ impl<O: Os> PageHeap<O> {
         (due, belief): (Due, Belief),
         reach: &mut usize,
     ) -> usize {
-        let asked = belief == Belief::Kernel || matches!(due, Due::Above(_));
+        let asked = belief == Belief::Kernel || due.cause() == Some(Cause::Room);
         let populated = match asked {
             true => self.populated_bytes(part, &run),
             false => part.dirty.get() * self.os.page_bytes(),
@@ -217,6 +229,9 @@ impl<O: Os> PageHeap<O> {
         let mut locked = self.locked();
         if populated > 0 {
             locked.count_purge(run.bytes, purged);
+            if purged == Purged::Zero {
+                locked.note_purged(populated.min(run.bytes), due.cause());
+            }
         }
         locked.return_part(part, run.to, purged);
         if purged == Purged::Zero { run.bytes } else { 0 }
@@ -229,9 +244,13 @@ impl<O: Os> PageHeap<O> {
         let (mut at, mut bytes, mut all) = (from, 0, Purged::Zero);
         while let Some(run) = arena.next_dirty(at, to, MOST_BYTES / arena.layout().page_bytes()) {
             let purged = self.purge_run(&run, due);
-            self.locked().count_purge(run.bytes, purged);
+            let mut locked = self.locked();
+            locked.count_purge(run.bytes, purged);
             match purged {
-                Purged::Zero => bytes += run.bytes,
+                Purged::Zero => {
+                    locked.note_purged(run.bytes, due.cause());
+                    bytes += run.bytes;
+                }
                 Purged::MaybeDirty => all = purged,
             }
             at = run.to;
@@ -276,13 +295,13 @@ fn first_of(run: DirtyRun) -> DirtyRun {
 
 impl<'h, O: Os> Locked<'h, O> {
     /// What passes a bound, in bytes or in age: the caller purges it once it has given up the lock.
-    pub(super) fn excess(&self) -> Option<Due> {
+    pub(super) fn excess(&mut self) -> Option<Due> {
         let most = self.most_dirty_pages();
         if self.inner.counts.free_dirty_pages > most {
             return Some(Due::Above(most));
         }
         self.inner.aging.oldest()?;
-        let age = self.heap.limits.age_for_callers()?;
+        let age = self.heap.limits.age_for_callers()? + self.patience_ms();
         // `None`: the clock is younger than that.
         let due = Due::Until(self.heap.os.now_ms().checked_sub(age)?);
         self.next_due(due).map(|_| due)
@@ -293,6 +312,11 @@ impl<'h, O: Os> Locked<'h, O> {
         self.next_due(Due::All).is_some()
     }
 
+    /// The span that goes first by its age; `None` if all of them may stay.
+    pub(super) fn oldest_due(&self) -> Option<&'h SpanRecord> {
+        self.next_due(Due::Until(u64::MAX))
+    }
+
     fn next_due(&self, due: Due) -> Option<&'h SpanRecord> {
         if self.heap.os.is_locked() && due != Due::Locked {
             return None;
@@ -301,6 +325,7 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.aging.oldest().filter(|oldest| match due {
             Due::Until(time) => oldest.freed_at() <= time && dirty > self.kept_pages(),
             Due::Above(most) => dirty > most,
+            Due::Over(bytes) => self.footprint().total() > bytes && dirty > self.kept_pages(),
             Due::All | Due::Locked => true,
         })
     }
@@ -316,7 +341,12 @@ impl<'h, O: Os> Locked<'h, O> {
         let dirty = self.inner.counts.free_dirty_pages;
         match due {
             Due::Until(_) => most.min(dirty.saturating_sub(self.kept_pages())),
-            _ => most,
+            Due::Over(bytes) => {
+                let excess = self.footprint().total().saturating_sub(bytes);
+                let spare = dirty.saturating_sub(self.kept_pages());
+                most.min(excess.div_ceil(self.page_bytes())).min(spare)
+            }
+            Due::Above(_) | Due::All | Due::Locked => most,
         }
     }
 

@@ -363,7 +363,9 @@ unsafe impl Node for SpanRecord {
     }
 }
 
-/// Free spans with dirty pages, oldest first.
+/// Free spans with dirty pages, oldest first. The queue of aging spans is sorted by
+/// [`SpanRecord::freed_at`]. Only its oldest span is looked at, so a younger one before it would
+/// hold it up.
 #[derive(Debug)]
 pub(super) struct Queue {
     kind: Queued,
@@ -395,6 +397,12 @@ impl Queue {
     pub(super) fn oldest<'a>(&self) -> Option<&'a SpanRecord> {
         // SAFETY: the ends of a queue are null or in it.
         unsafe { record(self.oldest) }
+    }
+
+    /// The span that came last.
+    pub(super) fn newest<'a>(&self) -> Option<&'a SpanRecord> {
+        // SAFETY: the ends of a queue are null or in it.
+        unsafe { record(self.newest) }
     }
 
     /// The span that comes after `entry`, which is in this queue.

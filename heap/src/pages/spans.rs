@@ -227,7 +227,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives up the lock, then purges what passes a bound.
-    pub(super) fn end(&self, locked: Locked<'_, O>) {
+    pub(super) fn end(&self, mut locked: Locked<'_, O>) {
         let excess = locked.excess();
         drop(locked);
         if let Some(due) = excess {
@@ -280,6 +280,8 @@ impl<'h, O: Os> Locked<'h, O> {
         figure.spans += 1;
         figure.slices += slices;
         figure.bytes += bytes;
+        let warm = record.dirty.get() * self.page_bytes();
+        self.note_wanted(slices * SLICE_BYTES - warm, use_);
         (SliceRef { arena, index: at }, Zero::of(record.dirty.get()))
     }
 
@@ -309,11 +311,15 @@ impl<'h, O: Os> Locked<'h, O> {
         let next = record.end();
         let added = self.carve(free, next, extra);
         let zero = Zero::of(added.dirty.get());
+        let warm = added.dirty.get() * self.page_bytes();
         place.arena.join(record, added);
         self.set_bytes(record, bytes);
         self.inner.counts.take(extra);
         if let Some(figures) = self.figures(record) {
             figures.slices += extra;
+        }
+        if let State::Used(use_) = record.state() {
+            self.note_wanted(extra * SLICE_BYTES - warm, use_);
         }
         let place = SliceRef {
             index: next,

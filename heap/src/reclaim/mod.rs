@@ -1,4 +1,5 @@
 //! How free memory returns to the kernel: rounds of decay, the purge thread, pressure for memory.
+//! `schedule` decides what decays, and when.
 
 #[cfg(not(loom))]
 pub mod pressure;

@@ -17,7 +17,7 @@ use crate::pages::Driver;
 use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
 
-/// Freed bytes that are worth waking the purge thread for.
+/// Bytes about to be faulted in that are worth waking the purge thread for.
 const LEAST_WAY: usize = 4 << 20;
 
 /// Steps of a round on the way when memory is short: some 50 µs.
@@ -42,7 +42,8 @@ impl Heap {
 
     /// Gives back the free spans that `reason` is about. Returns how many bytes.
     pub(super) fn purge_spans(&self, reason: Reason) -> usize {
-        match reason.spans_until(self.now_ms(), self.decay_ms()) {
+        let now = self.now_ms().saturating_sub(self.pages.patience_ms());
+        match reason.spans_until(now, self.decay_ms()) {
             Some(u64::MAX) => self.pages.purge_all(),
             Some(time) => self.pages.purge_until(time),
             None => 0,
@@ -162,16 +163,14 @@ impl Heap {
     }
 
     /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is
-    /// free and resident gives way, from the oldest on, so that the process does not grow by more
-    /// than it has to: if a thread is there to do it meanwhile.
+    /// free and resident gives way, from the oldest on, where the process would otherwise hold more
+    /// than it ever did: if a thread is there to do it meanwhile.
     pub fn make_way(&self, bytes: usize) {
         if bytes < LEAST_WAY || self.pages.limits().driver() == Driver::Callers {
             return;
         }
-        let dirty = self.pages.footprint().dirty;
-        if dirty >= LEAST_WAY {
-            let kept = self.pages.limits().kept();
-            self.tide.make_way(dirty.saturating_sub(bytes).max(kept));
+        if let Some(most) = self.pages.way_for(bytes) {
+            self.tide.make_way(most);
         }
     }
 }

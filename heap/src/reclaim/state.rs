@@ -32,11 +32,11 @@ pub struct Tide {
     pub bell: Bell<Pair>,
     /// The thread is to end.
     ends: AtomicBool,
-    /// How many bytes of free pages may stay; [`ALL_STAY`]: no matter.
-    stay: AtomicUsize,
+    /// How many bytes the heap may hold; [`ANY`]: no matter.
+    most: AtomicUsize,
 }
 
-const ALL_STAY: usize = usize::MAX;
+const ANY: usize = usize::MAX;
 
 /// What the purge thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +45,10 @@ pub enum Told {
     Nothing,
     /// To end.
     End,
-    /// To give free pages back at once, until at most this many bytes of them are resident.
+    /// To give free pages back at once, until the heap holds at most this many bytes.
     MakeWay {
-        /// Bytes.
-        stay: usize,
+        /// Bytes, of spans in use and of free pages.
+        most: usize,
     },
 }
 
@@ -73,7 +73,7 @@ impl Tide {
             pressed: AtomicBool::new(false),
             bell: Bell::new(),
             ends: AtomicBool::new(false),
-            stay: AtomicUsize::new(ALL_STAY),
+            most: AtomicUsize::new(ANY),
         }
     }
 
@@ -126,7 +126,7 @@ impl Tide {
 
     /// A thread is about to begin: what its predecessor was told is void.
     pub fn begin(&self) {
-        self.stay.store(ALL_STAY, Ordering::Relaxed);
+        self.most.store(ANY, Ordering::Relaxed);
         self.ends.store(false, Ordering::SeqCst);
     }
 
@@ -136,16 +136,15 @@ impl Tide {
         self.bell.ring(Urgency::Now);
     }
 
-    /// Tells the thread to give free pages back now, until at most `stay` bytes of them are
-    /// resident.
-    pub(super) fn make_way(&self, stay: usize) {
-        self.stay.store(stay, Ordering::Relaxed);
+    /// Tells the thread to give free pages back now, until the heap holds at most `most` bytes.
+    pub(super) fn make_way(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
         self.bell.ring(Urgency::Now);
     }
 
     /// Whether [`Tide::told`] has something to say.
     pub fn is_told(&self) -> bool {
-        self.ends.load(Ordering::SeqCst) || self.stay.load(Ordering::Relaxed) != ALL_STAY
+        self.ends.load(Ordering::SeqCst) || self.most.load(Ordering::Relaxed) != ANY
     }
 
     /// What the thread was told since it last asked.
@@ -153,9 +152,9 @@ impl Tide {
         if self.ends.load(Ordering::SeqCst) {
             return Told::End;
         }
-        match self.stay.swap(ALL_STAY, Ordering::Relaxed) {
-            ALL_STAY => Told::Nothing,
-            stay => Told::MakeWay { stay },
+        match self.most.swap(ANY, Ordering::Relaxed) {
+            ANY => Told::Nothing,
+            most => Told::MakeWay { most },
         }
     }
 }

@@ -14,7 +14,7 @@
 //! `state` is private. What strangers write to the shared word ends a sleep early, and changes
 //! nothing else.
 //!
-//! `bell_models.rs` has the loom model.
+//! `testing/wakeup_models.rs` has the loom model.
 
 use crate::base::sync::{AtomicU32, Ordering, fence};
 use crate::os::futex::Woken;

@@ -24,8 +24,8 @@ pub(super) fn go_round() {
     while sandbox::allows_more() {
         let mut busy = match HEAP.tide.told() {
             Told::End => return,
-            Told::MakeWay { stay } => {
-                HEAP.pages.purge_above(stay);
+            Told::MakeWay { most } => {
+                HEAP.pages.purge_over(most);
                 true
             }
             Told::Nothing => false,
@@ -66,7 +66,7 @@ impl Watch {
             self.round();
             return true;
         }
-        let purges = is_due(spans_at());
+        let purges = is_due(HEAP.pages.next_purge());
         if purges {
             HEAP.purge_spans(Reason::Age);
         }
@@ -115,7 +115,7 @@ impl Watch {
     /// Time until something is due, in ms.
     fn next_ms(&self) -> Option<u64> {
         let now = HEAP.now_ms();
-        let own = [spans_at(), self.round_at()];
+        let own = [HEAP.pages.next_purge(), self.round_at()];
         let own = own.into_iter().flatten().min();
         let own = own.map(|at| at.saturating_sub(now).max(LEAST_MS));
         [own, instruments().due_in_ms()].into_iter().flatten().min()
@@ -140,9 +140,4 @@ fn is_due_before(ms: Option<u64>) -> bool {
     instruments()
         .due_in_ms()
         .is_some_and(|due| due == 0 || is_before(due))
-}
-
-/// When free spans are to be purged next, in ms.
-fn spans_at() -> Option<u64> {
-    Some(HEAP.pages.oldest_dirty()? + HEAP.decay_ms())
 }

@@ -88,6 +88,7 @@ fn note_totals(figures: &mut Snapshot, totals: &Totals) {
     figures.peak_spans = totals.peak as u64;
     figures.purges = totals.purges as u64;
     figures.purged_bytes = totals.purged_bytes as u64;
+    figures.regretted_bytes = totals.regretted_bytes as u64;
     figures.zeroed = totals.zeroing.written as u64;
     figures.zero_spared = totals.zeroing.spared as u64;
     figures.zero_purged = totals.zeroing.purged as u64;

@@ -45,7 +45,7 @@ pub struct Declaration {
     pub was: Option<&'static str>,
     /// Accepted values.
     pub kind: Kind,
-    /// The value in force when the variable is absent.
+    /// The value in force when the variable is absent. Empty: none is; the doc says what holds.
     pub default: &'static str,
     /// How the command line expresses it.
     pub flag: Flag,
@@ -295,7 +295,7 @@ pub static OPTIONS: &[Declaration] = &[
         env: "NEAP_STATUS_PAGE",
         was: Some("NEAP_ATTACH"),
         kind: SWITCH,
-        default: "1",
+        default: "",
         flag: Flag::Off,
         group: Group::Fit,
         doc: "Keep a status page for `neap stat`, `neap top` and the other tools. 1: from the \

@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub purges: u64,
     /// Bytes given back so far.
     pub purged_bytes: u64,
+    /// Of these, bytes of free spans that the program wanted again within the decay time.
+    pub regretted_bytes: u64,
     /// Written with zeros for callers who asked for zeros in large blocks.
     pub zeroed: u64,
     /// Asked for as zero in large blocks, and known to be zero, so not written.
@@ -205,7 +207,7 @@ pub const USE_NAMES: [&str; USES] = ["slabs", "large blocks", "stacks", "metadat
 
 impl Snapshot {
     /// The byte figures with their names (JSON keys) and what they mean, in reading order.
-    pub fn lines(&self) -> [(&'static str, u64, &'static str); 18] {
+    pub fn lines(&self) -> [(&'static str, u64, &'static str); 19] {
         [
             (
                 "live",
@@ -251,6 +253,11 @@ impl Snapshot {
                 "purged",
                 self.purged_bytes,
                 "of free memory, given back to the kernel so far",
+            ),
+            (
+                "regretted",
+                self.regretted_bytes,
+                "of these, free spans wanted again within the decay time",
             ),
             (
                 "zeroed",

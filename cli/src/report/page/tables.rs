@@ -231,6 +231,10 @@ pub fn counters(history: &History) -> Vec<(String, String)> {
             format!("given back{until}"),
             format!("{} in {} purges", bytes(heap.purged_bytes), heap.purges),
         ),
+        (
+            format!("wanted again{until}"),
+            format!("{} within the decay time", bytes(heap.regretted_bytes)),
+        ),
         (format!("zeroing done{until}"), bytes(heap.zeroed)),
         (
             format!("zeroing saved{until}"),

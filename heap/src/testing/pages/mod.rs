@@ -4,6 +4,7 @@
 mod bounds;
 mod cases;
 mod model;
+mod motion;
 mod real;
 mod refusals;
 mod threads;

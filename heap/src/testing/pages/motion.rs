@@ -1,0 +1,225 @@
+//! Memory in motion: what is given back and wanted again.
+
+use super::{heap, large};
+use crate::base::units::SLICE_BYTES;
+use crate::os::Os;
+use crate::os::fake::{Conditions, Fake};
+use crate::pages::{Dirty, Driver, PageHeap, Span, Use};
+use std::boxed::Box;
+use std::vec::Vec;
+
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
+
+/// A heap with room, whose purge thread is the test.
+fn roomy() -> Box<PageHeap<Fake>> {
+    let heap = heap(Conditions {
+        most_reserved: 256 * MIB,
+        ..Conditions::default()
+    });
+    heap.limits().set_driver(Driver::Thread);
+    heap.os().advance(10_000);
+    heap
+}
+
+/// Writes to each page of a span that was just taken. The purge thread makes way for it.
+fn fill(heap: &PageHeap<Fake>, span: &Span<'_>) {
+    if let Some(most) = heap.way_for(span.cold) {
+        heap.purge_over(most);
+    }
+    for page in 0..span.slices * SLICE_BYTES / PAGE {
+        // SAFETY: the test's own span.
+        unsafe { span.base.add(page * PAGE).write(1) };
+    }
+}
+
+fn free(heap: &PageHeap<Fake>, span: Span<'_>) {
+    // SAFETY: the test's own span, which it uses no more.
+    unsafe { heap.free(span.base, Dirty::All) };
+}
+
+/// A span that was taken, filled and freed.
+fn used(heap: &PageHeap<Fake>, slices: usize) {
+    let span = large(heap, slices).unwrap();
+    fill(heap, &span);
+    free(heap, span);
+}
+
+/// Purges what is due, as the thread does when it wakes up; returns how many bytes.
+fn wake(heap: &PageHeap<Fake>) -> usize {
+    let (now, decay_ms) = (heap.os().now_ms(), heap.limits().decay_ms());
+    if heap.next_purge().is_none_or(|at| at > now) {
+        return 0;
+    }
+    heap.purge_until(now - heap.patience_ms() - (decay_ms - decay_ms / 4))
+}
+
+/// Numbers below `n`.
+fn random(mut state: u32) -> impl FnMut(usize) -> usize {
+    move |n| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state as usize * n) >> 32
+    }
+}
+
+/// Twenty buffers, one at random replaced by one of another size. Returns the bytes that were
+/// used, those that were faulted in, and the most that were resident.
+fn replace_buffers(heap: &PageHeap<Fake>, rounds: usize, ms: u64, seed: u32) -> [usize; 3] {
+    let mut below = random(seed);
+    let mut buffers: Vec<Option<Span<'_>>> = (0..20).map(|_| None).collect();
+    let [mut asked, mut faulted, mut peak] = [0; 3];
+    for _ in 0..rounds {
+        let buffer = &mut buffers[below(20)];
+        if let Some(old) = buffer.take() {
+            free(heap, old);
+        }
+        let span = large(heap, 5 + below(20)).unwrap();
+        peak = peak.max(heap.footprint().total());
+        fill(heap, &span);
+        asked += span.slices * SLICE_BYTES;
+        faulted += span.cold;
+        *buffer = Some(span);
+        heap.os().advance(ms);
+        wake(heap);
+    }
+    buffers
+        .into_iter()
+        .flatten()
+        .for_each(|span| free(heap, span));
+    [asked, faulted, peak]
+}
+
+#[test]
+fn memory_in_motion_is_not_purged() {
+    for seed in [1, 7, 42, 1234] {
+        let heap = roomy();
+        let [asked, faulted, peak] = replace_buffers(&heap, 2000, 2, seed);
+        let totals = heap.totals();
+        assert!(faulted < asked / 25, "{faulted} faulted in of {asked}");
+        assert!(totals.purged_bytes < asked / 40, "{totals:?}");
+        assert!(peak < 20 * 25 * SLICE_BYTES, "{peak} at the peak");
+        assert_eq!(heap.check(), Ok(()));
+    }
+}
+
+#[test]
+fn slow_motion_is_not_purged_by_its_age() {
+    let heap = roomy();
+    // A free span waits some seconds for a buffer that it suits.
+    let [asked, faulted, _] = replace_buffers(&heap, 2000, 100, 5);
+    assert!(faulted < asked / 8, "{faulted} faulted in of {asked}");
+}
+
+/// The pages of a crowd of stacks, one in each slice, become one block.
+#[test]
+fn pages_of_stacks_make_way_for_a_block() {
+    let heap = roomy();
+    let take = |_| heap.alloc(1, 1, Use::Stack, SLICE_BYTES).unwrap();
+    let stacks: Vec<_> = (0..800).map(take).collect();
+    for stack in stacks {
+        // SAFETY: the test's own span, of which a page is used.
+        unsafe {
+            stack.base.write(1);
+            heap.free(stack.base, Dirty::Prefix(PAGE));
+        }
+    }
+    let before = heap.footprint().total();
+    assert_eq!(before, 800 * PAGE);
+    let block = large(&heap, 25).unwrap();
+    fill(&heap, &block);
+    let after = heap.footprint().total();
+    assert!(after <= before + before / 64, "{before} grew to {after}");
+    assert_eq!(heap.totals().regretted_bytes, 0);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn a_purge_is_regretted_once() {
+    let heap = roomy();
+    used(&heap, 40);
+    heap.os().advance(1000);
+    assert_eq!(wake(&heap), 40 * SLICE_BYTES);
+    heap.os().advance(400);
+    let regretted = || heap.totals().regretted_bytes;
+    let first = large(&heap, 10).unwrap();
+    assert_eq!(regretted(), 10 * SLICE_BYTES);
+    let second = large(&heap, 100).unwrap();
+    assert_eq!(regretted(), 40 * SLICE_BYTES);
+    let third = large(&heap, 100).unwrap();
+    assert_eq!(regretted(), 40 * SLICE_BYTES);
+    for span in [first, second, third] {
+        free(&heap, span);
+    }
+}
+
+#[test]
+fn late_and_requested_purges_are_not_regretted() {
+    let heap = roomy();
+    used(&heap, 40);
+    heap.os().advance(1000);
+    assert_eq!(wake(&heap), 40 * SLICE_BYTES);
+    heap.os().advance(1000);
+    used(&heap, 40);
+    assert_eq!(heap.totals().regretted_bytes, 0, "a decay time later");
+    assert_eq!(heap.purge_all(), 40 * SLICE_BYTES);
+    used(&heap, 40);
+    assert_eq!(heap.totals().regretted_bytes, 0, "the program asked for it");
+}
+
+#[test]
+fn a_stack_regrets_few_pages() {
+    let heap = roomy();
+    used(&heap, 40);
+    heap.os().advance(1000);
+    wake(&heap);
+    let stack = heap.alloc(16, 1, Use::Stack, 16 * SLICE_BYTES).unwrap();
+    assert_eq!(heap.totals().regretted_bytes, 2 * PAGE);
+    free(&heap, stack);
+}
+
+/// How long 40 slices stay resident, in ms, while a slice elsewhere comes and goes.
+fn stays(heap: &PageHeap<Fake>) -> u64 {
+    used(heap, 40);
+    let (freed, before) = (heap.os().now_ms(), heap.totals().purged_bytes);
+    while heap.totals().purged_bytes == before {
+        heap.os().advance(50);
+        used(heap, 1);
+        wake(heap);
+    }
+    assert_eq!(heap.totals().purged_bytes - before, 40 * SLICE_BYTES);
+    heap.os().now_ms() - freed
+}
+
+/// A heap with a free slice and 40 free slices, apart.
+fn two_rooms() -> Box<PageHeap<Fake>> {
+    let heap = roomy();
+    let [one, wall, many, _end] = [1, 1, 40, 1].map(|slices| large(&heap, slices).unwrap());
+    let _ = wall;
+    free(&heap, one);
+    free(&heap, many);
+    heap
+}
+
+#[test]
+fn free_spans_stay_longer_while_their_purge_is_regretted() {
+    let heap = two_rooms();
+    let [first, second, rest @ ..] = [(); 8].map(|()| stays(&heap));
+    assert_eq!((first, second), (1000, 2000));
+    assert!(rest.iter().all(|ms| (2000..=4000).contains(ms)), "{rest:?}");
+    assert!(rest.contains(&4000), "{rest:?}");
+    heap.os().advance(10_000);
+    assert_eq!(stays(&heap), 1000, "nothing was regretted for long");
+}
+
+#[test]
+fn a_program_that_rests_keeps_nothing_longer() {
+    let heap = two_rooms();
+    stays(&heap);
+    stays(&heap);
+    used(&heap, 40);
+    heap.os().advance(990);
+    assert_eq!(wake(&heap), 0);
+    heap.os().advance(10);
+    assert_eq!(wake(&heap), 41 * SLICE_BYTES);
+    assert_eq!(heap.next_purge(), None);
+}
