@@ -85,7 +85,7 @@ check() {
     return 1
 }
 
-# check_descriptors: without the board, a process has only the program's own descriptors.
+# check_descriptors: without the status page, a process has only the program's own descriptors.
 check_descriptors() {
     LD_PRELOAD=$library NEAP_STATUS_PAGE=0 timeout -k 10 600 $python -m test --verbose \
         --match "$lists_descriptors" test_subprocess >descriptors.log 2>&1 </dev/null &&

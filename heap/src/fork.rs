@@ -3,8 +3,8 @@
 //!
 //! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::fork`]). Then
 //! [`in_parent`] or [`in_child`] releases it. The child writes as little as it can, because most
-//! children soon `exec` or end. It does not touch a lock that is free, and makes its board only on
-//! its first slow path.
+//! children soon `exec` or end. It does not touch a lock that is free, and makes its status page
+//! only on its first slow path.
 //!
 //! # What the child finds
 //!
@@ -140,13 +140,13 @@ pub unsafe fn in_child(copier: Copier) {
         // SAFETY: in the child, whose only thread this is.
         unsafe { HEAP.after_fork_in_child() };
     }
-    // Before the board, because only a process that is its own may make one.
+    // Before the status page, because only a process that is its own may make one.
     thread::after_fork_in_child();
     start::after_fork_in_child();
     if copier == Copier::CLibrary {
         // The C library knows of the fork, so the child may start a thread.
         thread::note_process();
-        // Before anything takes the page heap's lock, which writes to the board.
+        // Before anything takes the page heap's lock, which writes to the status page.
         instruments().after_fork_in_child();
     }
     process::set_memory_locked(false);

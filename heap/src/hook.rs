@@ -4,8 +4,8 @@
 //! The instruments are a crate of their own, which [installs](install) itself before the program
 //! begins. Without them the heap works, and the default bodies of [`Instruments`] say what it does
 //! then. The heap calls them on slow paths only. What every slow path checks is kept here in words:
-//! whether the process has no board of its own yet, which [requests](Requests) observers made, and
-//! whether a block may have been sampled.
+//! whether the process has no status page of its own yet, which [requests](Requests) observers
+//! made, and whether a block may have been sampled.
 
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::cache::heap::Found;
@@ -16,8 +16,8 @@ use crate::pages::SliceRef;
 use crate::slab::class::Class;
 use core::mem::offset_of;
 use core::ptr::{self, null_mut};
-use neap_shared::board::{CONTROL_AT, Control, ThreadState};
 use neap_shared::control::Value;
+use neap_shared::status_page::{CONTROL_AT, Control, ThreadState};
 
 /// What the heap reports to its instruments and requests from them. The default bodies are for a
 /// heap without instruments.
@@ -58,14 +58,14 @@ pub trait Instruments: Sync {
         false
     }
 
-    /// Whether a process without a board is to get one, however little it allocates.
-    fn wants_board(&self) -> bool {
+    /// Whether a process without a status page is to get one, however little it allocates.
+    fn wants_status_page(&self) -> bool {
         false
     }
 
-    /// Makes the process's own board. The caller holds no lock, and the process is
+    /// Makes the process's own status page. The caller holds no lock, and the process is
     /// [its own](crate::reclaim::thread::is_own_process).
-    fn make_board(&self) {}
+    fn make_status_page(&self) {}
 
     /// An allocating thread found a request of an observer. It holds no lock.
     fn answer_on_the_way(&self) {}
@@ -92,8 +92,8 @@ pub trait Instruments: Sync {
         None
     }
 
-    /// The instruments' locks, in [their order](crate::os::lock_order). All of them stand before the
-    /// heap's.
+    /// The instruments' locks, in [their order](crate::os::lock_order). All of them stand before
+    /// the heap's.
     fn locks(&self) -> &'static [&'static Lock] {
         &[]
     }
@@ -149,12 +149,12 @@ pub fn large_freed(place: &SliceRef<'_>) {
     }
 }
 
-/// The requests of observers: words of the board, and which of them were considered.
+/// The requests of observers: words of the status page, and which of them were considered.
 #[derive(Debug)]
 pub struct Requests {
-    /// The board's address; null without a board.
-    board: AtomicPtr<u8>,
-    /// The process has no board yet, and gets one later.
+    /// The status page's address; null without a status page.
+    status_page: AtomicPtr<u8>,
+    /// The process has no status page yet, and gets one later.
     is_absent: AtomicBool,
     /// The last requests considered: ask, purge, sample.
     seen: [AtomicU64; 3],
@@ -163,50 +163,51 @@ pub struct Requests {
 /// See [`Requests`].
 #[unsafe(link_section = "neap_fork")]
 pub static REQUESTS: Requests = Requests {
-    board: AtomicPtr::new(null_mut()),
+    status_page: AtomicPtr::new(null_mut()),
     is_absent: AtomicBool::new(false),
     seen: [const { AtomicU64::new(0) }; 3],
 };
 
 impl Requests {
-    /// The board's address; null without a board.
+    /// The status page's address; null without a status page.
     #[inline]
-    pub fn board(&self) -> *mut u8 {
-        self.board.load(Ordering::Acquire)
+    pub fn status_page(&self) -> *mut u8 {
+        self.status_page.load(Ordering::Acquire)
     }
 
-    /// Sets the board, or none.
+    /// Sets the status page, or none.
     ///
     /// # Safety
-    /// - `board` is null or a [board](neap_shared::board), writable, at a page boundary, which
-    ///   stays mapped until another takes its place and no thread uses it any longer.
-    pub unsafe fn set_board(&self, board: *mut u8) {
-        debug_assert!(board.addr().is_multiple_of(4096));
-        self.board.store(board, Ordering::Release);
+    /// - `status_page` is null or a [status page](neap_shared::status_page), writable, at a page
+    ///   boundary, which stays mapped until another takes its place and no thread uses it any
+    ///   longer.
+    pub unsafe fn set_status_page(&self, status_page: *mut u8) {
+        debug_assert!(status_page.addr().is_multiple_of(4096));
+        self.status_page.store(status_page, Ordering::Release);
     }
 
-    /// Sets whether the process has no board yet, and gets one later.
+    /// Sets whether the process has no status page yet, and gets one later.
     pub fn set_absent(&self, is_absent: bool) {
         self.is_absent.store(is_absent, Ordering::Relaxed);
     }
 
-    /// Whether the process has no board of its own yet, and gets one later.
+    /// Whether the process has no status page of its own yet, and gets one later.
     #[inline]
-    pub fn is_board_missing(&self) -> bool {
+    pub fn is_status_page_missing(&self) -> bool {
         shared::is_inherited() || self.is_absent.load(Ordering::Relaxed)
     }
 
-    /// The last requests: ask, purge, sample. `None` without a board.
+    /// The last requests: ask, purge, sample. `None` without a status page.
     #[inline]
     pub fn asked(&self) -> Option<[u64; 3]> {
-        let board = self.board();
+        let status_page = self.status_page();
         let word = |field: usize| {
-            // SAFETY: a word of the board (see `set_board`). Other processes write it, hence an
-            // atomic.
-            let word = unsafe { &*board.add(CONTROL_AT + field).cast::<AtomicU64>() };
+            // SAFETY: a word of the status page (see `set_status_page`). Other processes write it,
+            // hence an atomic.
+            let word = unsafe { &*status_page.add(CONTROL_AT + field).cast::<AtomicU64>() };
             word.load(Ordering::Relaxed)
         };
-        (!board.is_null()).then(|| {
+        (!status_page.is_null()).then(|| {
             [
                 word(offset_of!(Control, ask)),
                 word(offset_of!(Control, purge)),

@@ -23,8 +23,21 @@ const ROOMS: &[(&str, &[&str])] = &[
 
 /// The layers that the entry points and `reclaim` may name.
 const ABOVE: &[&str] = &[
-    "entry", "hook", "reclaim", "cache", "slab", "stacks", "pages", "os", "base", "stats",
-    "ledger", "control", "board", "sites", "classes",
+    "entry",
+    "hook",
+    "reclaim",
+    "cache",
+    "slab",
+    "stacks",
+    "pages",
+    "os",
+    "base",
+    "stats",
+    "ledger",
+    "control",
+    "status_page",
+    "sites",
+    "classes",
 ];
 
 /// The files of the layer `entry`.

@@ -8,8 +8,8 @@ use neap_heap::hook::{Instruments, install};
 use neap_heap::os::lock::Lock;
 use neap_heap::pages::SliceRef;
 use neap_heap::slab::class::Class;
-use neap_shared::board::ThreadState;
 use neap_shared::control::Value;
+use neap_shared::status_page::ThreadState;
 
 /// All of them.
 struct All;
@@ -71,11 +71,11 @@ impl Instruments for All {
         check::holds(address)
     }
 
-    fn wants_board(&self) -> bool {
+    fn wants_status_page(&self) -> bool {
         attach::is_wanted_soon()
     }
 
-    fn make_board(&self) {
+    fn make_status_page(&self) {
         attach::renew();
     }
 

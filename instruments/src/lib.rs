@@ -3,7 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`attach`] | the board (status page), where observers read figures and make requests |
+//! | [`attach`] | the status page (status page), where observers read figures and make requests |
 //! | [`survey`] | the figures of the heap at one moment, and the ledger |
 //! | [`statistics`] | the page of `NEAP_STATS` at the process's end |
 //! | [`profile`] | the sampling heap profiler |

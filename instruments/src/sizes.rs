@@ -9,8 +9,8 @@ use bytemuck::Zeroable;
 use neap_heap::base::sync::{AtomicU64, Ordering};
 use neap_heap::os::late::Late;
 use neap_heap::slab::class::{CLASSES, Class};
-use neap_shared::board::{SIZE_STEP, SIZES, SizeFigure};
 use neap_shared::stats::ClassFigures;
+use neap_shared::status_page::{SIZE_STEP, SIZES, SizeFigure};
 
 /// Allocations and their bytes.
 struct Tally {
@@ -42,7 +42,7 @@ impl Tally {
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Tally {}
 
-/// As [`neap_shared::board`] describes. Mapped when something is counted.
+/// As [`neap_shared::status_page`] describes. Mapped when something is counted.
 static BY_SIZE: Late<[Tally; SIZES]> = Late::new();
 /// By class index; 0: those that no slab serves.
 static BY_CLASS: [Tally; CLASSES + 1] = [const { Tally::new() }; CLASSES + 1];

@@ -16,7 +16,7 @@
 use neap_heap::cache::heap::HEAP;
 use neap_heap::init;
 use neap_instruments::profile;
-use neap_shared::board::Refusal;
+use neap_shared::status_page::Refusal;
 
 /// Why the profiler did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`board`] | the memory file through which observers read a process's figures and make requests |
+//! | [`status_page`] | the memory file through which observers read a process's figures and make requests |
 //! | [`sites`] | the memory file that holds a heap profile |
 //! | [`stats`] | the figures of the heap at one moment, as text and as JSON |
 //! | [`ledger`] | the line to which each byte of the heap belongs |
@@ -16,11 +16,11 @@
 //! | [`classes`] | the built-in size classes, and a file of others |
 //! | [`units`] | the slice |
 
-pub mod board;
 pub mod classes;
 pub mod control;
 pub mod ledger;
 pub mod pagemap;
 pub mod sites;
 pub mod stats;
+pub mod status_page;
 pub mod units;

@@ -92,5 +92,5 @@ fn the_check_sees_a_path() {
     assert_eq!(named("use neap_heap::front;"), ["neap_heap"]);
     assert_eq!(named("let x = neap::Neap;"), ["neap"]);
     assert_eq!(named(&code("say(\"neap::x\"); // neap_heap::y")), [""; 0]);
-    assert_eq!(named("use neap_shared::board; a::neap::b()"), [""; 0]);
+    assert_eq!(named("use neap_shared::status_page; a::neap::b()"), [""; 0]);
 }

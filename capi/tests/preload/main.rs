@@ -1,7 +1,6 @@
 //! The library from outside: what it exports, how each name behaves, what it
 //! survives. C and C++ programs are compiled here and run under the preload.
 
-mod board;
 mod cgroup;
 mod classes;
 mod cxx;
@@ -17,6 +16,7 @@ mod scarce;
 mod semantics;
 mod stacks;
 mod start;
+mod status_page;
 mod support;
 mod symbols;
 mod torture;

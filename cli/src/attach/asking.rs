@@ -3,13 +3,13 @@
 //! Request numbers grow, so an answer to a later request, by any observer, also answers the earlier
 //! ones.
 
-use super::board::Board;
 use super::reach::ended;
+use super::status_page::StatusPage;
 use crate::failure::Failure;
-use neap_shared::board::{
+use neap_shared::stats::Snapshot;
+use neap_shared::status_page::{
     CONTROL_AT, Coarse, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
 };
-use neap_shared::stats::Snapshot;
 use neap_shared::units::SLICE_SHIFT;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -26,7 +26,7 @@ const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(2
 pub enum Answer {
     /// Figures that the process wrote after the request.
     Fresh(Snapshot),
-    /// None yet. [`Board::silence`] says why.
+    /// None yet. [`StatusPage::silence`] says why.
     Pending,
 }
 
@@ -48,7 +48,7 @@ pub enum Sampling {
     Pending,
 }
 
-impl Board {
+impl StatusPage {
     /// Asks for figures and waits for them for at most `timeout`.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Board {
         Silence::of(&self.served(), heap)
     }
 
-    /// Why the board can no longer be reached.
+    /// Why the status page can no longer be reached.
     fn lost(&self, error: &io::Error) -> Failure {
         match self.has_ended() {
             true => self.over(),
@@ -329,13 +329,13 @@ mod tests {
     use super::*;
     use crate::attach::testing::Forged;
     use bytemuck::bytes_of;
-    use neap_shared::board::{FIGURES_AT, SERVED_AT};
+    use neap_shared::status_page::{FIGURES_AT, SERVED_AT};
 
     const SHORT: Duration = Duration::from_millis(20);
     /// Longer than any machine needs.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Runs `serve` on the board in a loop, in place of a process, while `work` runs.
+    /// Runs `serve` on the status page in a loop, in place of a process, while `work` runs.
     fn with_server<T>(
         forged: &Forged,
         serve: impl Fn(Control) -> Served + Sync,
@@ -369,41 +369,47 @@ mod tests {
 
     #[test]
     fn nobody_answers() {
-        let forged = Forged::board();
-        let board = forged.open();
-        assert!(matches!(board.ask(SHORT).unwrap(), Answer::Pending));
-        assert_eq!(board.purge(SHORT).unwrap(), Purge::Pending);
-        assert_eq!(board.sample(1 << 19, SHORT).unwrap(), Sampling::Pending);
-        let control = board.control().unwrap();
+        let forged = Forged::status_page();
+        let status_page = forged.open();
+        assert!(matches!(status_page.ask(SHORT).unwrap(), Answer::Pending));
+        assert_eq!(status_page.purge(SHORT).unwrap(), Purge::Pending);
+        assert_eq!(
+            status_page.sample(1 << 19, SHORT).unwrap(),
+            Sampling::Pending
+        );
+        let control = status_page.control().unwrap();
         assert_eq!((control.ask, control.purge, control.sample), (1, 1, 1));
         assert_eq!(control.sample_rate, 1 << 19);
     }
 
     #[test]
     fn answers_are_taken() {
-        let forged = Forged::board();
+        let forged = Forged::status_page();
         let figures = Snapshot {
             live: 7,
             ..Snapshot::default()
         };
         forged.write(FIGURES_AT + 8, bytes_of(&figures));
         forged.write(FIGURES_AT, &2_u64.to_ne_bytes());
-        let board = forged.open();
+        let status_page = forged.open();
         with_server(&forged, obliging, || {
-            let Answer::Fresh(figures) = board.ask(LONG).unwrap() else {
+            let Answer::Fresh(figures) = status_page.ask(LONG).unwrap() else {
                 panic!("no answer")
             };
             assert_eq!(figures.live, 7);
-            assert_eq!(board.purge(LONG).unwrap(), Purge::Done(4096));
-            assert_eq!(board.sample(512, LONG).unwrap(), Sampling::InForce(512));
+            assert_eq!(status_page.purge(LONG).unwrap(), Purge::Done(4096));
+            assert_eq!(
+                status_page.sample(512, LONG).unwrap(),
+                Sampling::InForce(512)
+            );
         });
     }
 
     #[test]
     fn silence_has_the_reason_of_its_heap() {
-        use neap_shared::board::{COARSE_AT, Head};
+        use neap_shared::status_page::{COARSE_AT, Head};
         let why = |forged: &Forged| forged.open().silence();
-        let forged = Forged::board();
+        let forged = Forged::status_page();
         assert!(why(&forged).why.starts_with("its heap is small"));
         let mut coarse = Coarse {
             sequence: 2,
@@ -429,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told() {
-        let forged = Forged::board();
+        let forged = Forged::status_page();
         let refusing = |control: Control| Served {
             sample: control.sample,
             sample_refusal: 3,
@@ -446,7 +452,7 @@ mod tests {
 
     #[test]
     fn figures_that_are_never_complete_are_an_error() {
-        let forged = Forged::board();
+        let forged = Forged::status_page();
         forged.write(FIGURES_AT, &1_u64.to_ne_bytes());
         let torn = with_server(&forged, obliging, || forged.open().ask(LONG));
         assert!(torn.unwrap_err().to_string().contains("malformed"));
@@ -454,15 +460,15 @@ mod tests {
 
     #[test]
     fn the_one_who_wants_figures_oftener_keeps_getting_them() {
-        let forged = Forged::board();
-        let board = forged.open();
-        board
+        let forged = Forged::status_page();
+        let status_page = forged.open();
+        status_page
             .watch(Duration::from_millis(100), Duration::from_secs(50))
             .unwrap();
-        board
+        status_page
             .watch(Duration::from_secs(2), Duration::from_secs(5))
             .unwrap();
-        let control = board.control().unwrap();
+        let control = status_page.control().unwrap();
         assert_eq!(control.interval_ms, 100);
         let left = control.lease_until_ms - now_ms();
         assert!(left > 5_000 && left <= 50_000, "{left}");
@@ -470,11 +476,11 @@ mod tests {
 
     #[test]
     fn intervals_and_leases_are_kept_within_bounds() {
-        let forged = Forged::board();
+        let forged = Forged::status_page();
         forged.write(CONTROL_AT + offset_of!(Control, lease_until_ms), &[0xff; 8]);
-        let board = forged.open();
-        board.watch(Duration::ZERO, Duration::MAX).unwrap();
-        let control = board.control().unwrap();
+        let status_page = forged.open();
+        status_page.watch(Duration::ZERO, Duration::MAX).unwrap();
+        let control = status_page.control().unwrap();
         assert_eq!(control.interval_ms, LEAST_INTERVAL_MS);
         assert!(control.lease_until_ms <= now_ms() + LEASE_MS);
     }

@@ -1,7 +1,7 @@
 //! Wakes a process's purge thread, which sleeps on a word of the status page, a futex that
 //! processes share.
 
-use neap_shared::board;
+use neap_shared::status_page;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 use std::fs::File;
@@ -11,16 +11,16 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Offset of the word.
-const AT: usize = board::CONTROL_AT + offset_of!(board::Control, bell);
+const AT: usize = status_page::CONTROL_AT + offset_of!(status_page::Control, bell);
 /// Bytes mapped; the kernel rounds them up to whole pages.
 const MAPPED: usize = AT + size_of::<u64>();
 
 /// Adds 1 to the word and wakes its sleepers. The file's size is sealed, so the mapping cannot
 /// fault.
-pub fn ring(board: &File) -> io::Result<()> {
+pub fn ring(status_page: &File) -> io::Result<()> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping, wherever the kernel likes.
-    let base = unsafe { mmap(null_mut(), MAPPED, access, MapFlags::SHARED, board, 0) }?;
+    let base = unsafe { mmap(null_mut(), MAPPED, access, MapFlags::SHARED, status_page, 0) }?;
     // SAFETY: mapped above and aligned to 4 bytes; other processes access it only with atomic
     // operations. The reference ends before the mapping.
     let word = unsafe { AtomicU32::from_ptr(base.byte_add(AT).cast()) };
@@ -38,8 +38,8 @@ mod tests {
     use crate::attach::testing::Forged;
 
     #[test]
-    fn a_sleeper_on_the_board_is_woken() {
-        let forged = Forged::board();
+    fn a_sleeper_on_the_status_page_is_woken() {
+        let forged = Forged::status_page();
         let file = File::from(forged.descriptor());
         let sleeper = {
             let file = file.try_clone().unwrap();
@@ -53,7 +53,7 @@ mod tests {
         sleeper.join().unwrap();
     }
 
-    fn sleep_on(board: &File) {
+    fn sleep_on(status_page: &File) {
         // SAFETY: as in `ring`.
         let base = unsafe {
             mmap(
@@ -61,7 +61,7 @@ mod tests {
                 MAPPED,
                 ProtFlags::READ,
                 MapFlags::SHARED,
-                board,
+                status_page,
                 0,
             )
             .unwrap()

@@ -1,7 +1,7 @@
 //! Resident and swapped bytes as the kernel counts them.
 
-use super::board::Board;
 use super::process::{Process, range};
+use super::status_page::StatusPage;
 use crate::failure::Failure;
 use std::ops::Range;
 
@@ -25,22 +25,22 @@ impl KernelView {
     }
 }
 
-/// The kernel's figures for a board's process.
-pub fn of_board(board: &Board) -> Result<KernelView, Failure> {
-    of_process(process(board)?, &board.arenas())
+/// The kernel's figures for a status page's process.
+pub fn of_status_page(status_page: &StatusPage) -> Result<KernelView, Failure> {
+    of_process(process(status_page)?, &status_page.arenas())
 }
 
 /// The cheap part: figures of the whole process only, none of the arenas.
-pub fn whole_of_board(board: &Board) -> Result<KernelView, Failure> {
-    whole(process(board)?)
+pub fn whole_of_status_page(status_page: &StatusPage) -> Result<KernelView, Failure> {
+    whole(process(status_page)?)
 }
 
-fn process(board: &Board) -> Result<&Process, Failure> {
-    let process = board.process();
-    process.ok_or_else(|| Failure::own(format!("{} has ended", board.title())))
+fn process(status_page: &StatusPage) -> Result<&Process, Failure> {
+    let process = status_page.process();
+    process.ok_or_else(|| Failure::own(format!("{} has ended", status_page.title())))
 }
 
-/// Like [`whole_of_board`].
+/// Like [`whole_of_status_page`].
 pub fn whole(process: &Process) -> Result<KernelView, Failure> {
     let text = process.text("status").unwrap_or_default();
     let find = |name| text.lines().find_map(|line| field(line, name));

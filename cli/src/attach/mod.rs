@@ -1,12 +1,12 @@
-//! Inspects a running process: its status page (in the code, the board), its profile's region, and
-//! the kernel's figures for it.
+//! Inspects a running process: its status page, its profile's
+//! region, and the kernel's figures for it.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `process` | a process by its directory in /proc, even if its PID is reused |
 //! | `target` | the process that a word names; all processes under Neap |
 //! | `reach` | another process's memory file, by its descriptor or its memory |
-//! | `board` | reads a status page |
+//! | `status_page` | reads a status page |
 //! | `asking` | makes requests through the status page: for figures, a purge, samples |
 //! | `bell` | wakes the process's thread |
 //! | `region` | reads a profile's region |
@@ -21,18 +21,18 @@
 
 mod asking;
 mod bell;
-mod board;
 pub mod kernel;
 pub mod monitor;
 mod process;
 mod reach;
 mod region;
+mod status_page;
 mod target;
 #[cfg(test)]
 pub mod testing;
 
 pub use asking::{Answer, Purge, Sampling, Silence, now_ms};
-pub use board::Board;
 pub use process::Process;
 pub use region::Region;
+pub use status_page::StatusPage;
 pub use target::{Target, Under, may_watch, of_whom};

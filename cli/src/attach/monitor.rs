@@ -1,12 +1,12 @@
 //! The socket to which processes send the descriptors of their status pages and profiles
 //! (`NEAP_MONITOR`), so that `neap` sees even a short-lived process.
 
-use super::board::Board;
 use super::reach::us;
 use super::region::Region;
+use super::status_page::StatusPage;
 use crate::failure::{Failure, shown};
 use crate::statistics::secret;
-use neap_shared::board::{GREETING, KIND_BOARD, KIND_PROFILE};
+use neap_shared::status_page::{GREETING, KIND_PROFILE, KIND_STATUS_PAGE};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketAddrUnix,
     SocketFlags, SocketType, UCred, bind, recvmsg, shutdown, socket_with, sockopt,
@@ -146,12 +146,12 @@ pub struct Inbox {
     _room: Room,
 }
 
-/// A board or a region that a process sent.
+/// A status page or a region that a process sent.
 #[derive(Debug)]
 pub struct Arrival {
     /// The sender, as the kernel reports it.
     pub pid: u32,
-    /// The board or region.
+    /// The status page or region.
     pub what: What,
 }
 
@@ -159,7 +159,7 @@ pub struct Arrival {
 #[derive(Debug)]
 pub enum What {
     /// A process has started.
-    Board(Board),
+    StatusPage(StatusPage),
     /// A process has begun to sample.
     Profile(Region),
 }
@@ -250,7 +250,7 @@ impl Received {
             return None;
         }
         let what = match self.words[1] {
-            KIND_BOARD => What::Board(Board::of_descriptor(descriptor).ok()?),
+            KIND_STATUS_PAGE => What::StatusPage(StatusPage::of_descriptor(descriptor).ok()?),
             KIND_PROFILE => What::Profile(Region::of_descriptor(descriptor).ok()?),
             _ => return None,
         };
@@ -275,25 +275,37 @@ mod tests {
     }
 
     #[test]
-    fn boards_and_profiles_arrive_and_nothing_else_does() {
+    fn status_pages_and_profiles_arrive_and_nothing_else_does() {
         let monitor = Monitor::bind().unwrap();
         let name = monitor.name().into_vec();
-        let (board, profile) = (Forged::board(), Forged::profile());
-        send(&name, &[GREETING + 1, KIND_BOARD, 7], &[board.file()]);
-        send(&name, &[GREETING, 3, 7], &[board.file()]);
-        send(&name, &[GREETING, KIND_BOARD, 7], &[]);
-        send(&name, &[GREETING, KIND_BOARD], &[board.file()]);
-        send(&name, &[GREETING, KIND_BOARD, 7, 8], &[board.file()]);
+        let (status_page, profile) = (Forged::status_page(), Forged::profile());
+        send(
+            &name,
+            &[GREETING + 1, KIND_STATUS_PAGE, 7],
+            &[status_page.file()],
+        );
+        send(&name, &[GREETING, 3, 7], &[status_page.file()]);
+        send(&name, &[GREETING, KIND_STATUS_PAGE, 7], &[]);
+        send(&name, &[GREETING, KIND_STATUS_PAGE], &[status_page.file()]);
+        send(
+            &name,
+            &[GREETING, KIND_STATUS_PAGE, 7, 8],
+            &[status_page.file()],
+        );
         send(&name, &[], &[]);
         send(
             &name,
-            &[GREETING, KIND_BOARD, 7],
-            &[board.file(), board.file()],
+            &[GREETING, KIND_STATUS_PAGE, 7],
+            &[status_page.file(), status_page.file()],
         );
-        send(&name, &[GREETING, KIND_BOARD, 7], &[profile.file()]);
-        send(&name, &[GREETING, KIND_PROFILE, 7], &[board.file()]);
+        send(&name, &[GREETING, KIND_STATUS_PAGE, 7], &[profile.file()]);
+        send(&name, &[GREETING, KIND_PROFILE, 7], &[status_page.file()]);
         send(&name, &[GREETING, KIND_PROFILE, 7], &[profile.file()]);
-        send(&name, &[GREETING, KIND_BOARD, 7], &[board.file()]);
+        send(
+            &name,
+            &[GREETING, KIND_STATUS_PAGE, 7],
+            &[status_page.file()],
+        );
         let arrivals = wait_for(&monitor.start(), 2);
         let us = std::process::id();
         assert!(arrivals.iter().all(|arrival| arrival.pid == us));
@@ -306,7 +318,7 @@ mod tests {
                         ..
                     },
                     Arrival {
-                        what: What::Board(_),
+                        what: What::StatusPage(_),
                         ..
                     }
                 ]
@@ -320,9 +332,13 @@ mod tests {
         let monitor = Monitor::bind().unwrap();
         let name = monitor.name().into_vec();
         let inbox = monitor.start();
-        let board = Forged::board();
+        let status_page = Forged::status_page();
         for _ in 0..MOST_WAITING + 40 {
-            send(&name, &[GREETING, KIND_BOARD, 7], &[board.file()]);
+            send(
+                &name,
+                &[GREETING, KIND_STATUS_PAGE, 7],
+                &[status_page.file()],
+            );
         }
         // The thread reads the messages in order, so the last ones are dropped.
         let start = Instant::now();

@@ -41,7 +41,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// The same as for [`super::Board::open`], or its region is malformed.
+    /// The same as for [`super::StatusPage::open`], or its region is malformed.
     pub fn find(pid: i32) -> Result<Option<Region>, Failure> {
         Region::of_process(&Process::open(pid)?)
     }
@@ -146,7 +146,7 @@ mod tests {
             let failure = Region::of_descriptor(forged.descriptor()).unwrap_err();
             assert!(failure.to_string().contains(why), "{failure}");
         }
-        let board = Forged::board();
-        assert!(Region::of_descriptor(board.descriptor()).is_err());
+        let status_page = Forged::status_page();
+        assert!(Region::of_descriptor(status_page.descriptor()).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! Finds the process that the user means, and lists processes.
 
-use super::board::Board;
 use super::process::Process;
 use super::reach::us;
+use super::status_page::StatusPage;
 use crate::failure::{Failure, shown};
 use std::ffi::OsStr;
 use std::fs;
@@ -49,13 +49,13 @@ impl Target {
     }
 }
 
-/// A process under Neap, with its board.
+/// A process under Neap, with its status page.
 #[derive(Debug)]
 pub struct Under {
     /// The process.
     pub target: Target,
-    /// Its board.
-    pub board: Board,
+    /// Its status page.
+    pub status_page: StatusPage,
 }
 
 impl Under {
@@ -67,8 +67,11 @@ impl Under {
     pub fn all() -> Result<Vec<Under>, Failure> {
         let open = |process: Process| {
             let target = Target::of(&process);
-            let board = Board::open(target.pid).ok()?;
-            Some(Under { target, board })
+            let status_page = StatusPage::open(target.pid).ok()?;
+            Some(Under {
+                target,
+                status_page,
+            })
         };
         Ok(processes()?.into_iter().filter_map(open).collect())
     }
@@ -96,7 +99,7 @@ fn named(word: &OsStr) -> Result<Target, Failure> {
         .collect();
     let under: Vec<&Target> = called
         .iter()
-        .filter(|target| Board::open(target.pid).is_ok())
+        .filter(|target| StatusPage::open(target.pid).is_ok())
         .collect();
     match (under.as_slice(), called.as_slice()) {
         ([target], _) => Ok((*target).clone()),
@@ -130,7 +133,7 @@ fn numbers(targets: &[&Target]) -> String {
     text
 }
 
-/// The processes whose boards this user may open, lowest PID first.
+/// The processes whose status pages this user may open, lowest PID first.
 fn processes() -> Result<Vec<Process>, Failure> {
     let entries = fs::read_dir("/proc").map_err(|error| {
         Failure::own(format!(

@@ -1,10 +1,10 @@
 //! Status pages and profile regions made by tests.
 
-use super::board::Board;
 use super::region::Region;
+use super::status_page::StatusPage;
 use bytemuck::bytes_of;
-use neap_shared::board::{self, Head};
 use neap_shared::sites;
+use neap_shared::status_page::{self, Head};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
@@ -38,19 +38,19 @@ impl Forged {
         Forged { file }
     }
 
-    /// A board with a valid head, of this process.
-    pub fn board() -> Forged {
-        let forged = Forged::zeros(board::NAME, board::BYTES);
+    /// A status page with a valid head, of this process.
+    pub fn status_page() -> Forged {
+        let forged = Forged::zeros(status_page::NAME, status_page::BYTES);
         let head = Head {
-            magic: board::MAGIC,
-            version: board::VERSION,
-            bytes: board::BYTES as u64,
+            magic: status_page::MAGIC,
+            version: status_page::VERSION,
+            bytes: status_page::BYTES as u64,
             pid: u64::from(std::process::id()),
             page_bytes: 4096,
             frontend: 1,
             made_ms: 1,
         };
-        forged.write(board::HEAD_AT, bytes_of(&head));
+        forged.write(status_page::HEAD_AT, bytes_of(&head));
         forged
     }
 
@@ -84,9 +84,9 @@ impl Forged {
         OwnedFd::from(self.file.try_clone().unwrap())
     }
 
-    /// Opens it as a board.
-    pub fn open(&self) -> Board {
-        Board::of_descriptor(self.descriptor()).unwrap()
+    /// Opens it as a status page.
+    pub fn open(&self) -> StatusPage {
+        StatusPage::of_descriptor(self.descriptor()).unwrap()
     }
 
     /// Opens it as a region.

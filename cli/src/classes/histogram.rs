@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, shown};
 use crate::files;
-use neap_shared::board::{SIZE_STEP, SIZES, SizeFigure};
+use neap_shared::status_page::{SIZE_STEP, SIZES, SizeFigure};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -16,7 +16,8 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Histogram {
     /// The program's file name.
     pub program: String,
-    /// By step (see [`neap_shared::board::SIZES`]); the last one counts sizes that no slab serves.
+    /// By step (see [`neap_shared::status_page::SIZES`]); the last one counts sizes that no slab
+    /// serves.
     figures: Vec<SizeFigure>,
 }
 
@@ -29,7 +30,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a board's table of sizes.
+    /// Adds a status page's table of sizes.
     pub fn add(&mut self, figures: &[SizeFigure]) {
         for (sum, figure) in self.figures.iter_mut().zip(figures) {
             sum.count = sum.count.saturating_add(figure.count);
@@ -143,20 +144,24 @@ fn entry(line: &str) -> Option<(usize, SizeFigure)> {
 mod tests {
     use super::*;
 
-    fn board(entries: &[(usize, u64, u64)]) -> Vec<SizeFigure> {
-        let mut board = vec![SizeFigure::default(); SIZES];
+    fn status_page(entries: &[(usize, u64, u64)]) -> Vec<SizeFigure> {
+        let mut status_page = vec![SizeFigure::default(); SIZES];
         for &(step, count, bytes) in entries {
-            board[step] = SizeFigure { count, bytes };
+            status_page[step] = SizeFigure { count, bytes };
         }
-        board
+        status_page
     }
 
     #[test]
-    fn boards_add_up_and_survive_a_file() {
+    fn status_pages_add_up_and_survive_a_file() {
         let mut histogram = Histogram::new("py\nthon");
-        histogram.add(&board(&[(0, 1, 0), (3, 10, 240), (SIZES - 1, 2, 100_000)]));
-        histogram.add(&board(&[(3, 5, 100), (4096, u64::MAX, u64::MAX)]));
-        histogram.add(&board(&[(4096, 1, 1)]));
+        histogram.add(&status_page(&[
+            (0, 1, 0),
+            (3, 10, 240),
+            (SIZES - 1, 2, 100_000),
+        ]));
+        histogram.add(&status_page(&[(3, 5, 100), (4096, u64::MAX, u64::MAX)]));
+        histogram.add(&status_page(&[(4096, 1, 1)]));
         assert_eq!(histogram.allocations(), u64::MAX);
         let again = Histogram::parse(&histogram.to_text()).unwrap();
         assert_eq!(again.to_text(), histogram.to_text());

@@ -186,17 +186,17 @@ fn trace(paths: &[Vec<u16>]) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use neap_shared::board::{SIZES, SizeFigure};
+    use neap_shared::status_page::{SIZES, SizeFigure};
 
     fn histogram(entries: &[(usize, u64)]) -> Histogram {
-        let mut board = vec![SizeFigure::default(); SIZES];
+        let mut status_page = vec![SizeFigure::default(); SIZES];
         for &(size, count) in entries {
-            let figure = &mut board[size.div_ceil(8)];
+            let figure = &mut status_page[size.div_ceil(8)];
             figure.count += count;
             figure.bytes += count * size as u64;
         }
         let mut histogram = Histogram::new("test");
-        histogram.add(&board);
+        histogram.add(&status_page);
         histogram
     }
 

@@ -109,16 +109,16 @@ fn with_shares(mut rows: Vec<Row>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use neap_shared::board::{SIZES, SizeFigure};
+    use neap_shared::status_page::{SIZES, SizeFigure};
 
     #[test]
     fn sizes_fall_to_their_classes() {
-        let mut board = vec![SizeFigure::default(); SIZES];
+        let mut status_page = vec![SizeFigure::default(); SIZES];
         for (step, count, bytes) in [(0, 2, 0), (2, 3, 40), (3, 10, 240), (SIZES - 1, 1, 99_999)] {
-            board[step] = SizeFigure { count, bytes };
+            status_page[step] = SizeFigure { count, bytes };
         }
         let mut histogram = Histogram::new("test");
-        histogram.add(&board);
+        histogram.add(&status_page);
         let rows = of_table(&histogram, &[16, 48, 64, 32_768]);
         let seen: Vec<[u64; 4]> = rows
             .iter()

@@ -3,7 +3,7 @@
 
 use super::model::Profile;
 use super::session::{Ended, Session};
-use crate::attach::{Board, Region, Sampling, Target, kernel};
+use crate::attach::{Region, Sampling, StatusPage, Target, kernel};
 use crate::failure::{Failure, say};
 use crate::patience::Patience;
 use crate::progress::{Line, Talk, bar};
@@ -50,30 +50,30 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The process does not run under Neap, cannot be inspected by this user, cannot sample, or has not
 /// called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
-    let board = Board::open(target.pid)?;
+    let status_page = StatusPage::open(target.pid)?;
     if matches!(wish.waiter, Waiter::Person(Talk::Normal)) {
-        kept_out(&board);
+        kept_out(&status_page);
     }
     let region = Region::find(target.pid)?;
     let rate = rate_in_force(region.as_ref())?;
     let profile = match (region, wish.time) {
-        (Some(region), _) if rate != 0 => running(target, &board, &region, rate, wish)?,
+        (Some(region), _) if rate != 0 => running(target, &status_page, &region, rate, wish)?,
         (_, Some(Duration::ZERO)) => whole(&Region::open(target.pid)?, target)?,
-        (region, _) => finished(target, sampled(target, &board, region, wish)?)?,
+        (region, _) => finished(target, sampled(target, &status_page, region, wish)?)?,
     };
     Ok(profile.called(&target.name))
 }
 
 /// Says what the process keeps out of a profile, if that is known.
-fn kept_out(board: &Board) {
-    let kernel = kernel::of_board(board).ok();
-    if let Some(hint) = kernel.and_then(|kernel| hint::of_board(board, kernel)) {
+fn kept_out(status_page: &StatusPage) {
+    let kernel = kernel::of_status_page(status_page).ok();
+    if let Some(hint) = kernel.and_then(|kernel| hint::of_status_page(status_page, kernel)) {
         say(&format!("hint: {hint}"));
     }
 }
 
 /// A process's sampling rate in bytes; 0: sampling is off. Reads it from the region, because the
-/// board reports only what was requested through it.
+/// status page reports only what was requested through it.
 ///
 /// # Errors
 /// The region cannot be read.
@@ -94,7 +94,7 @@ fn finished(target: &Target, ended: Ended) -> Result<Profile, Failure> {
 /// A session of a process whose sampling was on before and stays on.
 fn running(
     target: &Target,
-    board: &Board,
+    status_page: &StatusPage,
     region: &Region,
     rate: u64,
     wish: Wish,
@@ -111,45 +111,45 @@ fn running(
         return whole(region, target);
     }
     let session = Session::of(Some(region), rate)?;
-    wait(target, board, rate, time, wish.waiter)?;
+    wait(target, status_page, rate, time, wish.waiter)?;
     finished(target, session.end(region)?)
 }
 
 /// Switches sampling on, waits and reads. Switches it off again even if that failed.
 fn sampled(
     target: &Target,
-    board: &Board,
+    status_page: &StatusPage,
     region: Option<Region>,
     wish: Wish,
 ) -> Result<Ended, Failure> {
     let rate = wish.rate.unwrap_or(USUAL_RATE);
     let time = wish.time.unwrap_or(USUAL);
     let mut session = Session::of(region.as_ref(), rate)?;
-    let started = board.sample(rate, ANSWER.min(time));
+    let started = status_page.sample(rate, ANSWER.min(time));
     let read = started.and_then(|answer| {
         let early = match answer {
             Sampling::InForce(_) => Some(Region::open(target.pid)?),
             Sampling::Pending if matches!(wish.waiter, Waiter::Client(_)) => {
-                return Err(unanswered(board));
+                return Err(unanswered(status_page));
             }
             Sampling::Pending => None,
         };
         early
             .iter()
             .try_for_each(|region| session.switched_on(region))?;
-        wait(target, board, rate, time, wish.waiter)?;
+        wait(target, status_page, rate, time, wish.waiter)?;
         match early {
             Some(region) => session.end(&region),
             None => late(target, session),
         }
     });
-    if !board.has_ended() {
+    if !status_page.has_ended() {
         match read {
-            Ok(_) => leave(target, board),
+            Ok(_) => leave(target, status_page),
             Err(_) => {
                 // Cancels also a request that the process would carry out later. Its own error
                 // matters less.
-                let _ = board.sample(0, Duration::ZERO);
+                let _ = status_page.sample(0, Duration::ZERO);
             }
         }
     }
@@ -165,13 +165,13 @@ fn late(target: &Target, session: Session) -> Result<Ended, Failure> {
 }
 
 /// Switches sampling off. A sleeping process will do so when it wakes.
-fn leave(target: &Target, board: &Board) {
-    let pending = match board.sample(0, ANSWER) {
+fn leave(target: &Target, status_page: &StatusPage) {
+    let pending = match status_page.sample(0, ANSWER) {
         Ok(Sampling::InForce(_)) => None,
-        Ok(Sampling::Pending) => Some(board.silence().why.to_owned()),
+        Ok(Sampling::Pending) => Some(status_page.silence().why.to_owned()),
         Err(failure) => Some(failure.to_string()),
     };
-    if let (Some(why), false) = (pending, board.has_ended()) {
+    if let (Some(why), false) = (pending, status_page.has_ended()) {
         say(&format!(
             "{} has not stopped sampling yet: {why}",
             target.title()
@@ -179,8 +179,8 @@ fn leave(target: &Target, board: &Board) {
     }
 }
 
-fn unanswered(board: &Board) -> Failure {
-    let (title, why) = (board.title(), board.silence().why);
+fn unanswered(status_page: &StatusPage) -> Failure {
+    let (title, why) = (status_page.title(), status_page.silence().why);
     Failure::own(format!("pending: {title} does not sample yet: {why}"))
 }
 
@@ -201,7 +201,7 @@ fn silent(target: &Target) -> Failure {
 /// The client has left.
 fn wait(
     target: &Target,
-    board: &Board,
+    status_page: &StatusPage,
     rate: u64,
     time: Duration,
     waiter: Waiter,
@@ -211,7 +211,7 @@ fn wait(
     }
     let start = Instant::now();
     let left = || time.saturating_sub(start.elapsed());
-    let goes_on = || !left().is_zero() && !board.has_ended();
+    let goes_on = || !left().is_zero() && !status_page.has_ended();
     let talk = match waiter {
         Waiter::Person(talk) => talk,
         Waiter::Client(has_left) => {

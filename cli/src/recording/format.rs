@@ -2,10 +2,10 @@
 //! the program's start.
 
 use super::machine::Machine;
-use neap_shared::board::Coarse;
 use neap_shared::ledger::Ledger;
 use neap_shared::stats::Use;
 use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, StackFigures};
+use neap_shared::status_page::Coarse;
 use neap_shared::units::SLICE_SHIFT;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -71,7 +71,7 @@ pub fn heap(watched: &Watched, request: &Request, client: &Client) -> Response {
 
 fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Vec<u8>, Refusal> {
     let pid = one(watched, asked.pid)?;
-    watched.board(pid)?;
+    watched.status_page(pid)?;
     let process = Process::open(pid)?;
     if asked.seconds == 0 {
         return Ok(whole(&process)?);

@@ -1,7 +1,7 @@
 //! The served processes and their figures.
 
 use super::seats::{Seat, Seats};
-use crate::attach::{Board, Process, Target, Under};
+use crate::attach::{Process, StatusPage, Target, Under};
 use crate::failure::Failure;
 use crate::view::{State, View};
 use std::sync::{Mutex, PoisonError};
@@ -46,7 +46,7 @@ impl Watched {
 
     /// The processes that have not ended.
     pub fn targets(&self) -> Result<Vec<Target>, Failure> {
-        let alive = |under: &&Under| !under.board.has_ended();
+        let alive = |under: &&Under| !under.status_page.has_ended();
         Ok(match &self.scope {
             Scope::Named(named) => named.iter().filter(alive).map(target).collect(),
             Scope::All => Under::all()?.iter().map(target).collect(),
@@ -77,21 +77,21 @@ impl Watched {
         self.sessions.try_take()
     }
 
-    /// The board of a served process.
+    /// The status page of a served process.
     ///
     /// # Errors
     ///
     /// The process is not served, or has ended.
-    pub fn board(&self, pid: i32) -> Result<Board, Failure> {
+    pub fn status_page(&self, pid: i32) -> Result<StatusPage, Failure> {
         let user = Process::open(pid)?.user().unwrap_or(u32::MAX);
         let is_served = match &self.scope {
             Scope::Named(named) => named
                 .iter()
-                .any(|under| under.target.pid == pid && !under.board.has_ended()),
+                .any(|under| under.target.pid == pid && !under.status_page.has_ended()),
             Scope::All => crate::attach::may_watch(user),
         };
         match is_served {
-            true => Board::open(pid),
+            true => StatusPage::open(pid),
             false => Err(Failure::own(format!("process {pid} is not served here"))),
         }
     }
@@ -103,10 +103,10 @@ fn target(under: &Under) -> Target {
 
 fn views(all: &[Under]) -> Vec<View> {
     let ask = |under: &Under| {
-        let asked = View::ask(&under.board, PATIENCE);
+        let asked = View::ask(&under.status_page, PATIENCE);
         // Unreadable figures are no reason to hide the kernel's count.
         asked
-            .or_else(|_| View::look(&under.board, State::Pending))
+            .or_else(|_| View::look(&under.status_page, State::Pending))
             .ok()
     };
     let mut views = Vec::with_capacity(all.len());

@@ -125,16 +125,16 @@ impl Session {
                     process.region = Some(region);
                     self.processes.push(process);
                 }
-                (What::Board(board), at) => {
-                    let board = match at {
-                        None => Some(board),
-                        Some(at) => self.processes[at].take_own_heap(board),
+                (What::StatusPage(status_page), at) => {
+                    let status_page = match at {
+                        None => Some(status_page),
+                        Some(at) => self.processes[at].take_own_heap(status_page),
                     };
-                    let Some(board) = board else {
+                    let Some(status_page) = status_page else {
                         self.event(arrival.pid, Happening::OwnHeap);
                         continue;
                     };
-                    let process = Watched::new(arrival.pid, Some(board));
+                    let process = Watched::new(arrival.pid, Some(status_page));
                     let came = Happening::Came {
                         program: process.program.clone(),
                         frontend: process.frontend(),

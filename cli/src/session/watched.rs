@@ -1,11 +1,11 @@
 //! One process of the tree.
 
 use super::clock::Clock;
-use crate::attach::{Board, Process, Region, kernel};
+use crate::attach::{Process, Region, StatusPage, kernel};
 use crate::recording::Record;
 use crate::recording::format::{Classes, Event, Frontend, Happening, Heap, Sample, Spans};
-use neap_shared::board::NAME;
 use neap_shared::stats::Snapshot;
+use neap_shared::status_page::NAME;
 use std::time::{Duration, Instant};
 
 /// How long a process keeps writing its figures after this session's last request.
@@ -16,7 +16,7 @@ const CLASSES_MS: u64 = 5_000;
 /// in this many of the time.
 const KERNEL_PART: u32 = 200;
 
-/// A process that has sent its board, its profile, or both.
+/// A process that has sent its status page, its profile, or both.
 pub struct Watched {
     /// Its PID.
     pub pid: u32,
@@ -24,7 +24,7 @@ pub struct Watched {
     pub program: String,
     /// Its profile, if it samples.
     pub region: Option<Region>,
-    board: Option<Board>,
+    status_page: Option<StatusPage>,
     page_bytes: u64,
     purged: u64,
     leased: Option<Instant>,
@@ -48,14 +48,14 @@ pub struct Peak {
 
 impl Watched {
     /// A process that has just started.
-    pub fn new(pid: u32, board: Option<Board>) -> Self {
-        let process = board.as_ref().and_then(Board::process);
+    pub fn new(pid: u32, status_page: Option<StatusPage>) -> Self {
+        let process = status_page.as_ref().and_then(StatusPage::process);
         let program = process.map_or_else(String::new, crate::attach::Process::name);
         Self {
             pid,
             program,
             region: None,
-            board,
+            status_page,
             page_bytes: rustix::param::page_size() as u64,
             purged: 0,
             leased: None,
@@ -67,12 +67,12 @@ impl Watched {
 
     /// Whether the process was alive at the last tick.
     pub fn is_alive(&self) -> bool {
-        self.board.is_some()
+        self.status_page.is_some()
     }
 
     /// Notes that the process has ended or executed another program. Keeps its profile.
     pub fn end(&mut self) {
-        self.board = None;
+        self.status_page = None;
     }
 
     /// Its profile at the peak, if it holds less now.
@@ -80,26 +80,31 @@ impl Watched {
         Some(&self.peak).filter(|peak| !peak.region.is_empty())
     }
 
-    /// Its kind of heap, from its board.
+    /// Its kind of heap, from its status page.
     pub fn frontend(&self) -> Frontend {
-        match self.board.as_ref().is_some_and(Board::is_own_heap) {
+        match self
+            .status_page
+            .as_ref()
+            .is_some_and(StatusPage::is_own_heap)
+        {
             true => Frontend::Rust,
             false => Frontend::Library,
         }
     }
 
-    /// Replaces the board if `board` is a second heap of the same program. A Rust program with Neap
-    /// as its own allocator also loads the library, but uses its own heap. Otherwise ends this
-    /// one and returns the board: the process has executed another program.
-    pub fn take_own_heap(&mut self, board: Board) -> Option<Board> {
+    /// Replaces the status page if `status_page` is a second heap of the same program. A Rust
+    /// program with Neap as its own allocator also loads the library, but uses its own heap.
+    /// Otherwise ends this one and returns the status page: the process has executed another
+    /// program.
+    pub fn take_own_heap(&mut self, status_page: StatusPage) -> Option<StatusPage> {
         let is_second = self.frontend() == Frontend::Library
-            && board.is_own_heap()
-            && board.process().is_some_and(has_two_heaps);
+            && status_page.is_own_heap()
+            && status_page.process().is_some_and(has_two_heaps);
         if !is_second {
             self.end();
-            return Some(board);
+            return Some(status_page);
         }
-        self.board = Some(board);
+        self.status_page = Some(status_page);
         self.purged = 0;
         self.leased = None;
         None
@@ -114,16 +119,16 @@ impl Watched {
         recorded: bool,
         main: u32,
     ) -> Vec<Record> {
-        let Some(board) = &self.board else {
+        let Some(status_page) = &self.status_page else {
             return Vec::new();
         };
-        let Some(rss) = rss(board, self.page_bytes) else {
+        let Some(rss) = rss(status_page, self.page_bytes) else {
             return self.gone(clock, main);
         };
         if !recorded {
             return Vec::new();
         }
-        let seen = Seen::of(board, clock, rss);
+        let seen = Seen::of(status_page, clock, rss);
         self.keep_answering(interval, &seen);
         if let (Some(region), Some(spans)) = (&self.region, seen.spans) {
             self.peak.look(seen.t_ms, spans.taken(), region);
@@ -134,7 +139,7 @@ impl Watched {
 
     /// Has the process write its figures at every interval.
     fn keep_answering(&mut self, interval: Duration, seen: &Seen) {
-        let Some(board) = &self.board else {
+        let Some(status_page) = &self.status_page else {
             return;
         };
         if self
@@ -143,37 +148,37 @@ impl Watched {
         {
             // If the request fails, the process is sampled nevertheless, with the figures that it
             // writes by itself.
-            let _ = board.watch(interval, LEASE);
+            let _ = status_page.watch(interval, LEASE);
             self.leased = Some(Instant::now());
         }
         let age_ms = seen.figures.map_or(u64::MAX, |figures| age_ms(&figures));
         if u128::from(age_ms) > interval.as_millis() * 2 {
             // Only the purge thread honours a lease. Without one, the program's own calls answer a
             // single request.
-            let _ = board.nudge();
+            let _ = status_page.nudge();
         }
     }
 
     /// Its last figures: those written at its end, or before it was killed.
     fn last_words(&mut self, clock: Clock) -> Vec<Record> {
         self.classes_at = None;
-        let Some(board) = &self.board else {
+        let Some(status_page) = &self.status_page else {
             return Vec::new();
         };
-        let seen = Seen::of(board, clock, 0);
+        let seen = Seen::of(status_page, clock, 0);
         self.lines(seen, clock, None)
     }
 
     /// Its last figures after the main program's end, whether the process itself has ended or not.
     pub fn conclude(&mut self, clock: Clock, main: u32) -> Vec<Record> {
-        let Some(board) = &self.board else {
+        let Some(status_page) = &self.status_page else {
             return Vec::new();
         };
-        let Some(rss) = rss(board, self.page_bytes) else {
+        let Some(rss) = rss(status_page, self.page_bytes) else {
             return self.gone(clock, main);
         };
         self.classes_at = None;
-        let seen = Seen::of(board, clock, rss);
+        let seen = Seen::of(status_page, clock, rss);
         let records = self.lines(seen, clock, None);
         self.end();
         records
@@ -235,19 +240,19 @@ impl Watched {
         if start < self.kernel_from {
             return None;
         }
-        let view = self.board.as_ref().map(kernel::of_board);
+        let view = self.status_page.as_ref().map(kernel::of_status_page);
         let pause = (start.elapsed() * KERNEL_PART).max(Duration::from_secs(1));
         self.kernel_from = Instant::now() + pause;
         Some(view?.ok()?.arenas_rss)
     }
 }
 
-/// Whether two boards are mapped. `exec` would have unmapped both.
+/// Whether two status pages are mapped. `exec` would have unmapped both.
 fn has_two_heaps(process: &Process) -> bool {
     let name = NAME.to_string_lossy();
     let maps = process.text("maps").unwrap_or_default();
-    let boards = maps.lines().filter(|line| line.contains(&*name));
-    boards.count() > 1
+    let status_pages = maps.lines().filter(|line| line.contains(&*name));
+    status_pages.count() > 1
 }
 
 /// What was read of a process at once, before any slow step.
@@ -260,12 +265,12 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(board: &Board, clock: Clock, rss: u64) -> Self {
+    fn of(status_page: &StatusPage, clock: Clock, rss: u64) -> Self {
         Self {
             t_ms: clock.now_ms(),
             rss,
-            spans: board.coarse().as_ref().map(Spans::from),
-            figures: board.figures(),
+            spans: status_page.coarse().as_ref().map(Spans::from),
+            figures: status_page.figures(),
         }
     }
 }
@@ -297,8 +302,8 @@ impl Peak {
 const LEAST_PEAK: u64 = 8 << 20;
 
 /// Resident bytes; `None` if the process has ended.
-fn rss(board: &Board, page_bytes: u64) -> Option<u64> {
-    let text = board.process()?.text("statm").ok()?;
+fn rss(status_page: &StatusPage, page_bytes: u64) -> Option<u64> {
+    let text = status_page.process()?.text("statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
     (pages > 0).then(|| pages.saturating_mul(page_bytes))
 }

@@ -355,7 +355,7 @@ mod tests {
     }
 
     fn one_of(view: crate::view::View) -> One {
-        let feed = Feed::new(Forged::board().open(), Duration::from_secs(1)).unwrap();
+        let feed = Feed::new(Forged::status_page().open(), Duration::from_secs(1)).unwrap();
         let mut one = One::new(feed);
         let rates = Rates::default();
         one.look = Some(Look { view, rates });
@@ -414,7 +414,7 @@ mod tests {
                 minor_faults: f64::MAX,
                 ..Rates::default()
             };
-            let feed = Feed::new(Forged::board().open(), Duration::from_secs(1)).unwrap();
+            let feed = Feed::new(Forged::status_page().open(), Duration::from_secs(1)).unwrap();
             let mut one = One::new(feed);
             one.look = Some(Look { view, rates });
             one.residents = residents.into();

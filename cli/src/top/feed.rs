@@ -1,6 +1,6 @@
 //! The figures of a process at each tick, and their rates of change.
 
-use crate::attach::Board;
+use crate::attach::StatusPage;
 use crate::failure::Failure;
 use crate::view::{State, View, total};
 use neap_shared::stats::Snapshot;
@@ -15,7 +15,7 @@ const LEAST_LEASE: Duration = Duration::from_secs(3);
 /// A watched process.
 #[derive(Debug)]
 pub struct Feed {
-    board: Board,
+    status_page: StatusPage,
     title: String,
     interval: Duration,
     last: Option<Snapshot>,
@@ -61,22 +61,22 @@ impl Feed {
     /// # Errors
     ///
     /// The process has ended.
-    pub fn new(board: Board, interval: Duration) -> Result<Feed, Failure> {
+    pub fn new(status_page: StatusPage, interval: Duration) -> Result<Feed, Failure> {
         let feed = Feed {
-            title: board.title(),
-            board,
+            title: status_page.title(),
+            status_page,
             interval,
             last: None,
             rates: Rates::default(),
         };
         feed.renew()?;
-        feed.board.nudge()?;
+        feed.status_page.nudge()?;
         Ok(feed)
     }
 
-    /// The process's board.
-    pub fn board(&self) -> &Board {
-        &self.board
+    /// The process's status page.
+    pub fn status_page(&self) -> &StatusPage {
+        &self.status_page
     }
 
     /// The process's name, also after its end.
@@ -90,7 +90,7 @@ impl Feed {
     ///
     /// The process has ended.
     pub fn look(&mut self) -> Result<Look, Failure> {
-        let figures = self.board.figures();
+        let figures = self.status_page.figures();
         let is_new = match (&figures, &self.last) {
             (Some(figures), Some(last)) => figures.at_ms != last.at_ms,
             (figures, _) => figures.is_some(),
@@ -101,9 +101,9 @@ impl Feed {
         };
         self.renew()?;
         if !is_new {
-            self.board.nudge()?;
+            self.status_page.nudge()?;
         }
-        let view = View::glance(&self.board, state, figures)?;
+        let view = View::glance(&self.status_page, state, figures)?;
         if let (true, Some(figures)) = (is_new, figures) {
             self.rates = match &self.last {
                 Some(last) => Rates::between(last, &figures),
@@ -121,13 +121,13 @@ impl Feed {
 
     fn renew(&self) -> Result<(), Failure> {
         let lease = LEAST_LEASE.max(self.interval.saturating_mul(LEASES));
-        self.board.watch(self.interval, lease)
+        self.status_page.watch(self.interval, lease)
     }
 }
 
 impl Rates {
-    /// The rates between two moments. Decreases count as 0: threads have ended, or the board is
-    /// forged.
+    /// The rates between two moments. Decreases count as 0: threads have ended, or the status page
+    /// is forged.
     pub fn between(old: &Snapshot, new: &Snapshot) -> Rates {
         let seconds = new.at_ms.saturating_sub(old.at_ms) as f64 / 1000.0;
         if seconds <= 0.0 {

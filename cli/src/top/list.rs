@@ -117,8 +117,8 @@ pub fn entries(order: Order) -> Result<Vec<Entry>, Failure> {
 }
 
 fn entry(under: &Under) -> Option<Entry> {
-    let whole = kernel::whole(under.board.process()?).ok()?;
-    let coarse = under.board.coarse().unwrap_or_default();
+    let whole = kernel::whole(under.status_page.process()?).ok()?;
+    let coarse = under.status_page.coarse().unwrap_or_default();
     Some(Entry {
         pid: under.target.pid,
         program: under.target.name.clone(),

@@ -28,7 +28,7 @@ pub fn one(mut feed: Feed, pace: Pace, form: Form) -> Result<Stop, Failure> {
     each(pace, |number| {
         let look = match feed.look() {
             Ok(look) => look,
-            Err(_) if feed.board().has_ended() => {
+            Err(_) if feed.status_page().has_ended() => {
                 return Ok(Some(Stop::Ended(feed.title().to_owned())));
             }
             Err(failure) => return Err(failure),

@@ -3,7 +3,7 @@
 use super::feed::{Feed, Look};
 use super::list::{Entry, Order, entries};
 use super::pace::{Pace, Stop};
-use crate::attach::{Board, Purge};
+use crate::attach::{Purge, StatusPage};
 use crate::failure::Failure;
 use crate::view::{live, used};
 use neap_shared::stats::{Bytes, ClassFigures, Snapshot};
@@ -153,7 +153,8 @@ impl State {
         let Some(entry) = list.entries.get(list.chosen) else {
             return;
         };
-        let feed = Board::open(entry.pid).and_then(|board| Feed::new(board, self.pace.interval));
+        let feed = StatusPage::open(entry.pid)
+            .and_then(|status_page| Feed::new(status_page, self.pace.interval));
         match feed {
             Ok(feed) => self.page = Page::One(Box::new(One::new(feed))),
             Err(failure) => self.message = failure.to_string(),
@@ -162,9 +163,11 @@ impl State {
 
     fn purge(&self) -> String {
         let purged = match &self.page {
-            Page::One(one) => purge(one.feed.board()),
+            Page::One(one) => purge(one.feed.status_page()),
             Page::List(list) => match list.entries.get(list.chosen) {
-                Some(entry) => Board::open(entry.pid).and_then(|board| purge(&board)),
+                Some(entry) => {
+                    StatusPage::open(entry.pid).and_then(|status_page| purge(&status_page))
+                }
                 None => return String::new(),
             },
             Page::Help(_) => return String::new(),
@@ -173,9 +176,9 @@ impl State {
     }
 }
 
-fn purge(board: &Board) -> Result<String, Failure> {
-    let title = board.title();
-    Ok(match board.purge(PATIENCE)? {
+fn purge(status_page: &StatusPage) -> Result<String, Failure> {
+    let title = status_page.title();
+    Ok(match status_page.purge(PATIENCE)? {
         Purge::Done(bytes) => format!("{title} gave {} back", Bytes(bytes)),
         Purge::Pending => format!("pending: {title} has not done it yet"),
     })
@@ -223,7 +226,7 @@ impl One {
     fn tick(&mut self) -> Result<Option<Stop>, Failure> {
         let look = match self.feed.look() {
             Ok(look) => look,
-            Err(_) if self.feed.board().has_ended() => {
+            Err(_) if self.feed.status_page().has_ended() => {
                 return Ok(Some(Stop::Ended(self.title().to_owned())));
             }
             Err(failure) => return Err(failure),

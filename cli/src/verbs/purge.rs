@@ -2,7 +2,7 @@
 
 use super::arguments;
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Board, Purge, Silence, Target};
+use crate::attach::{Purge, Silence, StatusPage, Target};
 use crate::failure::{Outcome, TIMED_OUT};
 use crate::output::print;
 use crate::view::text::difference;
@@ -14,15 +14,15 @@ use std::time::Duration;
 /// Requests the purge and prints the result.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let target = arguments::of(matches)?;
-    let board = Board::open(target.pid)?;
-    let before = kernel::of_board(&board)?;
+    let status_page = StatusPage::open(target.pid)?;
+    let before = kernel::of_status_page(&status_page)?;
     let patience = arguments::time(matches, "timeout");
-    let purge = board.purge(patience)?;
-    let after = kernel::of_board(&board)?;
+    let purge = status_page.purge(patience)?;
+    let after = kernel::of_status_page(&status_page)?;
     print(&match (arguments::format(matches) == "json", purge) {
         (true, _) => format!("{}\n", object(&target, purge, before, after)),
         (false, Purge::Done(bytes)) => done(&target.title(), bytes, before, after),
-        (false, Purge::Pending) => pending(&target.title(), patience, board.silence()),
+        (false, Purge::Pending) => pending(&target.title(), patience, status_page.silence()),
     })?;
     Ok(match purge {
         Purge::Done(_) => 0,

@@ -1,6 +1,6 @@
 //! `neap serve`: metrics and profiles of running processes over HTTP.
 
-use crate::attach::{Board, Target, Under};
+use crate::attach::{StatusPage, Target, Under};
 use crate::failure::{Failure, Outcome, say};
 use crate::patience::Patience;
 use crate::serve::{Scope, Server, Watched, answer};
@@ -30,8 +30,11 @@ fn scope(matches: &ArgMatches) -> Result<Scope, Failure> {
     };
     let open = |word: &OsString| -> Result<Under, Failure> {
         let target = Target::find(word)?;
-        let board = Board::open(target.pid)?;
-        Ok(Under { target, board })
+        let status_page = StatusPage::open(target.pid)?;
+        Ok(Under {
+            target,
+            status_page,
+        })
     };
     Ok(Scope::Named(words.map(open).collect::<Result<_, _>>()?))
 }

@@ -1,7 +1,7 @@
 //! `neap stat`: where the memory of a running process is.
 
 use super::arguments::{self, format};
-use crate::attach::Board;
+use crate::attach::StatusPage;
 use crate::failure::{Outcome, TIMED_OUT};
 use crate::output::print;
 use crate::view::{State, View, json, metrics, text};
@@ -10,13 +10,13 @@ use clap::ArgMatches;
 /// Prints the tables.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let target = arguments::of(matches)?;
-    let board = Board::open(target.pid)?;
+    let status_page = StatusPage::open(target.pid)?;
     let patience = arguments::time(matches, "timeout");
-    let view = View::ask(&board, patience)?;
+    let view = View::ask(&status_page, patience)?;
     let page = match format(matches) {
         "json" => format!("{}\n", json::object(&view)),
         "prometheus" => metrics::page(std::slice::from_ref(&view)),
-        _ => text::page(&view, &arguments::advice(patience, board.silence())),
+        _ => text::page(&view, &arguments::advice(patience, status_page.silence())),
     };
     print(&page)?;
     Ok(match view.state {

@@ -1,12 +1,12 @@
 //! `neap top`: running processes, at intervals.
 
 use super::arguments::{format, time};
-use crate::attach::{Board, Target};
+use crate::attach::{StatusPage, Target};
 use crate::failure::{Failure, Outcome, say};
 use crate::supervise::Ending;
 use crate::top::{Feed, Form, Pace, Stop, note_signals, on_screen, plain_list, plain_one};
 use clap::ArgMatches;
-use neap_shared::board::LEAST_INTERVAL_MS;
+use neap_shared::status_page::LEAST_INTERVAL_MS;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 }
 
 fn feed(target: &Target, interval: Duration) -> Result<Feed, Failure> {
-    Feed::new(Board::open(target.pid)?, interval)
+    Feed::new(StatusPage::open(target.pid)?, interval)
 }
 
 fn pace(matches: &ArgMatches) -> Pace {

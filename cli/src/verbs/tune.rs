@@ -5,7 +5,7 @@
 //! up the sizes of all processes.
 
 use super::arguments::{file, format, program};
-use crate::attach::Board;
+use crate::attach::StatusPage;
 use crate::attach::monitor::{Inbox, Monitor, What};
 use crate::classes::{self, Comparison, Histogram};
 use crate::failure::{Failure, Outcome, say, shown};
@@ -30,7 +30,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// Time allowed for the descriptors of processes that ended with the program. They are in the
 /// socket, and this process's own thread must read them.
 const LAST_WORD: Duration = Duration::from_millis(20);
-/// The number of the C frontend on a board.
+/// The number of the C frontend on a status page.
 const LIBRARY: u64 = 1;
 
 /// Finds the classes, writes and prints them.
@@ -143,7 +143,7 @@ fn counted(words: &[OsString]) -> Result<Histogram, Failure> {
 struct Counting {
     monitor: Option<Monitor>,
     inbox: Option<Inbox>,
-    alive: Vec<Board>,
+    alive: Vec<StatusPage>,
     leased: Option<Instant>,
     histogram: Histogram,
     /// Processes that counted, and those that have Neap built in.
@@ -166,12 +166,12 @@ impl Counting {
         let arrivals = self.inbox.as_ref().map(Inbox::arrivals);
         for arrival in arrivals.into_iter().flatten() {
             match arrival.what {
-                What::Board(board) if board.head().frontend == LIBRARY => {
+                What::StatusPage(status_page) if status_page.head().frontend == LIBRARY => {
                     self.processes[0] += 1;
-                    self.alive.push(board);
+                    self.alive.push(status_page);
                     self.leased = None;
                 }
-                What::Board(_) => self.processes[1] += 1,
+                What::StatusPage(_) => self.processes[1] += 1,
                 What::Profile(_) => {}
             }
         }
@@ -181,14 +181,14 @@ impl Counting {
     fn part(&mut self) {
         let (ended, alive) = std::mem::take(&mut self.alive)
             .into_iter()
-            .partition(Board::has_ended);
+            .partition(StatusPage::has_ended);
         self.alive = alive;
         self.add(ended);
     }
 
-    fn add(&mut self, boards: Vec<Board>) {
-        for board in boards {
-            self.histogram.add(&board.sizes());
+    fn add(&mut self, status_pages: Vec<StatusPage>) {
+        for status_page in status_pages {
+            self.histogram.add(&status_page.sizes());
         }
     }
 
@@ -198,9 +198,9 @@ impl Counting {
             .leased
             .is_none_or(|leased| leased.elapsed() > LEASE / 4)
         {
-            for board in &self.alive {
+            for status_page in &self.alive {
                 // If the request fails, the figures that the process writes at its end remain.
-                let _ = board.watch(WRITTEN, LEASE);
+                let _ = status_page.watch(WRITTEN, LEASE);
             }
             self.leased = Some(Instant::now());
         }
@@ -209,13 +209,19 @@ impl Counting {
     fn finish(mut self, ending: Ending) -> Result<Histogram, Failure> {
         thread::sleep(LAST_WORD);
         self.greet();
-        let boards = std::mem::take(&mut self.alive);
-        let left = boards.iter().filter(|board| !board.has_ended()).count();
-        for board in boards.iter().filter(|board| !board.has_ended()) {
+        let status_pages = std::mem::take(&mut self.alive);
+        let left = status_pages
+            .iter()
+            .filter(|status_page| !status_page.has_ended())
+            .count();
+        for status_page in status_pages
+            .iter()
+            .filter(|status_page| !status_page.has_ended())
+        {
             // Without an answer, use the figures that it wrote last.
-            let _ = board.ask(WRITTEN);
+            let _ = status_page.ask(WRITTEN);
         }
-        self.add(boards);
+        self.add(status_pages);
         let program = shown(&self.histogram.program);
         if left > 0 {
             say(&format!(

@@ -1,7 +1,7 @@
 //! Memory that a runtime keeps out of Neap's figures, and how to bring it in.
 
 use crate::attach::kernel::KernelView;
-use crate::attach::{Board, Process};
+use crate::attach::{Process, StatusPage};
 
 /// CPython's own allocator.
 pub const PYTHON: &str = "CPython keeps objects of up to 512 bytes to itself, in arenas from mmap, \
@@ -11,9 +11,9 @@ pub const PYTHON: &str = "CPython keeps objects of up to 512 bytes to itself, in
 pub const SHORT: &str = "resident, elsewhere; Python: set PYTHONMALLOC=malloc";
 
 /// The hint for a process most of whose resident memory is not in the heap.
-pub fn of_board(board: &Board, kernel: KernelView) -> Option<&'static str> {
+pub fn of_status_page(status_page: &StatusPage, kernel: KernelView) -> Option<&'static str> {
     let mostly_foreign = kernel.foreign_rss() > kernel.process_rss / 2;
-    let process = board.process().filter(|_| mostly_foreign)?;
+    let process = status_page.process().filter(|_| mostly_foreign)?;
     of_process(process)
 }
 

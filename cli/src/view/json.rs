@@ -2,9 +2,9 @@
 //! those of `neap run --stats --format json`.
 
 use super::{View, live, used};
-use neap_shared::board::Coarse;
 use neap_shared::ledger::Ledger;
 use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
+use neap_shared::status_page::Coarse;
 use serde_json::{Map, Value, json};
 
 /// The object.

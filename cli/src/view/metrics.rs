@@ -206,7 +206,7 @@ mod tests {
             figures: Some(figures),
             coarse: None,
             kernel: KernelView::default(),
-            served: neap_shared::board::Served::default(),
+            served: neap_shared::status_page::Served::default(),
             silence: crate::attach::Silence::default(),
             hint: None,
             taken_ms: 0,

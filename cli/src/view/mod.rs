@@ -18,10 +18,10 @@ pub mod metrics;
 pub mod text;
 
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Answer, Board, Silence, now_ms};
+use crate::attach::{Answer, Silence, StatusPage, now_ms};
 use crate::failure::Failure;
-use neap_shared::board::{Coarse, Served};
 use neap_shared::stats::{ClassFigures, Snapshot};
+use neap_shared::status_page::{Coarse, Served};
 use std::time::Duration;
 
 /// A process at one moment.
@@ -73,29 +73,33 @@ impl View {
     ///
     /// # Errors
     ///
-    /// The process has ended, or its board is malformed.
-    pub fn ask(board: &Board, timeout: Duration) -> Result<View, Failure> {
-        let (state, figures) = match board.ask(timeout)? {
+    /// The process has ended, or its status page is malformed.
+    pub fn ask(status_page: &StatusPage, timeout: Duration) -> Result<View, Failure> {
+        let (state, figures) = match status_page.ask(timeout)? {
             Answer::Fresh(figures) => (State::Fresh, Some(figures)),
-            Answer::Pending => (State::Pending, board.figures()),
+            Answer::Pending => (State::Pending, status_page.figures()),
         };
-        View::take(board, state, figures)
+        View::take(status_page, state, figures)
     }
 
-    /// The board's current contents and the kernel's current counts.
+    /// The status page's current contents and the kernel's current counts.
     ///
     /// # Errors
     ///
     /// The process has ended.
-    pub fn look(board: &Board, state: State) -> Result<View, Failure> {
-        View::take(board, state, board.figures())
+    pub fn look(status_page: &StatusPage, state: State) -> Result<View, Failure> {
+        View::take(status_page, state, status_page.figures())
     }
 
-    fn take(board: &Board, state: State, figures: Option<Snapshot>) -> Result<View, Failure> {
-        let kernel = kernel::of_board(board)?;
+    fn take(
+        status_page: &StatusPage,
+        state: State,
+        figures: Option<Snapshot>,
+    ) -> Result<View, Failure> {
+        let kernel = kernel::of_status_page(status_page)?;
         Ok(View {
-            hint: hint::of_board(board, kernel),
-            ..View::of(board, state, figures, kernel)
+            hint: hint::of_status_page(status_page, kernel),
+            ..View::of(status_page, state, figures, kernel)
         })
     }
 
@@ -105,12 +109,16 @@ impl View {
     /// # Errors
     ///
     /// The process has ended.
-    pub fn glance(board: &Board, state: State, figures: Option<Snapshot>) -> Result<View, Failure> {
-        let kernel = kernel::whole_of_board(board)?;
+    pub fn glance(
+        status_page: &StatusPage,
+        state: State,
+        figures: Option<Snapshot>,
+    ) -> Result<View, Failure> {
+        let kernel = kernel::whole_of_status_page(status_page)?;
         let hint = figures.as_ref().and_then(|figures| {
             let arenas_rss = figures.ledger.resident;
-            hint::of_board(
-                board,
+            hint::of_status_page(
+                status_page,
                 KernelView {
                     arenas_rss,
                     ..kernel
@@ -119,21 +127,26 @@ impl View {
         });
         Ok(View {
             hint,
-            ..View::of(board, state, figures, kernel)
+            ..View::of(status_page, state, figures, kernel)
         })
     }
 
-    fn of(board: &Board, state: State, figures: Option<Snapshot>, kernel: KernelView) -> View {
-        let process = board.process();
+    fn of(
+        status_page: &StatusPage,
+        state: State,
+        figures: Option<Snapshot>,
+        kernel: KernelView,
+    ) -> View {
+        let process = status_page.process();
         View {
             pid: process.map_or(0, |process| process.pid()),
             program: process.map(|process| process.name()).unwrap_or_default(),
             state,
             figures,
-            coarse: board.coarse(),
+            coarse: status_page.coarse(),
             kernel,
-            served: board.served(),
-            silence: board.silence(),
+            served: status_page.served(),
+            silence: status_page.silence(),
             hint: None,
             taken_ms: now_ms(),
         }
@@ -191,7 +204,7 @@ pub mod tests {
         proptest::collection::vec(word, count)
     }
 
-    /// A process whose board holds arbitrary words.
+    /// A process whose status page holds arbitrary words.
     pub fn any_view() -> impl Strategy<Value = View> {
         let state = prop_oneof![Just(State::Fresh), Just(State::Pending)];
         let figures = proptest::option::of(words(size_of::<Snapshot>() / 8));

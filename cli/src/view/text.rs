@@ -254,7 +254,7 @@ fn pending(view: &View, advice: &str) -> String {
 mod tests {
     use super::*;
     use crate::attach::kernel::KernelView;
-    use neap_shared::board::{Coarse, Served};
+    use neap_shared::status_page::{Coarse, Served};
 
     #[test]
     fn no_name_stands_for_two_figures() {

@@ -94,9 +94,9 @@ fn a_process_that_sleeps_is_pending() {
 
 #[test]
 fn a_rust_program_that_sleeps_is_told_what_it_lacks() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     fake.write(
-        std::mem::offset_of!(neap_shared::board::Head, frontend),
+        std::mem::offset_of!(neap_shared::status_page::Head, frontend),
         &2_u64.to_ne_bytes(),
     );
     for arguments in [&["stat", "--timeout=50ms"], &["purge", "--timeout=50ms"]] {
@@ -144,7 +144,7 @@ fn figure<'a>(page: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn a_purge_says_how_much_went_back() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let page = printed(&fake.answering(&["purge", "--timeout=60s"]));
     let (before, after) = (
         figure(&page, "resident before"),
@@ -174,7 +174,7 @@ fn a_purge_says_how_much_went_back() {
 
 #[test]
 fn a_purge_of_nothing_says_so() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let page = printed(&fake.answering_with(0, &["purge", "--timeout=60s"]));
     let first = format!("sleep ({}) had no free memory to give back\n", fake.pid());
     assert!(page.starts_with(&first), "{page}");
@@ -207,7 +207,7 @@ fn other_users_are_not_ours() {
 
 #[test]
 fn names_that_several_processes_have_are_listed() {
-    let (one, two) = (Fake::board(), Fake::board());
+    let (one, two) = (Fake::status_page(), Fake::status_page());
     let output = neap().args(["stat", "sleep"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let said = said(&output);

@@ -2,9 +2,9 @@
 
 use crate::stage::neap;
 use bytemuck::bytes_of;
-use neap_shared::board::{self, Control, Head, Served};
 use neap_shared::ledger::Ledger;
 use neap_shared::stats::Snapshot;
+use neap_shared::status_page::{self, Control, Head, Served};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::ffi::CStr;
 use std::fs::File;
@@ -35,23 +35,23 @@ impl Fake {
         Fake::run(Command::new("sleep"), file)
     }
 
-    /// With a board with a valid head, as a process of another user. Requires root.
+    /// With a status page with a valid head, as a process of another user. Requires root.
     pub fn of_user(user: u32) -> Fake {
-        let file = memory_file(board::NAME, board::BYTES);
+        let file = memory_file(status_page::NAME, status_page::BYTES);
         let seals = SealFlags::SHRINK | SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&file, seals).unwrap();
         let mut command = Command::new("sleep");
         command.uid(user);
         let fake = Fake::run(command, file);
-        fake.write(board::HEAD_AT, bytes_of(&fake.head()));
-        fake.write(board::FIGURES_AT + 8, bytes_of(&figures()));
-        fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        fake.write(status_page::HEAD_AT, bytes_of(&fake.head()));
+        fake.write(status_page::FIGURES_AT + 8, bytes_of(&figures()));
+        fake.write(status_page::FIGURES_AT, &2_u64.to_ne_bytes());
         fake
     }
 
     /// A sleeping process with figures that calls itself python3, with this `PYTHONMALLOC`.
     pub fn of_python(setting: Option<&str>) -> Fake {
-        let file = memory_file(board::NAME, board::BYTES);
+        let file = memory_file(status_page::NAME, status_page::BYTES);
         let seals = SealFlags::SHRINK | SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&file, seals).unwrap();
         let room = tempfile::tempdir().unwrap();
@@ -61,9 +61,9 @@ impl Fake {
         command.env_remove("PYTHONMALLOC");
         command.envs(setting.map(|setting| ("PYTHONMALLOC", setting)));
         let fake = Fake::run(command, file);
-        fake.write(board::HEAD_AT, bytes_of(&fake.head()));
-        fake.write(board::FIGURES_AT + 8, bytes_of(&figures()));
-        fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        fake.write(status_page::HEAD_AT, bytes_of(&fake.head()));
+        fake.write(status_page::FIGURES_AT + 8, bytes_of(&figures()));
+        fake.write(status_page::FIGURES_AT, &2_u64.to_ne_bytes());
         fake
     }
 
@@ -77,27 +77,27 @@ impl Fake {
         Fake { file, child }
     }
 
-    /// With a board with a valid head and nothing else.
-    pub fn board() -> Fake {
-        let fake = Fake::zeros(board::NAME, board::BYTES);
-        fake.write(board::HEAD_AT, bytes_of(&fake.head()));
+    /// With a status page with a valid head and nothing else.
+    pub fn status_page() -> Fake {
+        let fake = Fake::zeros(status_page::NAME, status_page::BYTES);
+        fake.write(status_page::HEAD_AT, bytes_of(&fake.head()));
         fake
     }
 
-    /// With a board with figures.
+    /// With a status page with figures.
     pub fn with_figures(figures: &Snapshot) -> Fake {
-        let fake = Fake::board();
-        fake.write(board::FIGURES_AT + 8, bytes_of(figures));
-        fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        let fake = Fake::status_page();
+        fake.write(status_page::FIGURES_AT + 8, bytes_of(figures));
+        fake.write(status_page::FIGURES_AT, &2_u64.to_ne_bytes());
         fake
     }
 
     /// The valid head.
     pub fn head(&self) -> Head {
         Head {
-            magic: board::MAGIC,
-            version: board::VERSION,
-            bytes: board::BYTES as u64,
+            magic: status_page::MAGIC,
+            version: status_page::VERSION,
+            bytes: status_page::BYTES as u64,
             pid: u64::from(self.pid()),
             page_bytes: 4096,
             frontend: 1,
@@ -118,7 +118,7 @@ impl Fake {
         let mut control = Control::default();
         let bytes = bytemuck::bytes_of_mut(&mut control);
         self.file
-            .read_exact_at(bytes, board::CONTROL_AT as u64)
+            .read_exact_at(bytes, status_page::CONTROL_AT as u64)
             .unwrap();
         control
     }
@@ -161,7 +161,7 @@ impl Fake {
             cost_ns: 2_000,
             ..Served::default()
         };
-        self.write(board::SERVED_AT, bytes_of(&served));
+        self.write(status_page::SERVED_AT, bytes_of(&served));
     }
 
     /// Runs `neap VERB PID ...`.

@@ -3,8 +3,8 @@
 
 use crate::fake::{Fake, figures, memory_file};
 use crate::stage::{clean, is_root, neap, room, said};
-use neap_shared::board;
 use neap_shared::sites;
+use neap_shared::status_page;
 use proptest::prelude::*;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ fn processes_that_are_not_under_neap_are_told() {
 
 #[test]
 fn processes_that_are_gone_are_told() {
-    let mut fake = Fake::board();
+    let mut fake = Fake::status_page();
     fake.kill();
     let said = refusal(&fake.neap(&["stat"]));
     assert!(said.contains("there is no process"), "{said}");
@@ -68,7 +68,7 @@ fn other_peoples_processes_are_told() {
         let said = refusal(&neap().args(["stat", "1"]).output().unwrap());
         return assert!(said.contains("belongs to another user"), "{said}");
     }
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let room = room();
     let copy = room.path().join("neap");
     std::fs::copy(env!("CARGO_BIN_EXE_neap"), &copy).unwrap();
@@ -89,25 +89,25 @@ fn other_peoples_processes_are_told() {
 }
 
 #[test]
-fn files_that_are_no_boards_are_told() {
+fn files_that_are_no_status_pages_are_told() {
     for (bytes, why) in [
         (0, "has 0 bytes"),
         (4096, "has 4096 bytes"),
         (1 << 40, "has 1099511627776 bytes"),
     ] {
-        let said = refusal(&Fake::zeros(board::NAME, bytes).neap(&["stat"]));
+        let said = refusal(&Fake::zeros(status_page::NAME, bytes).neap(&["stat"]));
         assert!(said.contains(why), "{said}");
     }
-    let unsealed = Fake::holding(memory_file(board::NAME, board::BYTES));
+    let unsealed = Fake::holding(memory_file(status_page::NAME, status_page::BYTES));
     let said = refusal(&unsealed.neap(&["stat"]));
     assert!(said.contains("is not sealed"), "{said}");
-    let zeros = Fake::zeros(board::NAME, board::BYTES);
+    let zeros = Fake::zeros(status_page::NAME, status_page::BYTES);
     let said = refusal(&zeros.neap(&["stat"]));
     assert!(said.contains("its first word is another"), "{said}");
 }
 
 #[test]
-fn a_fifo_of_that_name_is_no_board() {
+fn a_fifo_of_that_name_is_no_status_page() {
     let room = room();
     let fifo = room.path().join("memfd:neap-board (deleted)");
     let path = std::ffi::CString::new(fifo.as_os_str().as_encoded_bytes()).unwrap();
@@ -125,8 +125,8 @@ fn heads_that_are_wrong_are_told() {
         (16, "makes no sense"),
         (24, "only that of process 77"),
     ] {
-        let fake = Fake::board();
-        fake.write(board::HEAD_AT + at, &77_u64.to_ne_bytes());
+        let fake = Fake::status_page();
+        fake.write(status_page::HEAD_AT + at, &77_u64.to_ne_bytes());
         let said = refusal(&fake.neap(&["stat"]));
         assert!(said.contains(why), "{said}");
     }
@@ -134,15 +134,15 @@ fn heads_that_are_wrong_are_told() {
 
 #[test]
 fn figures_that_are_being_written_for_ever_are_told() {
-    let fake = Fake::board();
-    fake.write(board::FIGURES_AT, &1_u64.to_ne_bytes());
+    let fake = Fake::status_page();
+    fake.write(status_page::FIGURES_AT, &1_u64.to_ne_bytes());
     let said = refusal(&fake.answering(&["stat", "--timeout=60s"]));
     assert!(said.contains("its figures are never complete"), "{said}");
 }
 
 #[test]
 fn a_process_that_ends_while_it_is_asked_is_told() {
-    let mut fake = Fake::board();
+    let mut fake = Fake::status_page();
     let neap = neap()
         .args(["stat", "--timeout=10m", &fake.pid().to_string()])
         .stdout(Stdio::piped())
@@ -172,17 +172,17 @@ fn word() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The whole output of `stat` on a board with a valid head and arbitrary bytes behind it.
+    /// The whole output of `stat` on a status page with a valid head and arbitrary bytes behind it.
     #[test]
-    fn any_board_is_shown_or_refused(
-        words in proptest::collection::vec(word(), (board::SIZES_AT - board::CONTROL_AT) / 8),
+    fn any_status_page_is_shown_or_refused(
+        words in proptest::collection::vec(word(), (status_page::SIZES_AT - status_page::CONTROL_AT) / 8),
         answers in any::<bool>(),
         form in prop_oneof![Just("--format=json"), Just("--format=prometheus"), Just("--timeout=20ms")],
     ) {
         let fake = Fake::with_figures(&figures());
-        fake.write(board::CONTROL_AT, bytemuck::cast_slice(&words));
+        fake.write(status_page::CONTROL_AT, bytemuck::cast_slice(&words));
         if answers {
-            fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+            fake.write(status_page::FIGURES_AT, &2_u64.to_ne_bytes());
         }
         for verb in ["stat", "purge"] {
             let form = if verb == "purge" { "--format=json" } else { form };
@@ -200,15 +200,15 @@ proptest! {
     /// A head of arbitrary bytes.
     #[test]
     fn any_head_is_refused(words in proptest::collection::vec(word(), 7), at in 0_usize..7) {
-        let fake = Fake::board();
-        fake.write(board::HEAD_AT + 8 * at, &words[at].to_ne_bytes());
+        let fake = Fake::status_page();
+        fake.write(status_page::HEAD_AT + 8 * at, &words[at].to_ne_bytes());
         let code = fake.neap(&["stat", "--timeout=20ms"]).status.code();
         prop_assert!(matches!(code, Some(124 | 125)), "{:?}", code);
     }
 }
 
 #[test]
-fn a_region_is_not_taken_for_a_board() {
+fn a_region_is_not_taken_for_a_status_page() {
     let fake = Fake::zeros(sites::NAME, sites::BYTES);
     let said = refusal(&fake.neap(&["stat"]));
     assert!(said.contains("does not run under Neap"), "{said}");

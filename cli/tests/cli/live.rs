@@ -98,7 +98,7 @@ fn two_processes_have_ledgers_that_add_up() {
 }
 
 #[test]
-fn a_forked_child_has_a_board_of_its_own() {
+fn a_forked_child_has_a_status_page_of_its_own() {
     let holder = Holder::start("fork");
     let child = holder.forked.to_string();
     let (one, other) = (stat(&holder.pid()), stat(&child));
@@ -152,7 +152,7 @@ fn a_process_that_sleeps_is_told_by_the_kernel() {
 }
 
 #[test]
-fn a_process_without_a_board_is_told() {
+fn a_process_without_a_status_page_is_told() {
     let holder = Holder::with("busy", &[("NEAP_STATUS_PAGE", "0")]);
     for verb in ["stat", "top", "purge"] {
         let output = run(&[verb, &holder.pid()]);

@@ -123,7 +123,7 @@ fn metrics_are_served_until_a_signal_ends_it() {
 
 #[test]
 fn the_page_lists_the_processes() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let server = Server::start(&[]);
     let (head, body) = server.get("/");
     assert!(head.contains("content-type: text/html"), "{head}");
@@ -133,7 +133,7 @@ fn the_page_lists_the_processes() {
 
 #[test]
 fn profiles_are_refused_with_a_sentence_where_nothing_samples() {
-    let (fake, other) = (Fake::board(), Fake::board());
+    let (fake, other) = (Fake::status_page(), Fake::status_page());
     let pids = [fake.pid().to_string(), other.pid().to_string()];
     let server = Server::start(&[&pids[0], &pids[1]]);
     for path in ["heap", "allocs"] {
@@ -159,7 +159,7 @@ fn profiles_are_refused_with_a_sentence_where_nothing_samples() {
 
 #[test]
 fn sampling_that_a_request_began_ends_with_it() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let server = Server::start(&[&fake.pid().to_string()]);
     let (head, body) = server.get("/debug/pprof/heap?seconds=1");
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
@@ -179,7 +179,7 @@ fn pages_of_elsewhere_cannot_read_through_a_browser() {
 
 #[test]
 fn pages_of_elsewhere_start_nothing_through_a_browser() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let server = Server::start(&[&fake.pid().to_string()]);
     let answer_from = |site: &str, path: &str| {
         let host = &server.address;
@@ -199,7 +199,7 @@ fn pages_of_elsewhere_start_nothing_through_a_browser() {
 fn scrapes_for_clients_that_have_left_are_not_made() {
     const LEFT: u64 = 20;
     // It does not answer, so that each scrape takes its time.
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let server = Server::start(&[&fake.pid().to_string()]);
     for _ in 0..LEFT {
         drop(server.ask("/metrics"));

@@ -3,8 +3,8 @@
 use crate::fake::{Fake, figures};
 use crate::stage::{neap, said};
 use crate::terminal::{ENTERED, LEFT, PROMPT, Terminal, fresh_mode, top};
-use neap_shared::board;
 use neap_shared::stats::Snapshot;
+use neap_shared::status_page;
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
@@ -65,10 +65,12 @@ impl<'a> Writer<'a> {
             minor_faults: at_ms / 10,
             ..figures()
         };
-        self.fake.write(board::FIGURES_AT, &1_u64.to_ne_bytes());
         self.fake
-            .write(board::FIGURES_AT + 8, bytemuck::bytes_of(&figures));
-        self.fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+            .write(status_page::FIGURES_AT, &1_u64.to_ne_bytes());
+        self.fake
+            .write(status_page::FIGURES_AT + 8, bytemuck::bytes_of(&figures));
+        self.fake
+            .write(status_page::FIGURES_AT, &2_u64.to_ne_bytes());
         self.fake.serve();
     }
 }
@@ -88,7 +90,7 @@ impl Drop for End<'_> {
 
 #[test]
 fn a_pipe_gets_lines() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let writer = Writer::new(&fake);
     let output = writer.looked_at(&["top", "--interval=100ms", "--times=3"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -108,7 +110,7 @@ fn a_pipe_gets_lines() {
 
 #[test]
 fn lines_can_be_json() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let writer = Writer::new(&fake);
     let output = writer.looked_at(&["top", "--interval=50ms", "--times=2", "--format=json"]);
     let lines: Vec<Value> = String::from_utf8(output.stdout)
@@ -123,7 +125,7 @@ fn lines_can_be_json() {
 
 #[test]
 fn a_process_that_sleeps_is_pending_on_every_line() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let output = fake.neap(&["top", "--interval=50ms", "--times=2"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let pending = text.lines().filter(|line| line.ends_with("pending"));
@@ -132,7 +134,7 @@ fn a_process_that_sleeps_is_pending_on_every_line() {
 
 #[test]
 fn the_list_has_every_process() {
-    let (one, two) = (Fake::board(), Fake::board());
+    let (one, two) = (Fake::status_page(), Fake::status_page());
     let output = neap().args(["top", "--times=1"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     for fake in [&one, &two] {
@@ -157,7 +159,7 @@ fn the_list_has_every_process() {
 
 #[test]
 fn the_end_of_the_process_is_told() {
-    let mut fake = Fake::board();
+    let mut fake = Fake::status_page();
     let child = neap()
         .args(["top", "--interval=50ms", &fake.pid().to_string()])
         .stdout(std::process::Stdio::piped())
@@ -176,7 +178,7 @@ fn the_end_of_the_process_is_told() {
 
 #[test]
 fn a_terminal_shows_the_ledger_and_obeys_keys() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let before = fresh_mode();
     Writer::new(&fake).during(|| {
         let mut terminal = Terminal::start(top(&fake));
@@ -196,7 +198,7 @@ fn a_terminal_shows_the_ledger_and_obeys_keys() {
 
 #[test]
 fn from_the_list_one_looks_into_a_process_and_back() {
-    let _fake = Fake::board();
+    let _fake = Fake::status_page();
     let before = fresh_mode();
     let mut command = neap();
     command.args(["top", "--interval=50ms"]);
@@ -216,7 +218,7 @@ fn from_the_list_one_looks_into_a_process_and_back() {
 fn signals_give_the_terminal_back() {
     let before = fresh_mode();
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT] {
-        let fake = Fake::board();
+        let fake = Fake::status_page();
         let mut terminal = Terminal::start(top(&fake));
         terminal.wait_for("sleep");
         terminal.signal(signal);
@@ -227,7 +229,7 @@ fn signals_give_the_terminal_back() {
 
 #[test]
 fn a_terminal_that_takes_no_output_is_given_back() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let before = fresh_mode();
     Writer::new(&fake).during(|| {
         let mut terminal = Terminal::start(top(&fake));
@@ -248,7 +250,7 @@ fn a_terminal_that_takes_no_output_is_given_back() {
 
 #[test]
 fn a_shell_stops_it_and_continues_it() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     Writer::new(&fake).during(|| {
         let mut shell = Terminal::shell();
         shell.wait_for_bytes(PROMPT);
@@ -279,7 +281,7 @@ fn a_shell_stops_it_and_continues_it() {
 
 #[test]
 fn a_stopped_one_can_be_ended() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let mut shell = Terminal::shell();
     shell.wait_for_bytes(PROMPT);
     let neap = env!("CARGO_BIN_EXE_neap");
@@ -294,7 +296,7 @@ fn a_stopped_one_can_be_ended() {
 
 #[test]
 fn a_stop_without_notice_leaves_nothing_behind() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let before = fresh_mode();
     let mut terminal = Terminal::start(top(&fake));
     terminal.wait_for("sleep");
@@ -314,7 +316,7 @@ fn a_stop_without_notice_leaves_nothing_behind() {
 
 #[test]
 fn a_terminal_that_goes_away_ends_it() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let mut terminal = Terminal::start(top(&fake));
     terminal.wait_for("sleep");
     assert_eq!(terminal.hang_up().signal(), Some(libc::SIGHUP));
@@ -322,7 +324,7 @@ fn a_terminal_that_goes_away_ends_it() {
 
 #[test]
 fn a_question_mark_explains_the_page() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let before = fresh_mode();
     Writer::new(&fake).during(|| {
         let mut terminal = Terminal::start(top(&fake));
@@ -353,7 +355,7 @@ fn processes_that_cannot_be_seen_are_an_error() {
 
 #[test]
 fn the_end_of_the_process_gives_the_terminal_back() {
-    let mut fake = Fake::board();
+    let mut fake = Fake::status_page();
     let before = fresh_mode();
     let mut terminal = Terminal::start(top(&fake));
     terminal.wait_for("sleep");
@@ -366,7 +368,7 @@ fn the_end_of_the_process_gives_the_terminal_back() {
 
 #[test]
 fn no_color_is_honoured() {
-    let fake = Fake::board();
+    let fake = Fake::status_page();
     let before = fresh_mode();
     let colours = |no_color: Option<&str>| {
         let mut command = top(&fake);

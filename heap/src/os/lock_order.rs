@@ -52,7 +52,7 @@ macro_rules! order {
 }
 
 order! {
-    1 Board: "status page", "the page itself, and its figures", "the page goes with the parent's";
+    1 StatusPage: "status page", "the page itself, and its figures", "the page goes with the parent's";
     2 Quarantine: "quarantine", "blocks held back by `--check`", "a block that was freed is lost";
     3 Profile: "profile's region", "the samples' memory, while it is made", "there is none";
     4 Pace: "profiler's pace", "the sampling rate of all caches", "its cache follows the next switch";

@@ -38,14 +38,15 @@ pub const MOST_RANGES: usize = 8;
 #[unsafe(link_section = "neap_fork")]
 static GROWN_BEFORE: AtomicUsize = AtomicUsize::new(0);
 
-/// How many slow paths the process has taken without a board.
+/// How many slow paths the process has taken without a status page.
 #[unsafe(link_section = "neap_fork")]
 static PASSED: AtomicU32 = AtomicU32::new(0);
 
-/// A process gets a board when its heap has grown by this many bytes, or when it has taken this
-/// many slow paths. A board takes 50 to 100 µs, a tenth of what the smallest processes take.
-const BOARD_BYTES: usize = 1 << 20;
-const BOARD_PASSES: u32 = 256;
+/// A process gets a status page when its heap has grown by this many bytes, or when it has taken
+/// this many slow paths. A status page takes 50 to 100 µs, a tenth of what the smallest processes
+/// take.
+const STATUS_PAGE_BYTES: usize = 1 << 20;
+const STATUS_PAGE_PASSES: u32 = 256;
 
 /// Bytes of stack that a start may take.
 const ROOM_BYTES: usize = 16 << 10;
@@ -54,9 +55,9 @@ const ROOM_BYTES: usize = 16 << 10;
 /// by.
 const FRAMES: usize = 48;
 
-/// In a Rust program with the crate `neap` as its allocator: from now on a thread gives back what no
-/// thread uses, in a process that does nothing, too, and answers `neap stat`. Without it callers do
-/// that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
+/// In a Rust program with the crate `neap` as its allocator: from now on a thread gives back what
+/// no thread uses, in a process that does nothing, too, and answers `neap stat`. Without it callers
+/// do that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
 ///
 /// Not for programs whose C library calls this heap's `free`, too: there libneap.so knows what to
 /// do.
@@ -97,14 +98,14 @@ pub(crate) fn after_fork_in_child() {
 /// safe moment. `caller` is an address in the code that made the call; 0: unknown.
 #[inline]
 pub(crate) fn end_slow_path(caller: usize) {
-    if REQUESTS.is_board_missing() && is_worth_a_board() && is_own() {
-        hook::instruments().make_board();
+    if REQUESTS.is_status_page_missing() && is_worth_a_status_page() && is_own() {
+        hook::instruments().make_status_page();
     }
     match STATE.load(Ordering::Relaxed) {
         HERE if shared::is_mine() => ring_for_observers(),
         HERE => disown(),
         AWAY if !ENABLED.load(Ordering::Acquire) => answer_without(),
-        AWAY if is_missed() && !REQUESTS.is_board_missing() => start_here(caller),
+        AWAY if is_missed() && !REQUESTS.is_status_page_missing() => start_here(caller),
         _ => {}
     }
 }
@@ -114,14 +115,14 @@ fn grown(extent: usize) -> usize {
     extent.saturating_sub(GROWN_BEFORE.load(Ordering::Relaxed))
 }
 
-/// Whether the process, which has no board, is to get one now. Counts the calls.
+/// Whether the process, which has no status page, is to get one now. Counts the calls.
 #[cold]
-fn is_worth_a_board() -> bool {
+fn is_worth_a_status_page() -> bool {
     let passed = PASSED.load(Ordering::Relaxed).saturating_add(1);
     PASSED.store(passed, Ordering::Relaxed);
-    let worth = passed >= BOARD_PASSES
-        || grown(HEAP.pages.extent()) >= BOARD_BYTES
-        || hook::instruments().wants_board()
+    let worth = passed >= STATUS_PAGE_PASSES
+        || grown(HEAP.pages.extent()) >= STATUS_PAGE_BYTES
+        || hook::instruments().wants_status_page()
         || is_missed();
     worth && HEAP.now_ms() >= RETRY_AT.load(Ordering::Relaxed)
 }

@@ -19,8 +19,8 @@
 //! A fork waits for the locks of the heap. For its sake the thread
 //!
 //! - takes locks in [their order](crate::os::lock_order), and none while it sleeps;
-//! - begins a hold of `Tide::step`, the registry or the board anew for every step: one look at
-//!   files, one slab, one survey;
+//! - begins a hold of `Tide::step`, the registry or the status page anew for every step: one look
+//!   at files, one slab, one survey;
 //! - never holds two of these three at once.
 
 use super::wakeup::{Ear, Words as _};
@@ -35,7 +35,7 @@ use crate::os::{futex, shared, thread};
 use crate::pages::Driver;
 use core::ffi::c_void;
 use core::ptr::null_mut;
-use neap_shared::board::ThreadState;
+use neap_shared::status_page::ThreadState;
 
 pub(super) const AWAY: u32 = 0;
 const STARTING: u32 = 1;
@@ -129,7 +129,7 @@ pub(super) fn is_chosen_off() -> bool {
     CHOSEN.load(Ordering::Relaxed) == OFF
 }
 
-/// Says on the board whether there is a thread to answer, and why not.
+/// Says on the status page whether there is a thread to answer, and why not.
 pub fn tell_state() {
     hook::instruments().note_thread(match STATE.load(Ordering::Relaxed) {
         HERE => ThreadState::Here,

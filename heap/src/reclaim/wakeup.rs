@@ -5,7 +5,7 @@
 //! work once more, then sleeps. A full barrier stands between the two steps on either side, so one
 //! of them sees the other.
 //!
-//! Rings go to a *shared* word, which stands on the board where there is one: an observer in
+//! Rings go to a *shared* word, which stands on the status page where there is one: an observer in
 //! another process rings by adding to it and waking its sleepers. The thread reads the word before
 //! it says that it sleeps, and the kernel puts it to sleep only while the word still has that
 //! value. A second word is the process's own. The thread sleeps on it, and only for a bounded time,
@@ -152,7 +152,8 @@ mod machine {
     use crate::os::shared;
     use core::ptr::null_mut;
 
-    /// The machine's words: the board's, where there is a board, and one of the heap's own.
+    /// The machine's words: the status page's, where there is a status page, and one of the heap's
+    /// own.
     pub struct Pair {
         shared: plain::AtomicPtr<plain::AtomicU32>,
         own: plain::AtomicU32,
@@ -185,8 +186,8 @@ mod machine {
         }
 
         fn word(&self, ear: Ear) -> &plain::AtomicU32 {
-            // SAFETY: null, or the word of a board that stays mapped as long as a thread may sleep
-            // or ring.
+            // SAFETY: null, or the word of a status page that stays mapped as long as a thread may
+            // sleep or ring.
             match unsafe { self.shared.load(Ordering::Acquire).as_ref() } {
                 Some(word) if ear == Ear::Shared => word,
                 _ => &self.own,

@@ -1,8 +1,9 @@
-//! When the process makes its board: at the start, later, or never; and again in a fork's child.
+//! When the process makes its status page: at the start, later, or never; and again in a fork's
+//! child.
 
 use super::monitor;
 use super::serve::{is_awaited, write};
-use super::state::{AWAITED, BOARD, Inner};
+use super::state::{AWAITED, Inner, STATUS_PAGE};
 use super::words::WORDS;
 use crate::profile;
 use neap_heap::base::sync::{AtomicU8, Ordering};
@@ -15,11 +16,11 @@ use neap_heap::os::process;
 use neap_heap::os::sandbox;
 use neap_heap::os::shared::{self, Shared};
 use neap_heap::reclaim::thread as purge;
-use neap_shared::board::{self, Head, ThreadState};
+use neap_shared::status_page::{self, Head, ThreadState};
 
 #[unsafe(link_section = "neap_fork")]
 static WHEN: AtomicU8 = AtomicU8::new(When::Worthwhile as u8);
-/// When a process gets a board.
+/// When a process gets a status page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum When {
@@ -32,7 +33,7 @@ pub(crate) enum When {
     AtStart,
 }
 
-/// Sets when the process gets a board.
+/// Sets when the process gets a status page.
 pub(crate) fn choose(when: When) {
     WHEN.store(when as u8, Ordering::Relaxed);
 }
@@ -41,7 +42,7 @@ fn is(when: When) -> bool {
     WHEN.load(Ordering::Relaxed) == when as u8
 }
 
-/// Sets the frontend, on the board as well.
+/// Sets the frontend, on the status page as well.
 pub fn set_frontend(frontend: Frontend) {
     init::set_frontend(frontend);
     WORDS.write_frontend(frontend as u64);
@@ -58,8 +59,8 @@ pub(crate) unsafe fn keep_monitor(name: &[u8]) {
     }
 }
 
-/// Creates the board, unless it was forbidden: now if it was requested or is awaited, otherwise
-/// when it is [worthwhile](When::Worthwhile).
+/// Creates the status page, unless it was forbidden: now if it was requested or is awaited,
+/// otherwise when it is [worthwhile](When::Worthwhile).
 pub(crate) fn begin() {
     if is(When::Never) || process::is_secure() || !sandbox::allows_more() {
         return;
@@ -70,21 +71,22 @@ pub(crate) fn begin() {
         REQUESTS.set_absent(true);
         return;
     }
-    let _guard = BOARD.lock.lock();
+    let _guard = STATUS_PAGE.lock.lock();
     // SAFETY: the lock is held.
-    put_up(unsafe { &mut *BOARD.inner.get() });
+    put_up(unsafe { &mut *STATUS_PAGE.inner.get() });
 }
 
 fn put_up(inner: &mut Inner) {
     let page = Linux.page_bytes();
-    let Some(shared) = Shared::create(board::NAME, board::BYTES.next_multiple_of(page)) else {
+    let Some(shared) = Shared::create(status_page::NAME, status_page::BYTES.next_multiple_of(page))
+    else {
         return;
     };
     WORDS.set(Some(&shared));
     WORDS.write_head(&Head {
-        magic: board::MAGIC,
-        version: board::VERSION,
-        bytes: board::BYTES as u64,
+        magic: status_page::MAGIC,
+        version: status_page::VERSION,
+        bytes: status_page::BYTES as u64,
         pid: process::process_id() as u64,
         page_bytes: page as u64,
         frontend: init::frontend() as u64,
@@ -97,11 +99,11 @@ fn put_up(inner: &mut Inner) {
     WORDS.write_rate(HEAP.sampling());
     HEAP.tide.bell.words.share(WORDS.bell());
     HEAP.pages.set_mirror(WORDS.mirror());
-    monitor::tell(&shared, board::KIND_BOARD);
+    monitor::tell(&shared, status_page::KIND_STATUS_PAGE);
     inner.shared = Some(shared);
 }
 
-/// Writes to the board whether a thread answers.
+/// Writes to the status page whether a thread answers.
 pub(crate) fn note_thread(state: ThreadState) {
     if shared::is_mine() {
         WORDS.write_thread(state);
@@ -114,46 +116,50 @@ pub(crate) fn finish() {
     if !is_awaited() || !shared::is_mine() || !sandbox::allows_more() {
         return;
     }
-    let Some(_guard) = BOARD.lock.try_lock() else {
+    let Some(_guard) = STATUS_PAGE.lock.try_lock() else {
         return;
     };
     // SAFETY: the lock is held.
-    let inner = unsafe { &mut *BOARD.inner.get() };
+    let inner = unsafe { &mut *STATUS_PAGE.inner.get() };
     if let Some([ask, ..]) = REQUESTS.asked() {
         write(inner, ask);
     }
 }
 
-/// In a fork's child: replaces the parent's board. Does so at once if an observer awaits figures or
-/// the profiler samples, else on the first slow path, because most children soon `exec` or end.
+/// In a fork's child: replaces the parent's status page. Does so at once if an observer awaits
+/// figures or the profiler samples, else on the first slow path, because most children soon `exec`
+/// or end.
 pub(crate) fn after_fork_in_child() {
     if WORDS.is_set() {
         shared::set_inherited(true);
-        if (is_awaited() || HEAP.is_sampling()) && !BOARD.lock.is_mine() && HEAP.pages.is_quiet() {
+        if (is_awaited() || HEAP.is_sampling())
+            && !STATUS_PAGE.lock.is_mine()
+            && HEAP.pages.is_quiet()
+        {
             renew();
         }
     }
 }
 
-/// Whether a process without a board gets it on its next slow path.
+/// Whether a process without a status page gets it on its next slow path.
 pub(crate) fn is_wanted_soon() -> bool {
     is(When::AtStart) || is_awaited() || HEAP.is_sampling()
 }
 
-/// Replaces the parent's board by the process's own, or creates the first. The caller holds no lock
-/// of the heap, and the process is [its own](purge::is_own_process): a child of vfork leaves its
-/// parent's memory alone.
+/// Replaces the parent's status page by the process's own, or creates the first. The caller holds
+/// no lock of the heap, and the process is [its own](purge::is_own_process): a child of vfork
+/// leaves its parent's memory alone.
 #[cold]
 pub(crate) fn renew() {
     // Its holder does this, or was interrupted by the signal handler that this call comes from.
-    let Some(guard) = BOARD.lock.try_lock() else {
+    let Some(guard) = STATUS_PAGE.lock.try_lock() else {
         return;
     };
-    if !REQUESTS.is_board_missing() {
+    if !REQUESTS.is_status_page_missing() {
         return;
     }
     // SAFETY: the lock is held.
-    let inner = unsafe { &mut *BOARD.inner.get() };
+    let inner = unsafe { &mut *STATUS_PAGE.inner.get() };
     if let Some(parents) = inner.shared.take() {
         HEAP.pages.set_mirror(None);
         HEAP.tide.bell.words.share(None);

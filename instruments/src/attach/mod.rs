@@ -1,18 +1,19 @@
-//! The process's side of the status page, which the code calls the board ([`neap_shared::board`]):
-//! it writes the figures that other processes read, and serves their requests.
+//! The process's side of the status page ([`neap_shared::status_page`]): it writes the figures that
+//! other processes read, and serves their requests.
 //!
-//! The board costs next to nothing without an observer: the page heap copies its figures there when
-//! they change, and slow paths compare three words. The purge thread serves an observer's requests.
-//! In a process without one, a thread that allocates does. Requests come from other processes, so
-//! the process only compares them with their last values and bounds them. It never reads back what
-//! it wrote to the board.
+//! The status page costs next to nothing without an observer: the page heap copies its figures
+//! there when they change, and slow paths compare three words. The purge thread serves an
+//! observer's requests. In a process without one, a thread that allocates does. Requests come from
+//! other processes, so the process only compares them with their last values and bounds them. It
+//! never reads back what it wrote to the status page.
 //!
-//! A child of fork gets a board of its own. A child of vfork shares its parent's memory and leaves
-//! the board alone. So does the child of a raw clone, which shares only the file.
+//! A child of fork gets a status page of its own. A child of vfork shares its parent's memory and
+//! leaves the status page alone. So does the child of a raw clone, which shares only the file.
 //!
-//! - `words`: the board's words. `monitor`: the socket to which boards and profiles are sent.
+//! - `words`: the status page's words. `monitor`: the socket to which status pages and profiles are
+//!   sent.
 //! - `state`: the process's private state. `serve`: the answers. `lifecycle`: when there is a
-//!   board.
+//!   status page.
 
 mod lifecycle;
 pub(crate) mod monitor;

@@ -1,9 +1,9 @@
-//! The monitor: a process that receives the descriptors of boards and profiles at a socket.
+//! The monitor: a process that receives the descriptors of status pages and profiles at a socket.
 
 use neap_heap::base::sync::UnsafeCell;
 use neap_heap::os::process;
 use neap_heap::os::shared::Shared;
-use neap_shared::board::GREETING;
+use neap_shared::status_page::GREETING;
 
 /// The path of a socket; empty: there is no monitor.
 struct Monitor(UnsafeCell<Name>);
@@ -51,7 +51,7 @@ pub(super) fn is_known() -> bool {
 }
 
 /// Sends the monitor, if there is one, the descriptor of what is `shared`. `kind` is one of
-/// `neap_shared::board::KIND_*`.
+/// `neap_shared::status_page::KIND_*`.
 pub(crate) fn tell(shared: &Shared, kind: u64) {
     if is_known() {
         let words = [GREETING, kind, process::process_id() as u64];

@@ -1,7 +1,7 @@
 //! Serving observers: writes the figures, purges and switches sampling when other processes ask for
 //! it, within bounds on the time that this may take.
 
-use super::state::{AWAITED, BOARD, Inner};
+use super::state::{AWAITED, Inner, STATUS_PAGE};
 use super::words::WORDS;
 use crate::peek;
 use crate::{profile, survey};
@@ -15,7 +15,7 @@ use neap_heap::os::sandbox;
 use neap_heap::os::shared;
 use neap_heap::reclaim::schedule::Reason;
 use neap_heap::reclaim::thread as purge;
-use neap_shared::board::{self, Refusal};
+use neap_shared::status_page::{self, Refusal};
 
 /// Periodic surveys for a watching observer take at most one part in this many of a core's time.
 const WATCH_PART: u64 = 200;
@@ -42,8 +42,8 @@ pub(crate) fn on_the_way() {
         return;
     }
     let now = Linux.now_ms();
-    match BOARD.asked_at.load(Ordering::Relaxed) {
-        0 => BOARD.asked_at.store(now, Ordering::Relaxed),
+    match STATUS_PAGE.asked_at.load(Ordering::Relaxed) {
+        0 => STATUS_PAGE.asked_at.store(now, Ordering::Relaxed),
         first if now.saturating_sub(first) >= GRACE_MS => serve(),
         _ => {}
     }
@@ -60,7 +60,7 @@ pub(crate) fn due_in_ms() -> Option<u64> {
     let [ask, purge, sample] =
         core::array::from_fn(|word| asked[word] != REQUESTS.seen()[word].load(Ordering::Relaxed));
     let figures = ask.then(|| Reader::Asks.wait_ms());
-    let act_at = BOARD.act_at.load(Ordering::Relaxed);
+    let act_at = STATUS_PAGE.act_at.load(Ordering::Relaxed);
     let acts = (purge || sample).then(|| act_at.saturating_sub(HEAP.now_ms()));
     let lease = Some(rest_ms()).filter(|&ms| ms != u64::MAX);
     [figures, acts, lease].into_iter().flatten().min()
@@ -76,15 +76,15 @@ enum Reader {
 impl Reader {
     /// Time until another survey stays within its share of a core, in ms.
     fn wait_ms(self) -> u64 {
-        let next = BOARD.next_at[self as usize].load(Ordering::Relaxed);
+        let next = STATUS_PAGE.next_at[self as usize].load(Ordering::Relaxed);
         next.saturating_sub(process::now_ns()).div_ceil(1_000_000)
     }
 
     /// Accounts for a survey that took `cost_ns`.
     fn charge(self, cost_ns: u64) {
         let (next_at, part) = match self {
-            Reader::Asks => (&BOARD.next_at[0], ASK_PART),
-            Reader::Watches => (&BOARD.next_at[1], WATCH_PART),
+            Reader::Asks => (&STATUS_PAGE.next_at[0], ASK_PART),
+            Reader::Watches => (&STATUS_PAGE.next_at[1], WATCH_PART),
         };
         let least = process::now_ns().saturating_sub(CREDIT_NS);
         let from = next_at.load(Ordering::Relaxed).max(least);
@@ -110,11 +110,11 @@ fn serve_now() -> bool {
         return false;
     };
     let acted = carry_out(purge, sample);
-    let Some(_guard) = BOARD.lock.try_lock() else {
+    let Some(_guard) = STATUS_PAGE.lock.try_lock() else {
         return acted;
     };
     // SAFETY: the lock is held.
-    let inner = unsafe { &mut *BOARD.inner.get() };
+    let inner = unsafe { &mut *STATUS_PAGE.inner.get() };
     let is_new = ask != REQUESTS.seen()[0].load(Ordering::Relaxed);
     if is_new {
         AWAITED.store(true, Ordering::Relaxed);
@@ -124,20 +124,20 @@ fn serve_now() -> bool {
         REQUESTS.seen()[0].store(ask, Ordering::Relaxed);
         write(inner, ask);
     }
-    BOARD.asked_at.store(0, Ordering::Relaxed);
+    STATUS_PAGE.asked_at.store(0, Ordering::Relaxed);
     acted || is_due
 }
 
 /// Purges and switches sampling on request. Both take long, so it acts at most once in
-/// [`LEAST_ACT_MS`]. True if it acted. Runs without the board's lock, for which a fork waits.
+/// [`LEAST_ACT_MS`]. True if it acted. Runs without the status page's lock, for which a fork waits.
 fn carry_out(purge: u64, sample: u64) -> bool {
     let wanted = [(1, purge), (2, sample)]
         .map(|(at, word)| REQUESTS.seen()[at].load(Ordering::Relaxed) != word);
-    let (now, next) = (HEAP.now_ms(), BOARD.act_at.load(Ordering::Relaxed));
+    let (now, next) = (HEAP.now_ms(), STATUS_PAGE.act_at.load(Ordering::Relaxed));
     let exchange = Ordering::Relaxed;
     let due = wanted != [false; 2]
         && now >= next
-        && BOARD
+        && STATUS_PAGE
             .act_at
             .compare_exchange(next, now + LEAST_ACT_MS, exchange, exchange)
             .is_ok();
@@ -163,7 +163,9 @@ pub(super) fn write(inner: &mut Inner, ask: u64) {
     for reader in [Reader::Asks, Reader::Watches] {
         reader.charge(inner.figures.cost_ns);
     }
-    BOARD.written_at.store(HEAP.now_ms(), Ordering::Relaxed);
+    STATUS_PAGE
+        .written_at
+        .store(HEAP.now_ms(), Ordering::Relaxed);
 }
 
 /// Whether an observer awaits the last figures.
@@ -178,10 +180,10 @@ fn rest_ms() -> u64 {
         return u64::MAX;
     };
     let now = HEAP.now_ms();
-    if lease <= now || lease > now + board::LEASE_MS {
+    if lease <= now || lease > now + status_page::LEASE_MS {
         return u64::MAX;
     }
-    let interval = interval.clamp(board::LEAST_INTERVAL_MS, board::LEASE_MS);
-    let due = BOARD.written_at.load(Ordering::Relaxed) + interval;
+    let interval = interval.clamp(status_page::LEAST_INTERVAL_MS, status_page::LEASE_MS);
+    let due = STATUS_PAGE.written_at.load(Ordering::Relaxed) + interval;
     due.saturating_sub(now).max(Reader::Watches.wait_ms())
 }

@@ -1,11 +1,12 @@
-//! The process's private state of the board.
+//! The process's private state of the status page.
 
 use neap_heap::base::sync::{AtomicBool, AtomicU64, UnsafeCell};
 use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::os::shared::Shared;
 use neap_shared::stats::Snapshot;
 
-/// An observer made at least one request, or a monitor received the board: write the last figures.
+/// An observer made at least one request, or a monitor received the status page: write the last
+/// figures.
 #[unsafe(link_section = "neap_fork")]
 pub(super) static AWAITED: AtomicBool = AtomicBool::new(false);
 
@@ -36,8 +37,8 @@ pub(super) struct Inner {
 // SAFETY: `inner` is reached only under `lock`.
 unsafe impl Sync for Private {}
 
-pub(super) static BOARD: Private = Private {
-    lock: Lock::new(Rank::Board),
+pub(super) static STATUS_PAGE: Private = Private {
+    lock: Lock::new(Rank::StatusPage),
     inner: UnsafeCell::new(Inner {
         shared: None,
         // SAFETY: 64-bit words only, for which zeros are a value.
@@ -51,5 +52,5 @@ pub(super) static BOARD: Private = Private {
     act_at: AtomicU64::new(0),
 };
 
-/// The board's lock, for a fork.
-pub(crate) static LOCK: &Lock = &BOARD.lock;
+/// The status page's lock, for a fork.
+pub(crate) static LOCK: &Lock = &STATUS_PAGE.lock;

@@ -1,4 +1,5 @@
-//! The board as words, read and written one by one, because other processes access it meanwhile.
+//! The status page as words, read and written one by one, because other processes access it
+//! meanwhile.
 
 use crate::sizes;
 use bytemuck::{Pod, bytes_of, pod_read_unaligned};
@@ -8,13 +9,13 @@ use neap_heap::base::sync::plain::{AtomicU32, AtomicU64, Ordering, fence};
 use neap_heap::hook::REQUESTS;
 use neap_heap::os::shared::Shared;
 use neap_heap::pages::{MIRROR_WORDS, Mirror};
-use neap_shared::board::{
+use neap_shared::stats::Snapshot;
+use neap_shared::status_page::{
     ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, HEAD_AT, Head, MOST_ARENAS,
     Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure, ThreadState,
 };
-use neap_shared::stats::Snapshot;
 
-/// The board's words, wherever it is ([`REQUESTS`]).
+/// The status page's words, wherever it is ([`REQUESTS`]).
 pub(crate) struct Words;
 
 /// See [`Words`].
@@ -23,28 +24,28 @@ pub(crate) static WORDS: Words = Words;
 const _: () = assert!(size_of::<Coarse>() == MIRROR_WORDS * 8);
 
 impl Words {
-    /// Sets the board.
+    /// Sets the status page.
     pub(super) fn set(&self, shared: Option<&Shared>) {
         let base = shared.map_or(null_mut(), |shared| shared.base.as_ptr());
-        // SAFETY: null, or a board that was just made, with room for all words. It is unmapped in
-        // a fork's child, which has one thread, after it was replaced here.
-        unsafe { REQUESTS.set_board(base) };
+        // SAFETY: null, or a status page that was just made, with room for all words. It is
+        // unmapped in a fork's child, which has one thread, after it was replaced here.
+        unsafe { REQUESTS.set_status_page(base) };
     }
 
-    /// Whether there is a board.
+    /// Whether there is a status page.
     pub(super) fn is_set(&self) -> bool {
-        !REQUESTS.board().is_null()
+        !REQUESTS.status_page().is_null()
     }
 
-    /// `count` words of the board from `offset` on.
+    /// `count` words of the status page from `offset` on.
     fn at(&self, offset: usize, count: usize) -> Option<&'static [AtomicU64]> {
-        let base = REQUESTS.board();
+        let base = REQUESTS.status_page();
         if base.is_null() {
             return None;
         }
-        // SAFETY: the board is mapped at a page boundary, writable, of this fixed size, until a
-        // fork's child, which has one thread, unmaps it. Offsets are those of `neap_shared::board`. Other
-        // processes write the same words, hence atomics.
+        // SAFETY: the status page is mapped at a page boundary, writable, of this fixed size, until
+        // a fork's child, which has one thread, unmaps it. Offsets are those of
+        // `neap_shared::status_page`. Other processes write the same words, hence atomics.
         Some(unsafe { core::slice::from_raw_parts(base.add(offset).cast::<AtomicU64>(), count) })
     }
 

@@ -28,8 +28,8 @@ use neap_heap::os::sandbox;
 use neap_heap::pages::SliceRef;
 use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::class::Class;
-use neap_shared::board::Refusal;
 use neap_shared::sites::{FRAMES, PARTS};
+use neap_shared::status_page::Refusal;
 use region::{REGION, Weight};
 
 /// Allowed rates, in bytes. At a lower rate, almost every block would get a span of its own. At a

@@ -14,11 +14,11 @@ use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::os::process;
 use neap_heap::os::sandbox;
 use neap_heap::os::shared::{self, Shared};
-use neap_shared::board::KIND_PROFILE;
 use neap_shared::sites::{
     BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, SITES_AT, Site, VERSION,
     site_at,
 };
+use neap_shared::status_page::KIND_PROFILE;
 
 /// The process's region, if sampling was ever on.
 pub(super) static REGION: Region = Region {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use neap_shared::board::{self, SizeFigure};
+use neap_shared::status_page::{self, SizeFigure};
 
 use super::recorded::Step;
 use crate::memory_file;
@@ -138,7 +138,7 @@ pub const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// Longest wait for a program's board.
+/// Longest wait for a program's status page.
 const LONGEST_START: Duration = Duration::from_secs(10);
 
 impl Program {
@@ -150,13 +150,13 @@ impl Program {
         let folder = Scratch::new()?;
         std::fs::write(folder.0.join("input.cc"), COMPILED)?;
         let mut child = self.start(library, &folder.0)?;
-        let board = board_of(&mut child);
+        let status_page = status_page_of(&mut child);
         let ended = match self.command {
             "redis-server" => serve(&mut child, &folder.0),
             _ => run::wait(&mut child, run::LONGEST).map(|status| status.success()),
         };
         ensure!(ended?, "{} failed", self.name);
-        let steps = steps(&board?)?;
+        let steps = steps(&status_page?)?;
         ensure!(
             !steps.is_empty(),
             "{} left an empty table of sizes",
@@ -200,14 +200,14 @@ impl Program {
     }
 }
 
-/// The board of a program that was just started, held open beyond its end.
-fn board_of(child: &mut Child) -> anyhow::Result<File> {
+/// The status page of a program that was just started, held open beyond its end.
+fn status_page_of(child: &mut Child) -> anyhow::Result<File> {
     let start = Instant::now();
     let pid = child.id().to_string();
     loop {
-        // The board may be found a moment before its head is written.
-        let found = memory_file::open(&pid, board::NAME);
-        let told = found.as_ref().map(is_board);
+        // The status page may be found a moment before its head is written.
+        let found = memory_file::open(&pid, status_page::NAME);
+        let told = found.as_ref().map(is_status_page);
         if let (Some(file), Some(Ok(()))) = (found, &told) {
             return Ok(file);
         }
@@ -220,21 +220,21 @@ fn board_of(child: &mut Child) -> anyhow::Result<File> {
     }
 }
 
-fn is_board(file: &File) -> anyhow::Result<()> {
-    memory_file::ensure_words(file, board::MAGIC, board::VERSION)
+fn is_status_page(file: &File) -> anyhow::Result<()> {
+    memory_file::ensure_words(file, status_page::MAGIC, status_page::VERSION)
 }
 
-/// The table of sizes on a board.
-fn steps(board: &File) -> anyhow::Result<Vec<Step>> {
+/// The table of sizes on a status page.
+fn steps(status_page: &File) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
-    for index in 0..board::SIZES {
-        let at = board::SIZES_AT + index * size_of::<SizeFigure>();
-        let SizeFigure { count, bytes } = memory_file::read(board, at)?;
+    for index in 0..status_page::SIZES {
+        let at = status_page::SIZES_AT + index * size_of::<SizeFigure>();
+        let SizeFigure { count, bytes } = memory_file::read(status_page, at)?;
         if count > 0 {
-            let up_to = match index + 1 == board::SIZES {
+            let up_to = match index + 1 == status_page::SIZES {
                 true => usize::MAX,
                 // Entry 0 counts requests of zero bytes, which get a block of 8.
-                false => index.max(1) * board::SIZE_STEP,
+                false => index.max(1) * status_page::SIZE_STEP,
             };
             steps.push(Step {
                 up_to,
@@ -301,8 +301,9 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
 
     #[test]
-    fn a_board_that_was_not_made_by_neap_is_refused_and_a_table_is_read() {
-        let path = std::env::temp_dir().join(format!("neap-lab-board-{}", std::process::id()));
+    fn a_status_page_that_was_not_made_by_neap_is_refused_and_a_table_is_read() {
+        let path =
+            std::env::temp_dir().join(format!("neap-lab-status_page-{}", std::process::id()));
         let file = File::options()
             .read(true)
             .write(true)
@@ -312,15 +313,15 @@ mod tests {
             .unwrap();
         std::fs::remove_file(path).unwrap();
         assert!(steps(&file).is_err());
-        file.set_len(board::BYTES as u64).unwrap();
+        file.set_len(status_page::BYTES as u64).unwrap();
         assert_eq!(steps(&file).unwrap(), []);
         let write = |index: usize, words: [u64; 2]| {
-            let at = board::SIZES_AT + index * size_of::<SizeFigure>();
+            let at = status_page::SIZES_AT + index * size_of::<SizeFigure>();
             file.write_all_at(bytemuck::bytes_of(&words), at as u64)
                 .unwrap();
         };
         write(3, [5, 101]);
-        write(board::SIZES - 1, [1, 40_000]);
+        write(status_page::SIZES - 1, [1, 40_000]);
         let step = |up_to, count, bytes| Step {
             up_to,
             count,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use neap_shared::board;
+use neap_shared::status_page;
 
 use crate::memory_file;
 
@@ -56,9 +56,10 @@ fn watch(neap: &Path, stop: &AtomicBool) -> Told {
     let mut watching: HashMap<u32, Child> = HashMap::new();
     while !stop.load(Ordering::Relaxed) {
         for pid in children() {
-            let has_board = || memory_file::open(&pid.to_string(), board::NAME).is_some();
+            let has_status_page =
+                || memory_file::open(&pid.to_string(), status_page::NAME).is_some();
             if !watching.contains_key(&pid)
-                && has_board()
+                && has_status_page()
                 && let Ok(child) = attach(neap, pid)
             {
                 watching.insert(pid, child);

@@ -2,11 +2,11 @@
 //! the kernel's count of its arenas.
 
 use bytemuck::{Pod, Zeroable};
-use neap_shared::board::{
-    self, Arenas, CONTROL_AT, Control, FIGURES_AT, HEAD_AT, Head, LEASE_MS, SERVED_AT, Served,
-};
 use neap_shared::ledger::Ledger;
 use neap_shared::stats::Snapshot;
+use neap_shared::status_page::{
+    self, Arenas, CONTROL_AT, Control, FIGURES_AT, HEAD_AT, Head, LEASE_MS, SERVED_AT, Served,
+};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// count's duration.
 const TICK: (Duration, u32) = (Duration::from_millis(2), 3);
 /// How often a watched process writes its figures, in ms.
-const INTERVAL_MS: u64 = board::LEAST_INTERVAL_MS;
+const INTERVAL_MS: u64 = status_page::LEAST_INTERVAL_MS;
 
 /// The result of a request.
 pub enum Answer {
@@ -103,29 +103,29 @@ pub fn ask(pid: u32) -> Answer {
 }
 
 fn try_to_ask(pid: u32) -> io::Result<Answer> {
-    let Some(board) = Board::open(pid)? else {
+    let Some(status_page) = StatusPage::open(pid)? else {
         return Ok(Answer::Absent);
     };
-    let mut counts = vec![Count::now(&board)?];
-    let number = board.ask()?;
+    let mut counts = vec![Count::now(&status_page)?];
+    let number = status_page.ask()?;
     let begun = Instant::now();
     let mut unserved = begun;
     let mut served = false;
     while !served && begun.elapsed() < PATIENCE {
         thread::sleep(TICK.0.max(TICK.1 * counts[counts.len() - 1].took()));
         let looked = Instant::now();
-        served = board.served()? == number;
+        served = status_page.served()? == number;
         if !served {
             unserved = looked;
         }
         // One more after the answer.
-        counts.push(Count::now(&board)?);
+        counts.push(Count::now(&status_page)?);
     }
     let name = fs::read_to_string(format!("/proc/{pid}/comm"))?;
-    if !board.is_still_there()? {
+    if !status_page.is_still_there()? {
         return Ok(Answer::Absent);
     }
-    Ok(match board.figures()? {
+    Ok(match status_page.figures()? {
         Some((ledger, cost)) if served => {
             let name = name.trim_end().replace([',', ' '], "_");
             Answer::Figures(name, Reading::new(ledger, &counts, unserved - cost))
@@ -142,9 +142,9 @@ struct Count {
 }
 
 impl Count {
-    fn now(board: &Board) -> io::Result<Count> {
+    fn now(status_page: &StatusPage) -> io::Result<Count> {
         let begun = Instant::now();
-        let bytes = resident(board.pid, &board.arenas()?)?;
+        let bytes = resident(status_page.pid, &status_page.arenas()?)?;
         Ok(Count {
             begun,
             ended: Instant::now(),
@@ -157,20 +157,20 @@ impl Count {
     }
 }
 
-/// A board, read through the memory of its process, because a program may have closed its
+/// A status page, read through the memory of its process, because a program may have closed its
 /// descriptor.
-struct Board {
+struct StatusPage {
     pid: u32,
     at: u64,
     memory: File,
     made_ms: u64,
 }
 
-impl Board {
-    /// The board of the process, if it has one of its own.
-    fn open(pid: u32) -> io::Result<Option<Board>> {
+impl StatusPage {
+    /// The status page of the process, if it has one of its own.
+    fn open(pid: u32) -> io::Result<Option<StatusPage>> {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-        let name = format!("/memfd:{} (deleted)", board::NAME.to_string_lossy());
+        let name = format!("/memfd:{} (deleted)", status_page::NAME.to_string_lossy());
         let Some(line) = maps.lines().find(|line| line.ends_with(&name)) else {
             return Ok(None);
         };
@@ -178,23 +178,23 @@ impl Board {
             .read(true)
             .write(true)
             .open(format!("/proc/{pid}/mem"))?;
-        let mut board = Board {
+        let mut status_page = StatusPage {
             pid,
             at: range_of(line)?.start,
             memory,
             made_ms: 0,
         };
-        let head: Head = board.read(HEAD_AT)?;
-        board.made_ms = head.made_ms;
-        let is_its_own = head.magic == board::MAGIC
-            && head.version == board::VERSION
+        let head: Head = status_page.read(HEAD_AT)?;
+        status_page.made_ms = head.made_ms;
+        let is_its_own = head.magic == status_page::MAGIC
+            && head.version == status_page::VERSION
             && head.pid == u64::from(pid);
-        Ok(is_its_own.then_some(board))
+        Ok(is_its_own.then_some(status_page))
     }
 
     /// Whether the process is still the same program and not about to end.
     fn is_still_there(&self) -> io::Result<bool> {
-        let now = Board::open(self.pid)?;
+        let now = StatusPage::open(self.pid)?;
         Ok(now.is_some_and(|now| (now.at, now.made_ms) == (self.at, self.made_ms)))
     }
 
@@ -226,7 +226,7 @@ impl Board {
     }
 
     fn arenas(&self) -> io::Result<Vec<Range<u64>>> {
-        let arenas: Arenas = self.read(board::ARENAS_AT)?;
+        let arenas: Arenas = self.read(status_page::ARENAS_AT)?;
         let ranges = arenas.ranges.iter().take(arenas.count as usize);
         Ok(ranges.map(|[start, bytes]| *start..start + bytes).collect())
     }

@@ -5,7 +5,7 @@ use crate::ledger::Ledger;
 use bytemuck::{Pod, Zeroable};
 
 /// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it is copied as it is
-/// (see [`crate::board`]).
+/// (see [`crate::status_page`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {

@@ -1,39 +1,39 @@
-//! Reads the board, which is the status page of a process.
+//! Reads the status page, which is the status page of a process.
 
 use super::process::Process;
 use super::reach::{Kind, Reach, ended};
 use crate::failure::Failure;
-use neap_shared::board::{self, Arenas, Coarse, Head, Served, SizeFigure};
 use neap_shared::stats::Snapshot;
+use neap_shared::status_page::{self, Arenas, Coarse, Head, Served, SizeFigure};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 /// The memory file.
 pub const KIND: Kind = Kind {
-    name: board::NAME,
-    bytes: board::BYTES as u64,
+    name: status_page::NAME,
+    bytes: status_page::BYTES as u64,
 };
 
 /// [`Head::frontend`] of a Rust program's own allocator.
 const OWN_HEAP: u64 = 2;
 
-/// A memory file with the head of a board. The rest of its contents is unverified.
+/// A memory file with the head of a status page. The rest of its contents is unverified.
 #[derive(Debug)]
-pub struct Board {
+pub struct StatusPage {
     pub(super) reach: Reach,
     head: Head,
     process: Option<Process>,
 }
 
-impl Board {
-    /// The board of a process. A Rust program with Neap as its own allocator may have libneap.so
-    /// loaded as well; then, the board of its own allocator.
+impl StatusPage {
+    /// The status page of a process. A Rust program with Neap as its own allocator may have
+    /// libneap.so loaded as well; then, the status page of its own allocator.
     ///
     /// # Errors
     ///
     /// There is no such process, it does not run under Neap, the user may not inspect it, or its
-    /// board is malformed.
-    pub fn open(pid: i32) -> Result<Board, Failure> {
+    /// status page is malformed.
+    pub fn open(pid: i32) -> Result<StatusPage, Failure> {
         let process = Process::open(pid)?;
         if process.has_ended() {
             return Err(ended(&process));
@@ -54,7 +54,7 @@ impl Board {
             }
         }
         match found {
-            Some((reach, head)) => Ok(Board {
+            Some((reach, head)) => Ok(StatusPage {
                 reach,
                 head,
                 process: Some(process),
@@ -63,18 +63,18 @@ impl Board {
         }
     }
 
-    /// Whether the board belongs to a Rust program's own allocator.
+    /// Whether the status page belongs to a Rust program's own allocator.
     pub fn is_own_heap(&self) -> bool {
         self.head.frontend == OWN_HEAP
     }
 
-    /// The board behind a descriptor that a process has sent.
-    pub fn of_descriptor(descriptor: OwnedFd) -> Result<Board, Failure> {
+    /// The status page behind a descriptor that a process has sent.
+    pub fn of_descriptor(descriptor: OwnedFd) -> Result<StatusPage, Failure> {
         let reach = Reach::of_descriptor(descriptor, KIND)?;
         let head = head(&reach).map_err(|why| Failure::own(format!("a status page {why}")))?;
         let pid = i32::try_from(head.pid).unwrap_or_default();
         let process = Process::open(pid).ok();
-        Ok(Board {
+        Ok(StatusPage {
             reach,
             head,
             process,
@@ -87,37 +87,37 @@ impl Board {
     }
 
     /// Whether the process has ended. Its figures stay readable if its descriptor was open when the
-    /// board was found.
+    /// status page was found.
     pub fn has_ended(&self) -> bool {
         self.process.as_ref().is_none_or(Process::has_ended)
     }
 
-    /// The process, unless it ended before its board came.
+    /// The process, unless it ended before its status page came.
     pub fn process(&self) -> Option<&Process> {
         self.process.as_ref()
     }
 
-    /// The requests served; zeros if the board can no longer be read.
+    /// The requests served; zeros if the status page can no longer be read.
     pub fn served(&self) -> Served {
-        self.reach.value(board::SERVED_AT).unwrap_or_default()
+        self.reach.value(status_page::SERVED_AT).unwrap_or_default()
     }
 
     /// The page heap's own figures. `None` if they were never written, or were being written at
     /// every try.
     pub fn coarse(&self) -> Option<Coarse> {
-        let at = board::COARSE_AT;
+        let at = status_page::COARSE_AT;
         self.reach.guarded(at, at).ok().flatten()
     }
 
     /// The last figures. `None` if they were never written, or were being written at every try.
     pub fn figures(&self) -> Option<Snapshot> {
-        let at = board::FIGURES_AT;
+        let at = status_page::FIGURES_AT;
         self.reach.guarded(at, at + size_of::<u64>()).ok().flatten()
     }
 
     /// The address ranges of the heap's arenas in the process.
     pub fn arenas(&self) -> Vec<Range<u64>> {
-        let arenas: Arenas = self.reach.value(board::ARENAS_AT).unwrap_or_default();
+        let arenas: Arenas = self.reach.value(status_page::ARENAS_AT).unwrap_or_default();
         let count = usize::try_from(arenas.count).unwrap_or(usize::MAX);
         let ranges = arenas.ranges.iter().take(count);
         ranges
@@ -128,9 +128,9 @@ impl Board {
     /// The table of sizes. All zero unless the process is in the counting mode; empty if it can no
     /// longer be read.
     pub fn sizes(&self) -> Vec<SizeFigure> {
-        let mut sizes = vec![SizeFigure::default(); board::SIZES];
+        let mut sizes = vec![SizeFigure::default(); status_page::SIZES];
         let bytes = bytemuck::cast_slice_mut(&mut sizes);
-        match self.reach.read(board::SIZES_AT, bytes) {
+        match self.reach.read(status_page::SIZES_AT, bytes) {
             Ok(()) => sizes,
             Err(_) => Vec::new(),
         }
@@ -146,15 +146,19 @@ impl Board {
 }
 
 enum Fault {
-    /// A board of another process.
+    /// A status page of another process.
     Foreign(u64),
-    /// Not a board, and the reason.
+    /// Not a status page, and the reason.
     Forged(String),
 }
 
 fn head(reach: &Reach) -> Result<Head, String> {
-    let expected = [board::MAGIC, board::VERSION, board::BYTES as u64];
-    reach.head(board::HEAD_AT, expected, |head: &Head| {
+    let expected = [
+        status_page::MAGIC,
+        status_page::VERSION,
+        status_page::BYTES as u64,
+    ];
+    reach.head(status_page::HEAD_AT, expected, |head: &Head| {
         [head.magic, head.version, head.bytes]
     })
 }
@@ -190,96 +194,98 @@ mod tests {
     use bytemuck::{Zeroable, bytes_of};
 
     fn refusal(forged: &Forged) -> String {
-        Board::of_descriptor(forged.descriptor())
+        StatusPage::of_descriptor(forged.descriptor())
             .unwrap_err()
             .to_string()
     }
 
     #[test]
     fn figures_are_read_as_they_were_written() {
-        let forged = Forged::board();
-        let board = forged.open();
-        assert_eq!(board.head().pid, u64::from(std::process::id()));
-        assert!(board.figures().is_none() && board.coarse().is_none());
+        let forged = Forged::status_page();
+        let status_page = forged.open();
+        assert_eq!(status_page.head().pid, u64::from(std::process::id()));
+        assert!(status_page.figures().is_none() && status_page.coarse().is_none());
         let figures = Snapshot {
             live: 77,
             ..Snapshot::default()
         };
-        forged.write(board::FIGURES_AT + 8, bytes_of(&figures));
-        forged.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        forged.write(status_page::FIGURES_AT + 8, bytes_of(&figures));
+        forged.write(status_page::FIGURES_AT, &2_u64.to_ne_bytes());
         let coarse = Coarse {
             sequence: 4,
             purges: 5,
             ..Coarse::default()
         };
-        forged.write(board::COARSE_AT, bytes_of(&coarse));
-        assert_eq!(board.figures().unwrap().live, 77);
-        assert_eq!(board.coarse().unwrap().purges, 5);
+        forged.write(status_page::COARSE_AT, bytes_of(&coarse));
+        assert_eq!(status_page.figures().unwrap().live, 77);
+        assert_eq!(status_page.coarse().unwrap().purges, 5);
         let size = SizeFigure { count: 3, bytes: 9 };
         forged.write(
-            board::SIZES_AT + (board::SIZES - 1) * size_of::<SizeFigure>(),
+            status_page::SIZES_AT + (status_page::SIZES - 1) * size_of::<SizeFigure>(),
             bytes_of(&size),
         );
-        assert_eq!(board.sizes().last().unwrap().bytes, 9);
+        assert_eq!(status_page.sizes().last().unwrap().bytes, 9);
     }
 
     #[test]
     fn what_is_being_written_for_ever_is_nothing() {
-        let forged = Forged::board();
-        forged.write(board::FIGURES_AT, &3_u64.to_ne_bytes());
-        forged.write(board::COARSE_AT, &u64::MAX.to_ne_bytes());
+        let forged = Forged::status_page();
+        forged.write(status_page::FIGURES_AT, &3_u64.to_ne_bytes());
+        forged.write(status_page::COARSE_AT, &u64::MAX.to_ne_bytes());
         assert!(forged.open().figures().is_none());
         assert!(forged.open().coarse().is_none());
     }
 
     #[test]
     fn arenas_are_as_many_as_there_is_room_for() {
-        let forged = Forged::board();
+        let forged = Forged::status_page();
         let mut arenas = Arenas::zeroed();
         arenas.count = u64::MAX;
         arenas.ranges[1] = [u64::MAX - 1, 4096];
-        forged.write(board::ARENAS_AT, bytes_of(&arenas));
+        forged.write(status_page::ARENAS_AT, bytes_of(&arenas));
         let arenas = forged.open().arenas();
-        assert_eq!(arenas.len(), board::MOST_ARENAS);
+        assert_eq!(arenas.len(), status_page::MOST_ARENAS);
         assert_eq!(arenas[1], u64::MAX - 1..u64::MAX);
     }
 
     #[test]
-    fn files_that_are_no_boards_are_refused() {
-        let unsealed = Forged::unsealed(board::NAME, board::BYTES);
+    fn files_that_are_no_status_pages_are_refused() {
+        let unsealed = Forged::unsealed(status_page::NAME, status_page::BYTES);
         assert!(refusal(&unsealed).contains("is not sealed"));
-        let small = Forged::zeros(board::NAME, 4096);
+        let small = Forged::zeros(status_page::NAME, 4096);
         assert!(refusal(&small).contains("has 4096 bytes"));
-        let zeros = Forged::zeros(board::NAME, board::BYTES);
+        let zeros = Forged::zeros(status_page::NAME, status_page::BYTES);
         assert!(refusal(&zeros).contains("first word"));
         for (at, why) in [(8, "layout 9"), (16, "9 bytes")] {
-            let forged = Forged::board();
+            let forged = Forged::status_page();
             forged.write(at, &9_u64.to_ne_bytes());
             assert!(refusal(&forged).contains(why));
         }
         let (reader, _writer) = std::io::pipe().unwrap();
-        let pipe = Board::of_descriptor(reader.into()).unwrap_err().to_string();
+        let pipe = StatusPage::of_descriptor(reader.into())
+            .unwrap_err()
+            .to_string();
         assert!(pipe.contains("no regular file"), "{pipe}");
     }
 
     #[test]
     fn of_two_heaps_of_a_process_its_own_is_looked_at() {
-        let library = Forged::board();
-        let own = Forged::board();
+        let library = Forged::status_page();
+        let own = Forged::status_page();
         own.write(
             std::mem::offset_of!(Head, frontend),
             &OWN_HEAP.to_ne_bytes(),
         );
-        let board = Board::open(std::process::id().cast_signed()).unwrap();
-        assert!(board.is_own_heap());
+        let status_page = StatusPage::open(std::process::id().cast_signed()).unwrap();
+        assert!(status_page.is_own_heap());
         drop((library, own));
     }
 
     #[test]
-    fn a_process_is_found_to_hold_its_board() {
-        let forged = Forged::board();
-        let board = Board::open(std::process::id().cast_signed()).unwrap();
-        assert!(!board.has_ended());
+    fn a_process_is_found_to_hold_its_status_page() {
+        let forged = Forged::status_page();
+        let status_page = StatusPage::open(std::process::id().cast_signed()).unwrap();
+        assert!(!status_page.has_ended());
         drop(forged);
     }
 }

@@ -1,10 +1,10 @@
-// Looks at its own board and profile, as another process would, and does harm to them.
+// Looks at its own status page and profile, as another process would, and does harm to them.
 //
-//   board present | hidden | fork | exec | vfork | ask | hostile | toggle | sampled | twice
-//   board sandbox | sandboxed-fork | small-stack | clone | exit-in-handler | quiet | quiet-child
-//   board small | idle | busy | rung-in-vain
+//   status_page present | hidden | fork | exec | vfork | ask | hostile | toggle | sampled | twice
+//   status_page sandbox | sandboxed-fork | small-stack | clone | exit-in-handler | quiet | quiet-child
+//   status_page small | idle | busy | rung-in-vain
 //
-// The layout is that of shared/src/board.rs and shared/src/sites.rs.
+// The layout is that of shared/src/status_page.rs and shared/src/sites.rs.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static uint64_t word_of(int descriptor, long offset) {
     return word;
 }
 
-static _Atomic uint64_t *board(void) {
+static _Atomic uint64_t *status_page(void) {
     int descriptor = descriptor_of("neap-board");
     CHECK(descriptor >= 0);
     void *base = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
@@ -91,33 +91,33 @@ static void present(void) {
 
 static void hidden(void) { CHECK(descriptor_of("neap-board") == -1); }
 
-static int has_board(void) { return descriptor_of("neap-board") >= 0; }
+static int has_status_page(void) { return descriptor_of("neap-board") >= 0; }
 
 // By two megabytes, with few calls.
 static void grows(void) {
-    CHECK(!has_board());
+    CHECK(!has_status_page());
     for (int i = 0; i < 32; i++)
         CHECK(malloc(64 << 10));
-    CHECK(has_board());
+    CHECK(has_status_page());
     present();
 }
 
 // By nothing, with many calls that the fast path cannot serve.
 static void works(void) {
-    CHECK(!has_board());
+    CHECK(!has_status_page());
     for (int i = 0; i < 300; i++)
         free(malloc(100 << 10));
-    CHECK(has_board());
+    CHECK(has_status_page());
     present();
 }
 
-// The child's counts begin anew, and the parent's board is not its own.
+// The child's counts begin anew, and the parent's status_page is not its own.
 static void forks_early(void) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         free(malloc(100 << 10));
-        CHECK(!has_board());
+        CHECK(!has_status_page());
         grows();
         _exit(0);
     }
@@ -163,10 +163,10 @@ static void exec_again(char **arguments) {
     fail("exec");
 }
 
-// What the child of vfork does to the heap is done to its parent's, but the board stays its parent's.
+// What the child of vfork does to the heap is done to its parent's, but the status_page stays its parent's.
 static void vforked(void) {
     int descriptor = descriptor_of("neap-board");
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     words[ASK] = 7;
     pid_t child = vfork();
     CHECK(child >= 0);
@@ -274,7 +274,7 @@ static void *worker(void *number) {
 }
 
 static void ask(void) {
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     unsigned seed = 1;
     work(&seed, 20000);
     words[ASK] = 99;
@@ -299,7 +299,7 @@ static void grow(void) {
 
 // A small program has no thread, and so no answer while it sleeps.
 static void small(void) {
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     words[ASK] = 7;
     ring(words);
     usleep(300000);
@@ -308,7 +308,7 @@ static void small(void) {
 
 // A program that sleeps answers each time, and nothing wakes in it in between.
 static void idle(void) {
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     grow();
     rests();
     CHECK(words[THREAD] == HERE);
@@ -332,7 +332,7 @@ static void *fast_paths(void *unused) {
 }
 
 static void busy(void) {
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     pthread_t thread;
     grow();
     CHECK(pthread_create(&thread, 0, fast_paths, 0) == 0);
@@ -350,7 +350,7 @@ static void *ring_in_vain(void *words) {
 }
 
 static void rung_in_vain(void) {
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     pthread_t thread;
     grow();
     rests();
@@ -371,7 +371,7 @@ static void rung_in_vain(void) {
 
 // Calls what the fast paths serve, or nothing at all: is it answered?
 static void quiet(void) {
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     for (int nap = 0; nap < 2; nap++) {
         uint64_t asked = 7 + nap;
         // Long enough that a thread which does not stay has ended.
@@ -406,7 +406,7 @@ static void threads(void *(*harm)(void *), int milliseconds) {
     pthread_t workers[3], other;
     for (uintptr_t i = 0; i < 3; i++)
         CHECK(pthread_create(&workers[i], 0, worker, (void *)i) == 0);
-    CHECK(pthread_create(&other, 0, harm, board()) == 0);
+    CHECK(pthread_create(&other, 0, harm, status_page()) == 0);
     usleep(milliseconds * 1000);
     done = 1;
     for (int i = 0; i < 3; i++)
@@ -415,8 +415,8 @@ static void threads(void *(*harm)(void *), int milliseconds) {
 }
 
 // Random words everywhere, the control words most of all.
-static void *harm(void *board) {
-    _Atomic uint64_t *words = board;
+static void *harm(void *status_page) {
+    _Atomic uint64_t *words = status_page;
     unsigned seed = 5;
     while (!done) {
         uint64_t random = (uint64_t)rand_r(&seed) << 33 ^ rand_r(&seed);
@@ -430,8 +430,8 @@ static void *harm(void *board) {
     return 0;
 }
 
-static void *toggle(void *board) {
-    _Atomic uint64_t *words = board;
+static void *toggle(void *status_page) {
+    _Atomic uint64_t *words = status_page;
     for (uint64_t i = 1; !done; i++) {
         words[RATE] = i % 3 ? 4096 << i % 4 : 0;
         words[SAMPLE] = i;
@@ -504,7 +504,7 @@ static void enter_sandbox(void) {
 }
 
 static void sandbox(void) {
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     unsigned seed = 3;
     work(&seed, 2000);
     enter_sandbox();
@@ -549,7 +549,7 @@ static void *small_worker(void *unused) {
 
 // A thread with the smallest stack there is comes by while an observer asks.
 static void small_stack(void) {
-    _Atomic uint64_t *words = board();
+    _Atomic uint64_t *words = status_page();
     words[ASK] = 5;
     words[LEASE] = 0;
     pthread_attr_t small;
@@ -565,9 +565,9 @@ static void cloned(void) {
     static void *held[COUNT];
     for (int i = 0; i < COUNT; i++)
         CHECK((held[i] = malloc(4000)) != 0);
-    int profile = descriptor_of("neap-profile"), board = descriptor_of("neap-board");
-    CHECK(profile >= 0 && board >= 0);
-    uint64_t before[2] = {word_of(profile, (256 << 10) + 576 + 48), word_of(board, 2048 + 8)};
+    int profile = descriptor_of("neap-profile"), status_page = descriptor_of("neap-board");
+    CHECK(profile >= 0 && status_page >= 0);
+    uint64_t before[2] = {word_of(profile, (256 << 10) + 576 + 48), word_of(status_page, 2048 + 8)};
     pid_t child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (child == 0) {
         for (int i = 0; i < COUNT; i++)
@@ -579,7 +579,7 @@ static void cloned(void) {
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(word_of(profile, (256 << 10) + 576 + 48) == before[0] && before[0] > 0);
-    CHECK(word_of(board, 2048 + 8) == before[1] && before[1] > 100);
+    CHECK(word_of(status_page, 2048 + 8) == before[1] && before[1] > 100);
 }
 
 static void leave(int signal) {

@@ -1,5 +1,5 @@
-//! Plain data: the board, which the documentation calls the status page. Other processes of the
-//! same user read figures there, and make requests through it.
+//! Plain data: the status page, which the documentation calls the status page. Other processes of
+//! the same user read figures there, and make requests through it.
 //!
 //! The process maps a memory file at its start and seals its size. It keeps a descriptor open on
 //! the file, through which observers find it (`/proc/PID/fd/N`, a link to
@@ -26,7 +26,7 @@ use bytemuck::{Pod, Zeroable};
 
 /// The memory file's name.
 pub const NAME: &core::ffi::CStr = c"neap-board";
-/// The board's first word.
+/// The status page's first word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapBord");
 /// The layout's version; changes with every change of this file or of [`Snapshot`].
 pub const VERSION: u64 = 3;
@@ -45,7 +45,7 @@ pub const COARSE_AT: usize = 2048;
 pub const FIGURES_AT: usize = 4096;
 /// See [`HEAD_AT`].
 pub const SIZES_AT: usize = 64 << 10;
-/// Bytes of the whole board.
+/// Bytes of the whole status page.
 pub const BYTES: usize = (SIZES_AT + SIZES * size_of::<SizeFigure>()).next_multiple_of(64 << 10);
 
 /// The table of sizes counts in steps of this many bytes.
@@ -54,7 +54,7 @@ pub const SIZE_STEP: usize = 8;
 /// bytes; the last one counts all sizes that no slab serves.
 pub const SIZES: usize = MAX_BLOCK / SIZE_STEP + 2;
 
-/// Written once, before the board can be found.
+/// Written once, before the status page can be found.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
@@ -70,7 +70,7 @@ pub struct Head {
     pub page_bytes: u64,
     /// 1: the C frontend (libneap.so); 2: a Rust program's own allocator.
     pub frontend: u64,
-    /// When the process made the board, in ms of `CLOCK_MONOTONIC`.
+    /// When the process made the status page, in ms of `CLOCK_MONOTONIC`.
     pub made_ms: u64,
 }
 
@@ -232,11 +232,11 @@ const _: () = assert!(
         && FIGURES_AT + 8 + size_of::<Snapshot>() <= SIZES_AT
 );
 
-/// The first word of the message that a process sends, with the descriptor of its board or of its
-/// profile, to the Unix socket at the path `NEAP_MONITOR`. The kind and the process's ID follow, 8
-/// bytes each.
+/// The first word of the message that a process sends, with the descriptor of its status page or of
+/// its profile, to the Unix socket at the path `NEAP_MONITOR`. The kind and the process's ID
+/// follow, 8 bytes each.
 pub const GREETING: u64 = u64::from_le_bytes(*b"NeapHere");
-/// The descriptor is of a board.
-pub const KIND_BOARD: u64 = 1;
+/// The descriptor is of a status page.
+pub const KIND_STATUS_PAGE: u64 = 1;
 /// The descriptor is of a profile's region ([`crate::sites`]).
 pub const KIND_PROFILE: u64 = 2;

@@ -1,5 +1,5 @@
-//! The board and the profile, seen from inside the process: `programs/attach/board.c` says what
-//! each mode does.
+//! The status page and the profile, seen from inside the process: `programs/attach/status_page.c`
+//! says what each mode does.
 
 use crate::support::{Artifact, aborted, compile, run, run_limited, succeeds};
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::process::Output;
 
 /// Runs one mode; none if there is no compiler.
 fn outcome(mode: &str, variables: &[(&str, &str)]) -> Option<Output> {
-    let program = compile("programs/attach/board.c", Artifact::Program, &[])?;
+    let program = compile("programs/attach/status_page.c", Artifact::Program, &[])?;
     let mut all = vec![("NEAP_STATUS_PAGE", "1")];
     all.extend(variables);
     Some(run(&program, &[OsStr::new(mode)], &all))
@@ -20,7 +20,7 @@ fn holds(mode: &str, variables: &[(&str, &str)]) {
 }
 
 #[test]
-fn every_process_has_a_sealed_board() {
+fn every_process_has_a_sealed_status_page() {
     holds("present", &[]);
     holds("hidden", &[("NEAP_STATUS_PAGE", "0")]);
     holds("hidden", &[("NEAP_KERNEL_QUERIES", "0")]);
@@ -29,7 +29,7 @@ fn every_process_has_a_sealed_board() {
 /// Where the new name is set, the earlier one does not count, in either order.
 #[test]
 fn variables_keep_their_earlier_names() {
-    let Some(program) = compile("programs/attach/board.c", Artifact::Program, &[]) else {
+    let Some(program) = compile("programs/attach/status_page.c", Artifact::Program, &[]) else {
         return;
     };
     for (mode, variables) in [
@@ -47,11 +47,11 @@ fn variables_keep_their_earlier_names() {
     }
 }
 
-/// Every process had a board from its start.
+/// Every process had a status page from its start.
 #[test]
-fn a_board_comes_up_when_the_process_has_done_something() {
+fn a_status_page_comes_up_when_the_process_has_done_something() {
     for mode in ["grows", "works", "forks-early"] {
-        let program = compile("programs/attach/board.c", Artifact::Program, &[]);
+        let program = compile("programs/attach/status_page.c", Artifact::Program, &[]);
         if let Some(program) = program {
             succeeds(&run(&program, &[OsStr::new(mode)], &[]), mode);
         }
@@ -59,8 +59,8 @@ fn a_board_comes_up_when_the_process_has_done_something() {
 }
 
 #[test]
-fn short_files_mean_no_board() {
-    let Some(program) = compile("programs/attach/board.c", Artifact::Program, &[]) else {
+fn short_files_mean_no_status_page() {
+    let Some(program) = compile("programs/attach/status_page.c", Artifact::Program, &[]) else {
         return;
     };
     let hidden = [OsStr::new("hidden")];
