@@ -21,20 +21,14 @@ pub const MAX_BYTES: usize = isize::MAX as usize;
 /// A large block at a multiple of `align`; null when out of memory.
 #[inline(never)]
 pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
-    span_for(size, align, Outlook::Steady).map_or(ptr::null_mut(), |span| span.base.as_ptr())
-}
-
-/// A large block that is likely to grow; null when out of memory.
-#[inline(never)]
-pub(crate) fn allocate_growing(size: usize, align: usize) -> *mut u8 {
-    span_for(size, align, Outlook::Growing).map_or(ptr::null_mut(), |span| span.base.as_ptr())
+    span_for(size, align).map_or(ptr::null_mut(), |span| span.base.as_ptr())
 }
 
 /// A large block whose bytes are zero, to the end of its last page. Pages that are known to be zero
 /// are not written.
 #[inline(never)]
 pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
-    let Some(span) = span_for(size, align, Outlook::Steady) else {
+    let Some(span) = span_for(size, align) else {
         return ptr::null_mut();
     };
     match span.zero {
@@ -45,38 +39,32 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     span.base.as_ptr()
 }
 
-/// How likely a large block is to grow.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outlook {
-    Steady,
-    Growing,
-}
-
-fn span_for(size: usize, align: usize, outlook: Outlook) -> Option<Span<'static>> {
+fn span_for(size: usize, align: usize) -> Option<Span<'static>> {
     if HEAP.mode() == Mode::Counting
         && let Some(cache) = entered()
     {
         count_allocation(cache, size, None);
     }
-    let span = plain_span(size, align, outlook);
+    let span = plain_span(size, align);
     end_slow_path(0);
     span
 }
 
-fn plain_span(size: usize, align: usize, outlook: Outlook) -> Option<Span<'static>> {
+pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     if size > MAX_BYTES || align > MAX_ALIGN {
         return None;
     }
     let bytes = page_multiple(size.max(1))?;
-    let (slices, align_slices) = (slices_for(bytes), (align / SLICE_BYTES).max(1));
-    let take = || match outlook {
-        Outlook::Steady => HEAP.pages.alloc(slices, align_slices, Use::Large, bytes),
-        Outlook::Growing => HEAP.pages.alloc_growing(slices, align_slices, bytes),
+    let align_slices = (align / SLICE_BYTES).max(1);
+    let take = || {
+        HEAP.pages
+            .alloc(slices_for(bytes), align_slices, Use::Large, bytes)
     };
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
     hook::large_made(&span.place, size, bytes);
     // SAFETY: just given out, for one block.
     unsafe { span.place.set_tag(Tag::LARGE.byte()) };
+    HEAP.watch_pressure();
     HEAP.make_way(span.cold);
     Some(span)
 }

@@ -9,14 +9,16 @@ use crate::hook;
 use crate::init::current;
 use crate::large::{self, MAX_BYTES};
 use crate::malloc::allocate_layout;
-use crate::pages::{Dirty, SliceRef};
+use crate::os::linux::Linux;
+use crate::os::{Os, RemapError};
+use crate::pages::{Dirty, SliceRef, Span};
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
 use core::ptr::{self, NonNull};
 
-/// A block of this many bytes or more that has to move is expected to grow again.
+/// From this many bytes on, moving page-table entries is cheaper than copying.
 /// `docs/decisions/0005-realloc.md` has the measurements.
-const GROWING_BYTES: usize = 256 << 10;
+const MOVE_BYTES: usize = 256 << 10;
 
 /// Resizes a block of [`crate::malloc::allocate`], moving it if necessary, and keeps the common
 /// part of the contents. Returns null when out of memory, and then leaves the block as it was.
@@ -128,15 +130,7 @@ fn is_quarantined(address: usize) -> bool {
 /// # Safety
 /// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
 unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
-    // SAFETY: the caller's promise.
-    unsafe { move_to(allocate_layout(size, align), block, held, size) }
-}
-
-/// Moves a block's contents to `moved`, a new one of `size` bytes, or null.
-///
-/// # Safety
-/// - As [`move_block`].
-unsafe fn move_to(moved: *mut u8, block: *mut u8, held: usize, size: usize) -> *mut u8 {
+    let moved = allocate_layout(size, align);
     if moved.is_null() {
         if size > held {
             return moved;
@@ -152,7 +146,8 @@ unsafe fn move_to(moved: *mut u8, block: *mut u8, held: usize, size: usize) -> *
     moved
 }
 
-/// Resizes a large block: in place where its end may move, else by copying.
+/// Resizes a large block: in place where its end may move, else by moving its pages, else by
+/// copying.
 ///
 /// # Safety
 /// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
@@ -180,12 +175,12 @@ unsafe fn reallocate_large(
         note_kept(size, None);
         return block;
     }
-    let moved = match held < GROWING_BYTES {
-        true => allocate_layout(size, align),
-        false => large::allocate_growing(size, align),
-    };
+    if held < MOVE_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { move_block(block, held, size, align) };
+    }
     // SAFETY: the caller's promise.
-    unsafe { move_to(moved, block, held, size) }
+    unsafe { relocate(base, held, size, align) }
 }
 
 /// Moves the end of a block. False if what follows it is taken.
@@ -215,4 +210,42 @@ unsafe fn resize_in_place(
     }
     // SAFETY: the caller's promise.
     unsafe { HEAP.pages.grow_in_place(base, needed, wanted) }.is_some()
+}
+
+/// Gives the contents a new span, by moving pages if the kernel can, else by copying.
+///
+/// # Safety
+/// - `base` starts a large block of `held` bytes that no thread uses meanwhile.
+unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
+    let Some(span) = large::plain_span(size, align) else {
+        return ptr::null_mut();
+    };
+    let moved = held.min(size).next_multiple_of(Linux.page_bytes());
+    // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
+    match unsafe { HEAP.pages.move_pages(base, span.base, moved) } {
+        Ok(()) => {}
+        // SAFETY: as above.
+        Err(RemapError::Refused) => unsafe {
+            ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size));
+        },
+        Err(RemapError::Lost) => {
+            abandon(&span);
+            return ptr::null_mut();
+        }
+    }
+    note_kept(size, None);
+    if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
+        large::free(&place, base.as_ptr().addr(), Tag::LARGE);
+    }
+    span.base.as_ptr()
+}
+
+/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is
+/// written to it.
+#[cold]
+fn abandon(span: &Span<'_>) {
+    hook::large_freed(&span.place);
+    span.place.take_tag();
+    // SAFETY: the span of a request, which this thread has.
+    unsafe { HEAP.pages.set_bytes(span.base, 0, Dirty::AsBefore) };
 }

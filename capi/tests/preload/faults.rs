@@ -63,6 +63,6 @@ fn enormous_sizes_are_refused() {
 }
 
 #[test]
-fn growing_blocks_move_seldom_and_cost_no_mappings() {
-    passes("programs/growing.c");
+fn moved_pages_keep_few_mappings() {
+    passes("programs/moved_mappings.c");
 }

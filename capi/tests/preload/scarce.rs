@@ -50,6 +50,16 @@ fn a_block_is_resized_when_the_address_space_is_used_up() {
 }
 
 #[test]
+fn a_realloc_survives_a_limit_that_becomes_lower_meanwhile() {
+    let flags = [OsStr::new("-rdynamic")];
+    if let Some(program) = compile("programs/scarce/remap.c", Artifact::Program, &flags) {
+        for how in ["lowered", "raised", "taken"] {
+            succeeds(&run(&program, &[OsStr::new(how)], &STILL), how);
+        }
+    }
+}
+
+#[test]
 fn a_library_that_uses_up_the_mappings_before_the_heap_is_opened_changes_nothing() {
     let program = compile("programs/scarce/mappings.c", Artifact::Program, &[]);
     let mapper = compile("programs/scarce/mapper.c", Artifact::Plugin, &[]);

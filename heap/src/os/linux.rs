@@ -4,7 +4,7 @@ use super::errno::{self, keep_errno};
 use super::file::read_file;
 use super::lock_order::assert_free;
 use super::process::{is_memory_locked, limit_of};
-use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RenewRefused, Unknown};
+use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use super::{mapping, pagemap_file, sandbox};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
@@ -149,7 +149,18 @@ impl Os for Linux {
         keep_errno(|| unsafe { pagemap_file::populated(addr, bytes, self.page_bytes(), visit) })
     }
 
-    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RenewRefused> {
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), RemapError> {
+        assert_free();
+        // SAFETY: the caller's promise.
+        keep_errno(|| unsafe { mapping::move_pages(from, to, bytes, self.page_bytes()) })
+    }
+
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         assert_free();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { mapping::renew(addr, bytes, self.page_bytes()) })

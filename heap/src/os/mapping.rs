@@ -1,7 +1,7 @@
 //! Anonymous mappings: made, removed, and mapped afresh.
 
-use super::RenewRefused;
-use super::process::now_ns;
+use super::process::{limit_of, now_ns};
+use super::{RemapError, errno, sandbox};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
@@ -106,15 +106,51 @@ pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
     }
 }
 
+/// Not in the `libc` crate for every C library.
+const MREMAP_DONTUNMAP: i32 = 4;
+
+/// As [`crate::os::Os::move_pages`].
+///
+/// # Safety
+/// - Both ranges are committed, `bytes` long, disjoint, and no other thread uses either.
+pub(super) unsafe fn move_pages(
+    from: NonNull<u8>,
+    to: NonNull<u8>,
+    bytes: usize,
+    page: usize,
+) -> Result<(), RemapError> {
+    // SAFETY: the caller's promise: committed, and no other thread uses it.
+    if is_limited() || !unsafe { is_one_mapping(from, bytes, page) } {
+        return Err(RemapError::Refused);
+    }
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
+    let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
+    // SAFETY: the caller's promise: both ranges are committed and disjoint, and no other thread
+    // uses them.
+    if unsafe { remap(source, bytes, bytes, flags, target) } != libc::MAP_FAILED {
+        return Ok(());
+    }
+    // EINVAL: before Linux 5.7 there is no such move, and nothing was done. Where the process has
+    // no mapping left, the kernel refuses before it looks at the target. A limit that was lowered
+    // since may have cost the target, and what is mapped there now may be another thread's.
+    let untouched = errno::get() == libc::EINVAL || !is_limited() && is_mapped(target, page);
+    // SAFETY: the caller's promise.
+    Err(unsafe { RemapError::refused_if(untouched || map_again(target, bytes)) })
+}
+
+/// Whether memory of the process is known to be limited. Over a limit that was lowered the kernel
+/// unmaps the target of a move, then refuses the move, and refuses to map anything there again. In
+/// a sandbox, which may kill for the question, the kernel is not asked.
+fn is_limited() -> bool {
+    let resources = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
+    !sandbox::is_forbidden() && resources.into_iter().any(|each| limit_of(each).is_some())
+}
+
 /// As [`crate::os::Os::renew`].
 ///
 /// # Safety
 /// - The range is committed and no thread uses it.
-pub(super) unsafe fn renew(
-    addr: NonNull<u8>,
-    bytes: usize,
-    page: usize,
-) -> Result<(), RenewRefused> {
+pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize, page: usize) -> Result<(), RemapError> {
     let (start, access): (*mut c_void, _) =
         (addr.as_ptr().cast(), libc::PROT_READ | libc::PROT_WRITE);
     let flags = RESERVED | libc::MAP_FIXED;
@@ -122,12 +158,46 @@ pub(super) unsafe fn renew(
     if unsafe { map(start, bytes, access, flags) } != libc::MAP_FAILED {
         return Ok(());
     }
-    // The kernel may have unmapped it before it refused.
-    if !is_mapped(start, page) {
-        // SAFETY: the caller's promise.
-        unsafe { map_again(start, bytes) };
+    // SAFETY: the caller's promise.
+    Err(unsafe { RemapError::refused_if(is_mapped(start, page) || map_again(start, bytes)) })
+}
+
+/// By number, for libneap.so has an `mremap` of its own, which watches the program's.
+///
+/// # Safety
+/// - As `mremap(2)`.
+unsafe fn remap(
+    old: *mut c_void,
+    old_bytes: usize,
+    bytes: usize,
+    flags: i32,
+    new: *mut c_void,
+) -> *mut c_void {
+    let flags = core::ffi::c_long::from(flags);
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void }
+}
+
+/// Whether a range is one mapping of the kernel's, which is all that Linux before 6.17 can move. It
+/// must be known before: `MREMAP_FIXED` unmaps the target first and looks at the source then.
+/// Mappings part where pages were moved to, and where the program locked or advised its memory.
+///
+/// A growth that may not move fails for several mappings (`EFAULT`) before anything else is looked
+/// at, for one because what follows is mapped.
+///
+/// # Safety
+/// - The range is committed and no other thread uses it.
+unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
+    let start: *mut c_void = from.as_ptr().cast();
+    // SAFETY: changes nothing but where the address space beyond the range is free, and that is
+    // undone.
+    unsafe {
+        if remap(start, bytes, bytes + page, 0, start) == libc::MAP_FAILED {
+            return errno::get() == libc::ENOMEM || errno::get() == libc::EAGAIN;
+        }
+        unmap(from.as_ptr().add(bytes), page);
     }
-    Err(RenewRefused)
+    true
 }
 
 /// Whether the page at `start` is mapped. The kernel unmaps all of a range or nothing. An `mremap`
@@ -161,7 +231,33 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_committed_again() {
+    fn pages_of_one_mapping_move_and_of_several_stay() {
+        let base = reserved(1 << 21);
+        let (half, page) = (BYTES / 2, Linux.page_bytes());
+        // SAFETY: a reservation of ours, used by no other thread; the two halves are disjoint.
+        unsafe {
+            let target = base.add(half);
+            Linux.commit(base, BYTES).unwrap();
+            base.as_ptr().write_bytes(1, half);
+            assert!(is_one_mapping(base, half, page));
+            assert_eq!(Linux.move_pages(base, target, half), Ok(()));
+            assert_eq!([base.read(), target.add(half - 1).read()], [0, 1]);
+            base.as_ptr().write_bytes(2, half);
+            // A program may give advice for a part of its block.
+            let part = base.add(half / 2).as_ptr().cast();
+            assert_eq!(libc::madvise(part, page, libc::MADV_DONTFORK), 0);
+            assert_eq!(
+                Linux.move_pages(base, target, half),
+                Err(RemapError::Refused)
+            );
+            assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
+            assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
+            Linux.unmap(base, BYTES);
+        }
+    }
+
+    #[test]
+    fn the_target_of_a_failed_move_is_committed_again() {
         let base = reserved(1 << 21);
         let page = Linux.page_bytes();
         let (first, second): (*mut c_void, *mut c_void) = (

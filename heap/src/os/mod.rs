@@ -66,5 +66,5 @@ mod arch;
 
 pub use arch::clear_streaming;
 pub use system::{
-    Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RenewRefused, Unknown,
+    Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
 };

@@ -6,9 +6,22 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// The kernel did not map a range afresh.
+/// Why pages were not moved, or a range not mapped afresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RenewRefused;
+pub enum RemapError {
+    /// The kernel refused. All ranges stay committed.
+    Refused,
+    /// The kernel refused, but had unmapped the target. Another thread may have mapped something
+    /// there since, so no one may use the target any more.
+    Lost,
+}
+
+impl RemapError {
+    /// What a refusal means for a target of which `kept` says whether it is committed still.
+    pub(super) fn refused_if(kept: bool) -> Self {
+        if kept { Self::Refused } else { Self::Lost }
+    }
+}
 
 /// The kernel has no such guards, or not for this memory (for example, because it is locked).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,12 +143,23 @@ pub trait Os: Sync {
         bytes: usize,
         visit: impl FnMut(Populated),
     ) -> Result<(), Unknown>;
+    /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On
+    /// an error the contents of `from` are what they were.
+    ///
+    /// # Safety
+    /// - Both ranges are committed, `bytes` long, disjoint, and no other thread uses either.
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), RemapError>;
     /// Maps a committed range afresh: it stays committed and reads as zero, and its mapping can
     /// merge with its neighbours'. On an error its contents are unknown.
     ///
     /// # Safety
     /// - The range is committed and no thread uses it.
-    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RenewRefused>;
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError>;
     /// Makes every access to a committed range fault, without a mapping of its own; its contents
     /// are lost. [`Os::purge`] leaves it so. [`Os::populated`] reports it as if it were in swap.
     ///

@@ -8,21 +8,18 @@
 //! [`PageHeap::committing`] meanwhile. What it works on belongs to no other thread: a piece of a
 //! free span that was set aside, and everything at and beyond an arena's frontier.
 
-use super::arena::{Arena, Commit, SliceRef};
+use super::arena::{Arena, Commit};
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::huge::mark;
 use super::limits::Admission;
 use super::reserve::Refusal;
-use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, Use, Warmth};
+use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, Use};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os, OutOfMemory};
 
 /// Largest unit of commits, in slices (32 MiB).
 const MOST_UNIT: usize = 16 * HUGE_SLICES;
-
-/// Room takes at most this part of what is left of an arena.
-const ROOM_PART: usize = 8;
 
 /// The heap, locked, and committed room in it.
 pub(super) type Found<'h, O> = (Locked<'h, O>, Fit<'h>);
@@ -95,34 +92,6 @@ impl<O: Os> PageHeap<O> {
         }
         drop(locked);
         self.make_room(request, use_)
-    }
-
-    /// Keeps up to `slices` slices of address space free behind a span in use that ends at the
-    /// frontier, so that it can grow in place. They are committed, for a mapping of their own would
-    /// count. Other requests take them last.
-    pub(super) fn keep_room(&self, place: SliceRef<'_>, slices: usize) {
-        let _alone = self.committing.lock();
-        let (id, from) = (place.record().arena(), place.record().end());
-        let arena = &self.arenas()[id];
-        let left = self.growth_end(id).saturating_sub(from);
-        let to = from + slices.min(left / ROOM_PART);
-        if arena.frontier() != from || to == from {
-            return;
-        }
-        let range = CommitRange {
-            arena,
-            id,
-            part: None,
-            from,
-            to,
-            limit: Some(to),
-            units: 0,
-        };
-        if let (mut locked, Ok((room, _))) = self.commit_range(&range) {
-            locked.detach(room);
-            room.set_room(true);
-            locked.attach(room);
-        }
     }
 
     /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not
@@ -363,14 +332,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let mut arenas = 0..self.heap.arenas().len();
         let range = self
             .range_of_units(request, units)
-            .or_else(|| arenas.find_map(|id| self.range_at_frontier(id, request)))
-            .or_else(|| {
-                let last = [Warmth::Cold, Warmth::Room];
-                let (free, at) = last
-                    .iter()
-                    .find_map(|&warmth| self.find_among(warmth, request))?;
-                Some(self.range_in_free_span(free, at, request.slices))
-            });
+            .or_else(|| arenas.find_map(|id| self.range_at_frontier(id, request)));
         Some(range.map_or(Lack::Arena, Lack::Slices))
     }
 
@@ -406,8 +368,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let frontier = arena.frontier();
         let start = self
             .free_before(arena, frontier)
-            .filter(|free| !free.is_huge() && !free.is_room())
-            .filter(|_| request.fill != Fill::Growing)
+            .filter(|free| !free.is_huge())
             .map_or(frontier, |free| free.index.get());
         let at = arena.layout().align_up(start, request.align);
         self.range_over_frontier(id, at, request.slices)
@@ -439,8 +400,6 @@ impl<'h, O: Os> Locked<'h, O> {
             Some(free) if at < frontier => Some(self.set_aside(free, at, to.min(frontier) - at)),
             _ => None,
         };
-        // What lies beyond is no room, and is to merge with it.
-        part.inspect(|part| part.set_room(false));
         Some(CommitRange {
             arena,
             id,

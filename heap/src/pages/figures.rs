@@ -29,6 +29,8 @@ pub struct Calls {
     pub uncommit: usize,
     /// Purges tried.
     pub purge: usize,
+    /// Moves of pages tried.
+    pub move_pages: usize,
 }
 
 /// The figures of the page heap at one moment, in bytes unless said otherwise.
@@ -91,6 +93,7 @@ pub(super) struct CallCounts {
     commit: AtomicUsize,
     uncommit: AtomicUsize,
     purge: AtomicUsize,
+    move_pages: AtomicUsize,
 }
 
 impl CallCounts {
@@ -100,6 +103,7 @@ impl CallCounts {
             commit: AtomicUsize::new(0),
             uncommit: AtomicUsize::new(0),
             purge: AtomicUsize::new(0),
+            move_pages: AtomicUsize::new(0),
         }
     }
 
@@ -119,12 +123,17 @@ impl CallCounts {
         self.purge.fetch_add(1, Relaxed);
     }
 
+    pub(super) fn count_move(&self) {
+        self.move_pages.fetch_add(1, Relaxed);
+    }
+
     pub(super) fn calls(&self) -> Calls {
         Calls {
             reserve: self.reserve.load(Relaxed),
             commit: self.commit.load(Relaxed),
             uncommit: self.uncommit.load(Relaxed),
             purge: self.purge.load(Relaxed),
+            move_pages: self.move_pages.load(Relaxed),
         }
     }
 }

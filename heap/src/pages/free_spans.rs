@@ -43,7 +43,7 @@ impl<'h, O: Os> Locked<'h, O> {
 
     fn find_fit(&self, request: &SpanRequest) -> Option<(&'h SpanRecord, usize)> {
         let order: &[Warmth] = match (request.source, request.fill) {
-            (SpanSource::Resident, _) | (_, Fill::Growing) => &[Warmth::Warm, Warmth::Tepid],
+            (SpanSource::Resident, _) => &[Warmth::Warm, Warmth::Tepid],
             (SpanSource::Any, Fill::Sparse) => &[Warmth::Warm, Warmth::Tepid, Warmth::Cold],
             (SpanSource::Any, Fill::Dense) => {
                 &[Warmth::Warm, Warmth::Tepid, Warmth::Huge, Warmth::Cold]
@@ -54,11 +54,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .find_map(|&warmth| self.find_among(warmth, request))
     }
 
-    pub(super) fn find_among(
-        &self,
-        warmth: Warmth,
-        request: &SpanRequest,
-    ) -> Option<(&'h SpanRecord, usize)> {
+    fn find_among(&self, warmth: Warmth, request: &SpanRequest) -> Option<(&'h SpanRecord, usize)> {
         let key = |slices| FitKey {
             warmth,
             slices,
@@ -103,7 +99,6 @@ impl<'h, O: Os> Locked<'h, O> {
         let record = self.arena(id).record(first);
         record.place(id as u8, first);
         record.dirty.set(0);
-        record.set_room(false);
         record.set_zero_state(ZeroState::PerPage);
         self.arena(id).set_length(record, slices);
         record
@@ -161,7 +156,6 @@ impl<'h, O: Os> Locked<'h, O> {
         let part = arena.record(at);
         part.place(id, at);
         part.dirty.set(taken);
-        part.set_room(free.is_room());
         arena.set_length(part, slices);
         arena.keep_zero_state(part, detail);
         part
@@ -216,7 +210,6 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Makes `tail` a free span, of the age and in the queue of the one it is cut from.
     fn split_off(&mut self, whole: &SpanRecord, tail: &'h SpanRecord, slices: usize, dirty: usize) {
         tail.dirty.set(dirty);
-        tail.set_room(whole.is_room());
         tail.set_zero_state(whole.zero_state());
         tail.set_freed_at(whole.freed_at());
         self.arena(tail.arena()).set_length(tail, slices);
@@ -241,12 +234,9 @@ impl<'h, O: Os> Locked<'h, O> {
         let before = self
             .free_before(arena, span.index.get())
             .filter(|before| may_merge(before, span));
-        let after = self.free_at(arena, span.end());
-        let after = match after.filter(|after| after.is_room() && !span.is_room()) {
-            Some(room) => Some(self.give_up_room(room)),
-            None => after,
-        };
-        let after = after.filter(|after| may_merge(span, after));
+        let after = self
+            .free_at(arena, span.end())
+            .filter(|after| may_merge(span, after));
         let neighbours = [before, after];
         for neighbour in neighbours.into_iter().flatten() {
             self.detach(neighbour);
@@ -278,14 +268,6 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         self.attach(merged);
         merged
-    }
-
-    /// Makes room an ordinary free span, for the span before it becomes free.
-    fn give_up_room(&mut self, room: &'h SpanRecord) -> &'h SpanRecord {
-        self.detach(room);
-        room.set_state(State::Blank);
-        room.set_room(false);
-        self.add_free(room, Age::New)
     }
 
     /// Takes the parts of a merged span out of the queue, and puts the merged span in the place of

@@ -53,10 +53,10 @@ pub struct PageHeap<O: Os> {
     pub(super) predictor: Predictor,
     pub(super) zeroing: Zeroing,
     pub(super) calls: CallCounts,
+    /// Spans in use whose pages were moved into them; see [`super::spans`].
+    pub(super) moved_spans: AtomicUsize,
     /// Whether nothing is to be committed ahead.
     thrifty: AtomicBool,
-    /// Whether memory or address space is limited, or has its price.
-    limited: AtomicBool,
     /// Whether writable memory is too scarce for a slab of each class.
     scant: AtomicBool,
     pub(super) os: O,
@@ -234,8 +234,8 @@ impl<O: Os> PageHeap<O> {
             predictor: Predictor::new(),
             zeroing: Zeroing::new(),
             calls: CallCounts::new(),
+            moved_spans: AtomicUsize::new(0),
             thrifty: AtomicBool::new(false),
-            limited: AtomicBool::new(false),
             scant: AtomicBool::new(false),
             os,
             sides,
@@ -410,16 +410,6 @@ impl<O: Os> PageHeap<O> {
     /// Whether nothing is to be committed ahead of its use.
     pub(super) fn is_thrifty(&self) -> bool {
         self.thrifty.load(Ordering::Relaxed)
-    }
-
-    /// From now on [`PageHeap::is_limited`] is true.
-    pub(super) fn be_limited(&self) {
-        self.limited.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether memory or address space was seen to be limited, or to have its price.
-    pub(super) fn is_limited(&self) -> bool {
-        self.limited.load(Ordering::Relaxed)
     }
 
     /// Whether no thread holds the lock now.

@@ -66,11 +66,7 @@ impl<O: Os> PageHeap<O> {
     /// reserved and not used counts against it, and keeps threads from starting. Does not wait for
     /// the heap's locks for long: the caller may have interrupted their holder.
     pub fn address_limit_changed(&self) {
-        let limit = self.os.address_limit();
-        if limit.is_some() {
-            self.be_limited();
-        }
-        self.fit_address_limit(limit.unwrap_or(usize::MAX));
+        self.fit_address_limit(self.os.address_limit().unwrap_or(usize::MAX));
     }
 
     /// Makes arenas that are too long for a limit of `limit` bytes of address space fit it.
@@ -218,9 +214,6 @@ impl<O: Os> PageHeap<O> {
             .os
             .data_limit()
             .map_or(MOST_SLICES, |limit| limit / SLICE_BYTES);
-        if kept.min(data) < MOST_SLICES || !self.os.reserves_freely() {
-            self.be_limited();
-        }
         if data < AMPLE_SLICES || kept < AMPLE_SLICES / LIMIT_PART {
             self.be_thrifty();
             if data < SCANT_SLICES {

@@ -61,8 +61,6 @@ impl SpanRequest {
 pub(super) enum Fill {
     /// Most of it, sooner or later, so that huge pages suit it: a slab.
     Dense,
-    /// More and more: it is placed where room can be kept behind it, or on resident pages.
-    Growing,
     /// Not known.
     Sparse,
 }
@@ -164,10 +162,8 @@ pub(super) struct SpanRecord {
     queued: AtomicU8,
     /// See [`Warmth`].
     warmth: AtomicU8,
-    /// 1 in a free span that is kept for the span before it; see [`PageHeap::keep_room`].
-    ///
-    /// [`PageHeap::keep_room`]: super::heap::PageHeap::keep_room
-    room: AtomicU8,
+    /// 1 in a span in use that pages were moved into; see [`super::spans`].
+    moved: AtomicU8,
     /// 1 for [`ZeroState::AllDirty`].
     all_dirty: AtomicU8,
     /// 1 in a span in use that the program mapped over; see [`super::spans`].
@@ -201,8 +197,6 @@ pub(super) enum Warmth {
     Huge = 2,
     /// None is.
     Cold = 3,
-    /// None is, and the span before it may grow into it.
-    Room = 4,
 }
 
 impl SpanRecord {
@@ -255,13 +249,14 @@ impl SpanRecord {
         self.older.store(pointer.cast(), Release);
     }
 
-    /// Whether this free span is kept for the span before it.
-    pub(super) fn is_room(&self) -> bool {
-        self.room.load(Relaxed) != 0
+    /// Whether pages were moved into this span in use.
+    pub(super) fn is_moved(&self) -> bool {
+        self.moved.load(Relaxed) != 0
     }
 
-    pub(super) fn set_room(&self, room: bool) {
-        self.room.store(u8::from(room), Relaxed);
+    /// Sets whether pages were moved into this span in use; returns what was set before.
+    pub(super) fn swap_moved(&self, moved: bool) -> bool {
+        self.moved.swap(u8::from(moved), Relaxed) != 0
     }
 
     /// Whether the program mapped over this span in use, or another process fills its pages.
@@ -324,7 +319,6 @@ impl SpanRecord {
     /// before the span goes into the tree.
     pub(super) fn set_warmth(&self, pages: usize) {
         let warmth = match self.dirty.get() {
-            0 if self.is_room() => Warmth::Room,
             0 if self.is_huge() => Warmth::Huge,
             0 => Warmth::Cold,
             dirty if dirty * 2 >= pages => Warmth::Warm,
@@ -339,8 +333,7 @@ impl SpanRecord {
             0 => Warmth::Warm,
             1 => Warmth::Tepid,
             2 => Warmth::Huge,
-            3 => Warmth::Cold,
-            _ => Warmth::Room,
+            _ => Warmth::Cold,
         }
     }
 }
@@ -464,9 +457,6 @@ impl Queue {
 
 /// Whether two free neighbours may merge: they are of the same kind, and not in two units.
 pub(super) fn may_merge(before: &SpanRecord, after: &SpanRecord) -> bool {
-    if before.is_room() != after.is_room() {
-        return false;
-    }
     match (before.is_huge(), after.is_huge()) {
         (false, false) => true,
         (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),

@@ -1,6 +1,11 @@
-//! Spans allocated, freed, made longer and shorter.
+//! Spans allocated, freed, made longer and shorter; pages moved from span to span.
 //!
-//! Spans that the program mapped something over are marked, and mapped afresh when they are freed.
+//! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
+//! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
+//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
+//! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
+//! merge again. Spans that the program mapped something over are marked in the same way. Where
+//! every commit is charged Neap moves nothing, for mapping afresh may be refused there.
 
 use super::arena::SliceRef;
 use super::figures::UseTotals;
@@ -8,13 +13,10 @@ use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap, address_of};
 use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, State, Use};
 use super::zero_state::{Dirty, Zero};
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
-use crate::os::Os;
+use crate::os::{Os, RemapError};
 use core::ptr::NonNull;
-
-/// Room behind a span that grows, by its own length. The span is copied when it outgrows the room:
-/// when it is five times as long.
-const ROOM: usize = 4;
 
 /// A span just given out.
 #[derive(Clone, Copy, Debug)]
@@ -56,28 +58,6 @@ impl<O: Os> PageHeap<O> {
         self.alloc_from(SpanSource::Any, slices, align_slices, use_, bytes)
     }
 
-    /// Like [`PageHeap::alloc`], for a span that is likely to grow: it is placed at the frontier,
-    /// and room is kept behind it, unless resident pages serve it. Where memory is limited or
-    /// locked, or every commit is charged, it is a span as any other.
-    pub fn alloc_growing(
-        &self,
-        slices: usize,
-        align_slices: usize,
-        bytes: usize,
-    ) -> Option<Span<'_>> {
-        if self.is_limited() || self.os.is_locked() || self.os.strict_commit() {
-            return self.alloc(slices, align_slices, Use::Large, bytes);
-        }
-        let request = SpanRequest {
-            align: align_slices,
-            fill: Fill::Growing,
-            ..SpanRequest::anywhere(slices)
-        };
-        let span = self.alloc_at(&request, Use::Large, bytes)?;
-        self.keep_room(span.place, slices * ROOM);
-        Some(span)
-    }
-
     /// Like [`PageHeap::alloc`]; says where the span may come from.
     pub fn alloc_from(
         &self,
@@ -97,12 +77,7 @@ impl<O: Os> PageHeap<O> {
             },
             ..SpanRequest::anywhere(slices)
         };
-        self.alloc_at(&request, use_, bytes)
-    }
-
-    fn alloc_at(&self, request: &SpanRequest, use_: Use, bytes: usize) -> Option<Span<'_>> {
-        let slices = request.slices;
-        let (mut locked, room) = self.room_for(request, use_)?;
+        let (mut locked, room) = self.room_for(&request, use_)?;
         let (place, zero) = locked.take(room, slices, use_, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
         self.end(locked);
@@ -272,7 +247,6 @@ impl<'h, O: Os> Locked<'h, O> {
         let arena = self.arena(free.arena());
         let record = self.carve(free, at, slices);
         record.set_state(State::Used(use_));
-        record.set_room(false);
         record.set_bytes(bytes);
         let counts = &mut self.inner.counts;
         counts.take(slices);
@@ -376,9 +350,52 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 }
 
+/// Most spans in use with moved pages: an eighth of the default `vm.max_map_count`.
+const MOST_MOVED: usize = 4096;
+
 impl<O: Os> PageHeap<O> {
-    /// Maps a span afresh that the program mapped over. The lock is not held: giving pages back
-    /// takes long, and the span is still the caller's.
+    /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to
+    /// another without copying. The source then reads as zero there and counts as asked for 0
+    /// bytes, so that its free with [`Dirty::Prefix`] of [`SliceRef::bytes`] has nothing to add.
+    /// Nothing changes on an error, but a target that is [`RemapError::Lost`] stays in use for
+    /// good.
+    ///
+    /// # Safety
+    /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
+    /// - What was written to the source lies within the requested bytes, or was reported as dirty.
+    pub unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), RemapError> {
+        let (Some(source), Some(target)) = (self.span_at(from), self.span_at(to)) else {
+            return Err(RemapError::Refused);
+        };
+        let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
+        // What is moved leaves pages behind that are absent, and no longer locked.
+        let keeps = self.os.is_locked() || self.os.strict_commit();
+        if keeps || too_many || source.record().is_overmapped() {
+            return Err(RemapError::Refused);
+        }
+        // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
+        let moved = unsafe { self.os.move_pages(from, to, bytes) };
+        self.calls.count_move();
+        moved?;
+        let mut locked = self.locked();
+        // What came along is old data, whether its user wrote it or not.
+        target
+            .arena
+            .record_writes(target.record(), Dirty::Prefix(bytes));
+        locked.record_moved_away(source, bytes);
+        if !target.record().swap_moved(true) {
+            self.moved_spans.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Maps a span afresh that pages were moved into, or that the program mapped over. The lock is
+    /// not held: giving pages back takes long, and the span is still the caller's.
     ///
     /// # Safety
     /// - `place` is the first slice of a span in use, and no thread uses what is beyond the first
@@ -386,20 +403,35 @@ impl<O: Os> PageHeap<O> {
     pub(super) unsafe fn renew_from(&self, place: SliceRef<'_>, kept: usize) -> Renewal {
         let (base, record) = (address_of(place), place.record());
         let slices = record.slices.get();
-        if slices <= kept || !record.is_overmapped() {
+        if slices <= kept || !(record.is_moved() || record.is_overmapped()) {
             return Renewal::NoNeed;
         }
         let bytes = (slices - kept) * SLICE_BYTES;
         // SAFETY: the caller's promise; a span in use is committed.
-        if unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) }.is_err() {
+        let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) };
+        if renewed == Err(RemapError::Lost) {
             return Renewal::Refused;
         }
-        // SAFETY: mapped afresh just now, and the caller's promise.
-        unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
-        if kept == 0 {
-            record.set_overmapped(false);
+        let renewed = renewed.is_ok();
+        if renewed {
+            // SAFETY: mapped afresh just now, and the caller's promise.
+            unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
         }
-        Renewal::Zero
+        if !renewed && record.is_overmapped() {
+            return Renewal::Refused;
+        }
+        if renewed && kept == 0 {
+            record.set_overmapped(false);
+            if record.swap_moved(false) {
+                self.moved_spans.fetch_sub(1, Relaxed);
+            }
+        }
+        // Moved pages that could not be mapped afresh are memory of ours all the same.
+        if renewed {
+            Renewal::Zero
+        } else {
+            Renewal::NoNeed
+        }
     }
 
     /// Records that the program mapped a range anew, or that another process fills it. For the
@@ -436,4 +468,21 @@ pub(super) enum Renewal {
     Zero,
     /// The kernel refused, and what is mapped there is not the heap's: no one may have the span.
     Refused,
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does
+    /// not.
+    fn record_moved_away(&mut self, place: SliceRef<'h>, bytes: usize) {
+        let record = place.arena.record(place.index);
+        let asked = record.bytes();
+        place.arena.record_writes(record, Dirty::Prefix(asked));
+        place.arena.write_masks(record);
+        let cleared =
+            place
+                .arena
+                .clear_prefix(place.index, record.end(), bytes / self.page_bytes());
+        record.dirty.set(record.dirty.get() - cleared);
+        self.set_bytes(record, 0);
+    }
 }

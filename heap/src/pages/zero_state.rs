@@ -4,7 +4,7 @@
 //! write that into its masks, and to count them at every reuse, would cost time for every slice. So
 //! the record of such a span says that all of it is dirty ([`ZeroState::AllDirty`]). Its masks are
 //! out of date until they are needed: when a short part is cut out of it, when it merges with spans
-//! of which more is known, and before a purge.
+//! of which more is known, before a purge, and before its pages move.
 
 use super::arena::{Arena, Commit};
 use super::span::{SpanRecord, ZeroState};
@@ -48,7 +48,7 @@ pub enum Dirty {
     },
     /// Anything.
     All,
-    /// All of it reads as zero now (it was mapped afresh or purged).
+    /// All of it reads as zero now (its pages were moved away or purged).
     Zeroed,
 }
 
@@ -112,6 +112,21 @@ impl Arena {
             left -= left.min(per_slice);
         }
         added
+    }
+
+    /// Marks the first `pages` OS pages of the slices `from..to` as clean. Returns how many were
+    /// dirty.
+    pub(super) fn clear_prefix(&self, from: usize, to: usize, pages: usize) -> usize {
+        let per_slice = self.layout().pages_per_slice;
+        let whole = (pages / per_slice).min(to - from);
+        let mut cleared = self.clear_dirty(from, from + whole);
+        if from + whole < to {
+            let mask = self.mask(from + whole);
+            let bits = mask.load(Relaxed) & ((1 << (pages % per_slice)) - 1);
+            mask.store(mask.load(Relaxed) & !bits, Relaxed);
+            cleared += bits.count_ones() as usize;
+        }
+        cleared
     }
 
     /// The first slice of `from..to` with a dirty page. Free spans may be millions of slices long.
@@ -300,7 +315,6 @@ impl Arena {
         let given = self.share(span, cut, end);
         rest.place(span.arena() as u8, cut);
         rest.dirty.set(given);
-        rest.set_room(false);
         self.set_length(rest, end - cut);
         rest.set_zero_state(span.zero_state());
         span.dirty.set(span.dirty.get() - given);

@@ -31,17 +31,18 @@ impl Heap {
     /// do this, and not the purge thread: a file that is open meanwhile has a number that the
     /// program may count on for its own. It is done under [`super::state::Tide::step`], so that no
     /// fork's child inherits the file.
-    pub(super) fn look_around(&self) {
+    /// True if it did.
+    pub(super) fn look_around(&self) -> bool {
         let now = self.now_ms();
         if !self.pressure.is_outdated(now) {
-            return;
+            return false;
         }
         let Some(_whole) = self.tide.step.try_lock() else {
-            return;
+            return false;
         };
         self.pressure.asked_at.store(now, Ordering::Relaxed);
         if !sandbox::allows_more() {
-            return;
+            return true;
         }
         // Without an answer what was said last stays in force.
         if let Ok(limit) = cgroup::group_limit() {
@@ -56,6 +57,15 @@ impl Heap {
         self.pages.address_limit_changed();
         let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
         self.pressure.short.store(short, Ordering::Relaxed);
+        true
+    }
+
+    /// What a caller that takes a large block does, for a program may take no others: looks around,
+    /// and wakes the purge thread if memory is short. The caller holds no lock.
+    pub(crate) fn watch_pressure(&self) {
+        if self.look_around() && self.is_pressed() {
+            self.tide.want();
+        }
     }
 
     /// Whether free memory should go back before its time.

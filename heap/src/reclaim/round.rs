@@ -147,9 +147,10 @@ impl Heap {
     fn turn(&self, pressed: bool) -> Option<Guard<'_>> {
         let step = &self.tide.step;
         step.try_lock().or_else(|| {
-            // Below a handler of signals the holder may be the caller. In a child that no handler
-            // of ours heard of it stayed in the parent.
-            let comes_back = !step.is_mine() && shared::is_mine();
+            // Below a handler of signals the holder may be the caller, or wait for a lock that the
+            // caller holds. In a child that no handler of ours heard of it stayed in the parent.
+            let mut comes_back = shared::is_mine();
+            self.each_lock(|lock| comes_back &= !lock.is_mine());
             (comes_back && pressed && self.has_outgrown()).then(|| step.lock())
         })
     }

@@ -7,9 +7,7 @@ mod state;
 pub use self::state::{Call, FakeGuard};
 use self::state::{Failure, Page, Reservation, State};
 use super::lock_order::assert_free;
-use super::{
-    Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RenewRefused, Unknown,
-};
+use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
@@ -388,7 +386,28 @@ impl Os for Fake {
         Ok(())
     }
 
-    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RenewRefused> {
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), RemapError> {
+        for range in [from, to] {
+            self.check_range(range, bytes);
+            let mut state = self.state();
+            let pages = state.pages(range, bytes, self.conditions.page_bytes);
+            assert!(
+                pages.iter().all(|&page| page == Page::Committed),
+                "a move of what is not committed"
+            );
+        }
+        // SAFETY: both are committed ranges; the caller promises that they are disjoint.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) };
+        fill(from, bytes, 0);
+        Ok(())
+    }
+
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         self.check_range(addr, bytes);
         let mut state = self.state();
         let pages = state.pages(addr, bytes, self.conditions.page_bytes);

@@ -2,7 +2,7 @@
 
 use super::{heap, large, purge_due};
 use crate::base::units::SLICE_BYTES;
-use crate::os::fake::{Call, Conditions};
+use crate::os::fake::Conditions;
 use crate::pages::{Dirty, Use, Zero};
 use core::ptr::NonNull;
 use std::vec::Vec;
@@ -36,97 +36,6 @@ fn a_freed_span_is_dirty_until_purged() {
     unsafe { heap.free(again.base, Dirty::AsBefore) };
     assert_eq!(heap.purge_all(), 2 * 4096);
     assert_eq!(large(&heap, 4).unwrap().zero, Zero::AllZero);
-}
-
-#[test]
-fn a_growing_span_has_room_behind_it() {
-    let conditions = Conditions {
-        most_reserved: 256 * MIB,
-        ..Conditions::default()
-    };
-    let heap = heap(conditions);
-    let grows = heap.alloc_growing(4, 1, 4 * SLICE_BYTES).unwrap();
-    let others: Vec<_> = (0..64).map(|_| large(&heap, 5).unwrap()).collect();
-    let grow = |slices| {
-        // SAFETY: the span is ours.
-        unsafe { heap.grow_in_place(grows.base, slices, slices * SLICE_BYTES) }
-    };
-    let calls = heap.totals().calls;
-    for slices in 5..=20 {
-        assert!(grow(slices).is_some(), "{slices}");
-        assert_eq!(heap.check(), Ok(()));
-    }
-    assert_eq!(heap.totals().calls, calls);
-    assert!(grow(21).is_none());
-    // What is left of the room becomes free with the span, and merges with what is free behind it.
-    // SAFETY: the spans are ours; nothing was written.
-    unsafe {
-        heap.shrink_in_place(grows.base, 3, 3 * SLICE_BYTES, Dirty::AsBefore);
-        heap.free(others[0].base, Dirty::AsBefore);
-        heap.free(grows.base, Dirty::AsBefore);
-    }
-    assert_eq!(heap.check(), Ok(()));
-    assert_eq!(large(&heap, 25).unwrap().base, grows.base);
-}
-
-#[test]
-fn a_span_that_ends_before_its_room_does_gives_it_up() {
-    let heap = heap(Conditions::default());
-    let grows = heap.alloc_growing(4, 1, 4 * SLICE_BYTES).unwrap();
-    let behind = large(&heap, 5).unwrap();
-    // SAFETY: the spans are ours; nothing was written.
-    unsafe {
-        heap.free(behind.base, Dirty::AsBefore);
-        assert_eq!(heap.check(), Ok(()));
-        heap.free(grows.base, Dirty::AsBefore);
-    }
-    assert_eq!(heap.check(), Ok(()));
-    assert_eq!(large(&heap, 25).unwrap().base, grows.base);
-}
-
-/// As many spans are served as without room, for room is taken last.
-#[test]
-fn room_is_taken_before_a_request_is_refused() {
-    let served = |grows: bool| {
-        let heap = heap(Conditions::default());
-        let take = |slices| match grows {
-            true => heap.alloc_growing(slices, 1, slices * SLICE_BYTES),
-            false => large(&heap, slices),
-        };
-        assert!((0..8).all(|_| take(4).is_some()));
-        // A second arena is refused.
-        heap.os().fail(Call::Reserve, 0, u32::MAX);
-        let served = core::iter::from_fn(|| large(&heap, 1)).count();
-        assert_eq!(heap.check(), Ok(()));
-        served
-    };
-    assert_eq!(served(true), served(false));
-}
-
-#[test]
-fn no_room_is_kept_where_memory_is_limited() {
-    let limits = [
-        Conditions {
-            strict: true,
-            ..Conditions::default()
-        },
-        Conditions {
-            data_limit: Some(256 * MIB),
-            ..Conditions::default()
-        },
-        Conditions {
-            address_limit: Some(256 * MIB),
-            ..Conditions::default()
-        },
-    ];
-    for conditions in limits {
-        let heap = heap(conditions);
-        heap.open();
-        let grows = heap.alloc_growing(4, 1, 4 * SLICE_BYTES).unwrap();
-        let next = large(&heap, 1).unwrap();
-        let end = grows.base.addr().get() + 4 * SLICE_BYTES;
-        assert_eq!(next.base.addr().get(), end);
-    }
 }
 
 #[test]

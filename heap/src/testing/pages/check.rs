@@ -103,13 +103,7 @@ impl<'h, O: Os> Locked<'h, O> {
             )?;
             self.check_span(arena, record)?;
             match record.state() {
-                State::Free => {
-                    require(
-                        !record.is_room() || record.dirty.get() == 0,
-                        "room is dirty",
-                    )?;
-                    self.check_free(arena, record, sums)?;
-                }
+                State::Free => self.check_free(arena, record, sums)?,
                 State::Aside => {
                     sums.free += record.slices.get();
                     sums.free_dirty += record.dirty.get();

@@ -7,7 +7,7 @@ use super::{ends, heap, purge_due};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
 use crate::pages::span::ZeroState;
-use crate::pages::{Dirty, HugePolicy, PageHeap, SliceRef, Span, Use, Zero};
+use crate::pages::{Dirty, HugePolicy, PageHeap, SliceRef, Use, Zero};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -105,20 +105,11 @@ impl<'h> Model<'h> {
     }
 
     fn alloc(&mut self, slices: usize, align: u32, use_: Use) -> Option<usize> {
-        self.alloc_by(slices, align, use_, |heap| {
-            heap.alloc(slices, 1 << align, use_, slices * SLICE_BYTES)
-        })
-    }
-
-    fn alloc_by(
-        &mut self,
-        slices: usize,
-        align: u32,
-        use_: Use,
-        alloc: impl FnOnce(&'h PageHeap<Fake>) -> Option<Span<'h>>,
-    ) -> Option<usize> {
         let (failed, before) = (self.heap.os().failed(), self.heap.totals());
-        let Some(span) = alloc(self.heap) else {
+        let Some(span) = self
+            .heap
+            .alloc(slices, 1 << align, use_, slices * SLICE_BYTES)
+        else {
             assert!(self.heap.os().failed() > failed, "refused without a reason");
             assert_eq!(self.heap.totals().by_use, before.by_use);
             return None;
@@ -232,6 +223,27 @@ impl<'h> Model<'h> {
         self.spans.insert(base, held);
     }
 
+    fn move_to_new(&mut self, base: usize, slices: usize) {
+        let held = self.spans[&base].clone();
+        let Some(target) = self.alloc(slices, 0, held.use_) else {
+            return;
+        };
+        let bytes = held.slices.min(slices) * SLICE_BYTES;
+        // SAFETY: two spans that the model holds, each at least that long.
+        let moved = unsafe { self.heap.move_pages(pointer(base), pointer(target), bytes) };
+        assert_eq!(moved.is_err(), self.conditions.strict);
+        if moved.is_err() {
+            return;
+        }
+        let kept = held.written.range(..bytes / self.conditions.page_bytes);
+        let kept: BTreeMap<_, _> = kept.map(|(&page, &stamp)| (page, stamp)).collect();
+        self.spans.get_mut(&target).unwrap().written = kept;
+        self.spans.remove(&base);
+        let left = self.place(base).bytes();
+        // SAFETY: a span that the model held until now.
+        unsafe { self.heap.free(pointer(base), Dirty::Prefix(left)) };
+    }
+
     fn take(&mut self, step: Step) {
         match step {
             Step::Alloc {
@@ -250,11 +262,8 @@ impl<'h> Model<'h> {
             }
             Step::Grow { which, by } => self.with(which, |model, base| model.grow(base, by)),
             Step::Shrink { which, by } => self.with(which, |model, base| model.shrink(base, by)),
-            Step::Growing { slices } => {
-                let bytes = slices * SLICE_BYTES;
-                self.alloc_by(slices, 0, Use::Large, |heap| {
-                    heap.alloc_growing(slices, 1, bytes)
-                });
+            Step::Move { which, slices } => {
+                self.with(which, |model, base| model.move_to_new(base, slices));
             }
             Step::Advance(ms) => self.heap.os().advance(ms),
             Step::PurgeDue => {

@@ -45,6 +45,33 @@ fn pages_said_to_be_zero_are() {
     }
 }
 
+#[test]
+fn moved_pages_keep_their_contents_and_leave_zeros() {
+    let heap = heap();
+    let (from, to) = (large(&heap, 8).unwrap(), large(&heap, 9).unwrap());
+    // SAFETY: both spans are ours.
+    unsafe {
+        from.base.as_ptr().write_bytes(3, 8 * SLICE_BYTES);
+        if heap
+            .move_pages(from.base, to.base, 8 * SLICE_BYTES)
+            .is_err()
+        {
+            // Before Linux 5.7 the caller copies.
+            return;
+        }
+        assert_eq!(
+            [to.base.read(), to.base.add(8 * SLICE_BYTES - 1).read()],
+            [3, 3]
+        );
+        assert_eq!(
+            [from.base.read(), to.base.add(8 * SLICE_BYTES).read()],
+            [0, 0]
+        );
+        heap.free(from.base, Dirty::Prefix(from.place.bytes()));
+    }
+    assert_eq!((heap.totals().free_dirty, heap.check()), (0, Ok(())));
+}
+
 /// Allocates until refused, frees all, and allocates as much again. Keeps spans in a list through
 /// their first words, because it must not allocate.
 fn exhaust_twice(heap: &PageHeap<Linux>, slices: usize) -> bool {

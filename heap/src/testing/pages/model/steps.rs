@@ -29,7 +29,8 @@ pub(super) enum Step {
         which: usize,
         by: usize,
     },
-    Growing {
+    Move {
+        which: usize,
         slices: usize,
     },
     Advance(u64),
@@ -75,7 +76,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         6 => (which(), any::<bool>()).prop_map(|(which, precisely)| Step::Free { which, precisely }),
         3 => (which(), 1usize..20).prop_map(|(which, by)| Step::Grow { which, by }),
         2 => (which(), 0usize..20).prop_map(|(which, by)| Step::Shrink { which, by }),
-        2 => (1usize..48).prop_map(|slices| Step::Growing { slices }),
+        1 => (which(), 1usize..48).prop_map(|(which, slices)| Step::Move { which, slices }),
         2 => (0u64..2000).prop_map(Step::Advance),
         1 => Just(Step::PurgeDue),
         1 => Just(Step::PurgeAll),
