@@ -1,4 +1,4 @@
-/* With so many frees between that the first copy has left its magazine. */
+/* Enough frees in between that the first copy has left its magazine. */
 #include "misuse.h"
 
 int main(void) {

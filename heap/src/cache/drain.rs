@@ -61,7 +61,7 @@ pub(crate) enum Effort {
 }
 
 impl Effort {
-    /// Most caches that are looked at. No magazine is emptied once so many blocks were taken.
+    /// Most caches that are looked at. No magazine is emptied once this many blocks were taken.
     fn bounds(self) -> (usize, usize) {
         match self {
             Effort::Whole => (BATCH, usize::MAX),

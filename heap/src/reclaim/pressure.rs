@@ -30,8 +30,7 @@ impl Heap {
     /// Asks the control group and the machine, at most once a second. Only threads of the program
     /// do this, and not the purge thread: a file that is open meanwhile has a number that the
     /// program may count on for its own. It is done under [`super::state::Tide::step`], so that no
-    /// fork's child inherits the file.
-    /// True if it did.
+    /// fork's child inherits the file. Returns whether it asked.
     pub(super) fn look_around(&self) -> bool {
         let now = self.now_ms();
         if !self.pressure.is_outdated(now) {

@@ -3,7 +3,7 @@
 #include "../purge/purge.h"
 #include <malloc.h>
 
-/* One block of so many stays: pages of 4 KiB hold four. */
+/* One block of 32 stays: pages of 4 KiB hold four. */
 enum { STAYS = 32 };
 
 int main(void) {
