@@ -380,7 +380,7 @@ mod tests {
         figures.ledger.slab_free = 1 << 20;
         let text = drawn(Page::One(Box::new(one_of(view))), 80, 24);
         for whole in [
-            "stacks_idle 1023.0 MiB",
+            "stacks_idle   1023.0 MiB",
             "zeroing saved",
             "not counted",
             "spans",
