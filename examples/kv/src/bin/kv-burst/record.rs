@@ -1,6 +1,6 @@
 //! The record, a CSV file with the machine, the versions and every figure; and its tables.
 
-use crate::Options;
+use crate::options::Options;
 use crate::peer::{Memory, Peer};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
