@@ -3,7 +3,7 @@
 //! The `malloc` family must not be cancellation points: a thread cancelled inside one would leave
 //! locks held, and memory that no code owns. So where the C library's function is a cancellation
 //! point (`open`, `read`, `write`, `close` …), this file makes the system call by number.
-//! `heap/tests/structure.rs` keeps those functions out of this crate.
+//! `heap/tests/structure` keeps those functions out of this crate.
 //!
 //! Every public function keeps the caller's `errno`.
 

@@ -1,7 +1,7 @@
 //! Slabs: slices cut into equal blocks, each with a bitmap of its free blocks. This layer does not
 //! know threads.
 //!
-//! The protocol, which loom checks in `testing/slab_models.rs`:
+//! The protocol, which loom checks in `testing/slab_models`:
 //!
 //! - A set bit is a free block that the slab holds. Claiming is one `fetch_and` on a word, and
 //!   giving back is one `fetch_or`. A claimed bit pins its slab: the slab cannot retire while the
