@@ -1,4 +1,4 @@
-"""Opens 200 connections, has each sort a table of 50,000 rows in memory, and leaves them idle.
+"""Opens 200 connections, has each sort a table of 30,000 rows in memory, and leaves them idle.
 
 Speaks PostgreSQL's protocol itself, so that it needs no package.
 """
@@ -13,7 +13,7 @@ import time
 PATH = os.path.join(sys.argv[1], ".s.PGSQL.5432")
 CONNECTIONS = 200
 AT_ONCE = 4
-ROWS = 50_000
+ROWS = 30_000
 
 
 class Connection:

@@ -36,15 +36,22 @@ pub struct Moment {
     pub held: Held,
 }
 
+/// A moment that the program told: when, and the first sample after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mark {
+    pub at: Duration,
+    pub sample: usize,
+}
+
 /// Everything that was observed of a run.
 #[derive(Debug)]
 pub struct Observed {
     /// The samples, in order.
     pub samples: Vec<Moment>,
-    /// The sample at which the load began.
-    pub work: Option<usize>,
-    /// The sample at which it was over.
-    pub rest: Option<usize>,
+    /// When the load began.
+    pub work: Option<Mark>,
+    /// When it was over.
+    pub rest: Option<Mark>,
     /// The kernel's own peak since then, if there was one process.
     pub exact_peak: Option<u64>,
     /// The bytes that the program says are live at rest.
@@ -77,21 +84,21 @@ impl Observed {
         let bytes = |name, bytes: u64| Figure::bytes(name, bytes as f64);
         if let Some(work) = self.work {
             figures.push(bytes(PEAK, self.peak(work)));
-            let most = self.samples[work..]
+            let most = self.samples[work.sample..]
                 .iter()
                 .map(|moment| moment.held.processes);
             figures.push(Figure::count(PROCESSES, most.max().unwrap_or(0) as u64));
         }
         if let (Some(work), Some(rest), Some(last)) = (self.work, self.rest, self.samples.last()) {
-            let (begun, idle) = (self.samples[work], self.samples[rest]);
+            let (begun, idle) = (self.samples[work.sample], self.samples[rest.sample]);
             figures.push(bytes(AT_REST, idle.held.bytes));
-            let soon = self.samples[rest..].iter();
+            let soon = self.samples[rest.sample..].iter();
             let soon = soon
                 .clone()
-                .find(|moment| moment.at >= idle.at + SOON_AFTER);
+                .find(|moment| moment.at >= rest.at + SOON_AFTER);
             figures.extend(soon.map(|moment| bytes(SOON, moment.held.bytes)));
             figures.push(bytes(END, last.held.bytes));
-            figures.push(seconds(TIME, idle.at - begun.at));
+            figures.push(seconds(TIME, rest.at - work.at));
             let taken = |from: Moment, to: Moment| to.held.cpu.saturating_sub(from.held.cpu);
             figures.push(seconds(CPU, taken(begun, idle)));
             figures.push(seconds(IDLE_CPU, taken(idle, *last)));
@@ -111,23 +118,25 @@ impl Observed {
         figures
     }
 
-    fn peak(&self, work: usize) -> u64 {
-        let sampled = self.samples[work..].iter().map(|moment| moment.held.bytes);
+    fn peak(&self, work: Mark) -> u64 {
+        let sampled = self.samples[work.sample..]
+            .iter()
+            .map(|moment| moment.held.bytes);
         sampled.chain(self.exact_peak).max().unwrap_or(0)
     }
 
     /// The memory over time since the load began, thinned: the rest's beginning, then `seconds:MB`.
     fn course(&self) -> Option<String> {
         let work = self.work?;
-        let zero = self.samples[work].at;
+        let zero = work.at;
         let rest = self.rest.map_or(String::new(), |rest| {
-            format!("{:.2} ", (self.samples[rest].at - zero).as_secs_f64())
+            format!("{:.2} ", (rest.at - zero).as_secs_f64())
         });
         let point = |moment: Moment| {
-            let seconds = (moment.at - zero).as_secs_f64();
+            let seconds = moment.at.saturating_sub(zero).as_secs_f64();
             format!("{seconds:.2}:{:.1}", moment.held.bytes as f64 / 1e6)
         };
-        let points: Vec<String> = thinned(&self.samples[work..])
+        let points: Vec<String> = thinned(&self.samples[work.sample..])
             .into_iter()
             .map(point)
             .collect();
@@ -201,6 +210,11 @@ mod tests {
         }
     }
 
+    fn mark(sample: usize) -> Option<Mark> {
+        let at = Duration::from_millis(50 * sample as u64);
+        Some(Mark { at, sample })
+    }
+
     /// Loads for two seconds from 100 ms on, and rests for three.
     fn observed() -> Observed {
         let bytes = |ms: u64| match ms {
@@ -209,8 +223,8 @@ mod tests {
         };
         Observed {
             samples: (0..=102).map(|n| moment(n * 50, bytes(n * 50))).collect(),
-            work: Some(2),
-            rest: Some(42),
+            work: mark(2),
+            rest: mark(42),
             check: Some("abc".into()),
             ..Observed::default()
         }

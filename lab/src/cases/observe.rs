@@ -6,17 +6,19 @@ use std::time::{Duration, Instant};
 
 use super::allocators::Located;
 use super::case::Case;
-use super::figures::{Moment, Observed};
+use super::figures::{Mark, Moment, Observed};
 use super::home::{Home, Work};
 use super::identity;
 use super::party::{Heard, Party, in_words, is_orderly};
-use super::tree::{self, Tree};
+use super::tree::{self, Look, Tree};
 use crate::engine::figure::Figure;
 
 /// From one sample to the next.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// A sample takes at most this part of the time.
 const SHARE: u32 = 10;
+/// Samples from one search for new processes to the next.
+const ROUND: usize = 10;
 /// For the end of a program whose input is closed, and for one that was asked to end.
 const LONGEST_END: Duration = Duration::from_secs(30);
 const LONGEST_GRACE: Duration = Duration::from_secs(5);
@@ -127,43 +129,63 @@ impl Run<'_> {
     /// Samples until the rest is over.
     fn carry_out(&mut self) -> Result<(), Failure> {
         loop {
-            let took = self.sample();
+            let took = self.sample(self.next_look());
             let next = Instant::now() + INTERVAL.max(took * SHARE);
             loop {
                 if self.is_over()? {
                     return Ok(());
                 }
                 let left = next.saturating_duration_since(Instant::now());
-                match self.heard.recv_timeout(left.min(self.left_of_rest())) {
-                    Ok(Heard::Line(line)) => self.hear(line.trim())?,
-                    Ok(Heard::Closed) => return Err(self.silent()),
-                    Err(RecvTimeoutError::Timeout) => break,
-                    Err(RecvTimeoutError::Disconnected) => return Err(self.silent()),
+                if left.is_zero() {
+                    break;
+                }
+                let left = left.min(self.left_of_rest());
+                match self.heard.recv_timeout(left) {
+                    Ok(Heard::Line(at, line)) => self.hear(at, line.trim())?,
+                    Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => {
+                        return Err(self.silent());
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
                 }
             }
         }
     }
 
+    /// New processes are looked for in one of so many samples.
+    fn next_look(&self) -> Look {
+        match self.observed.samples.len() % ROUND {
+            0 => Look::Around,
+            _ => Look::Known,
+        }
+    }
+
     /// Adds a sample; tells how long that took.
-    fn sample(&mut self) -> Duration {
+    fn sample(&mut self, look: Look) -> Duration {
         let before = Instant::now();
-        let held = self.tree.held();
+        let held = self.tree.held(look);
         let at = self.start.elapsed();
         self.observed.samples.push(Moment { at, held });
         before.elapsed()
     }
 
-    fn hear(&mut self, line: &str) -> Result<(), Failure> {
+    /// Adds a sample for a moment that the program has told.
+    fn mark(&mut self, at: Instant) -> Option<Mark> {
+        self.sample(Look::Around);
+        Some(Mark {
+            at: at - self.start,
+            sample: self.observed.samples.len() - 1,
+        })
+    }
+
+    fn hear(&mut self, at: Instant, line: &str) -> Result<(), Failure> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "work" if self.observed.work.is_none() => {
                 self.tree.restart_peaks();
-                self.sample();
-                self.observed.work = Some(self.observed.samples.len() - 1);
+                self.observed.work = self.mark(at);
             }
             "rest" if self.observed.work.is_some() && self.observed.rest.is_none() => {
-                self.sample();
-                self.observed.rest = Some(self.observed.samples.len() - 1);
+                self.observed.rest = self.mark(at);
                 let objection = identity::objection(&self.tree.counted(), self.is_own);
                 if let Some(said) = objection {
                     let what = "not comparable".to_string();
@@ -183,13 +205,13 @@ impl Run<'_> {
     /// If a phase takes too long, or a program has ended.
     fn is_over(&mut self) -> Result<bool, Failure> {
         let now = self.start.elapsed();
-        let since = |place: Option<usize>| place.map(|at| now - self.observed.samples[at].at);
+        let since = |mark: Option<Mark>| mark.map(|mark| now - mark.at);
         let limits = (since(self.observed.work), since(self.observed.rest));
         let (phase, limit, spent) = match limits {
             (None, _) => ("preparation", self.case.prepare, now),
             (Some(spent), None) => ("load", self.case.seconds, spent),
             (_, Some(spent)) if spent >= self.rest() => {
-                self.sample();
+                self.sample(Look::Around);
                 self.observed.exact_peak = self.tree.exact_peak();
                 return Ok(true);
             }
@@ -213,12 +235,11 @@ impl Run<'_> {
         Duration::from_secs(self.case.rest)
     }
 
-    /// Until the rest is over; long before it has begun.
+    /// Until the rest is over; before it has begun, until the next look at the programs.
     fn left_of_rest(&self) -> Duration {
-        let begun = self.observed.rest.map(|at| self.observed.samples[at].at);
-        begun.map_or(INTERVAL, |begun| {
-            (begun + self.rest()).saturating_sub(self.start.elapsed())
-        })
+        let over = self.observed.rest.map(|mark| mark.at + self.rest());
+        let left = over.map(|over| over.saturating_sub(self.start.elapsed()));
+        left.unwrap_or(INTERVAL).min(INTERVAL)
     }
 
     /// The driving program has closed its standard output too early.

@@ -21,8 +21,8 @@ pub struct Party {
 
 /// What is heard of the one that drives a run.
 pub enum Heard {
-    /// A line of its standard output.
-    Line(String),
+    /// A line of its standard output, and when it came.
+    Line(Instant, String),
     /// It has closed its standard output.
     Closed,
 }
@@ -158,8 +158,9 @@ fn keep_tail(mut stream: impl Read, tail: &Mutex<Vec<u8>>) {
 fn listen(stream: impl Read, ear: Option<Sender<Heard>>) {
     for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
         if let Some(ear) = &ear {
+            let text = String::from_utf8_lossy(&line).into_owned();
             // A run that is over does not listen any more.
-            let _ = ear.send(Heard::Line(String::from_utf8_lossy(&line).into_owned()));
+            let _ = ear.send(Heard::Line(Instant::now(), text));
         }
     }
     if let Some(ear) = ear {

@@ -15,6 +15,17 @@ pub struct Tree {
     library: PathBuf,
     /// Whether a process has mapped the library.
     mapped: HashMap<Life, bool>,
+    /// The processes of the last look around.
+    known: Vec<u32>,
+}
+
+/// Where processes are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Among those that were found last.
+    Known,
+    /// Among all of this machine, which takes milliseconds.
+    Around,
 }
 
 /// A process's number and its start, which no other process shares.
@@ -50,12 +61,16 @@ impl Tree {
             driver,
             library: library.to_path_buf(),
             mapped: HashMap::new(),
+            known: Vec::new(),
         }
     }
 
     /// Memory and processor time now.
-    pub fn held(&mut self) -> Held {
-        let all = self.processes();
+    pub fn held(&mut self, look: Look) -> Held {
+        let all = match look {
+            Look::Known => self.known.iter().copied().filter_map(process).collect(),
+            Look::Around => self.processes(),
+        };
         let ticks: u64 = all.iter().map(|process| process.ticks).sum();
         let counted = self.with_library(&all);
         let bytes = match counted[..] {
@@ -92,13 +107,15 @@ impl Tree {
     }
 
     /// The living processes below the subject, and orphans.
-    fn processes(&self) -> Vec<Process> {
+    fn processes(&mut self) -> Vec<Process> {
         let me = std::process::id();
         let all = all_processes();
         let is_other = |process: &Process| {
             process.id != self.subject && (process.parent != me || Some(process.id) == self.driver)
         };
-        below(&all, |process| !is_other(process))
+        let found = below(&all, |process| !is_other(process));
+        self.known = found.iter().map(|process| process.id).collect();
+        found
     }
 
     fn with_library(&mut self, processes: &[Process]) -> Vec<u32> {
@@ -145,8 +162,12 @@ fn ticks_a_second() -> f64 {
 fn all_processes() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter_map(|id| parsed(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?))
-        .collect()
+    ids.filter_map(process).collect()
+}
+
+/// The process with that number, if it lives.
+fn process(id: u32) -> Option<Process> {
+    parsed(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
 /// A process, unless it has ended and only waits to be reaped.
@@ -210,7 +231,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
 
-    fn process(id: u32, parent: u32) -> Process {
+    fn one(id: u32, parent: u32) -> Process {
         Process {
             id,
             parent,
@@ -221,13 +242,7 @@ mod tests {
 
     #[test]
     fn descendants_are_found_however_deep() {
-        let all = [
-            process(9, 7),
-            process(1, 0),
-            process(7, 5),
-            process(5, 1),
-            process(6, 1),
-        ];
+        let all = [one(9, 7), one(1, 0), one(7, 5), one(5, 1), one(6, 1)];
         let found = below(&all, |process| process.id == 5);
         let ids: Vec<u32> = found.iter().map(|process| process.id).collect();
         assert_eq!(ids, [5, 7, 9]);
@@ -251,9 +266,10 @@ mod tests {
     fn this_process_holds_memory_and_has_its_c_library() {
         let library = crate::work::identity::own_heap().unwrap();
         let mut tree = Tree::new(std::process::id(), None, &library);
-        let held = tree.held();
+        let held = tree.held(Look::Around);
         assert!(held.bytes > 100_000 && held.processes >= 1, "{held:?}");
+        assert!(tree.held(Look::Known).processes >= 1);
         let mut none = Tree::new(std::process::id(), None, Path::new("/nowhere.so"));
-        assert_eq!(none.held().processes, 0);
+        assert_eq!(none.held(Look::Around).processes, 0);
     }
 }

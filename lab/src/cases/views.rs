@@ -1,6 +1,6 @@
 //! The tables and the picture of the case book.
 
-use super::allocators::{Allocator, NEAP};
+use super::allocators::Allocator;
 use super::figures::{
     AT_REST, CPU, Course, END, FINE, IDLE_CPU, LIVE, OUTCOME, PEAK, SAID, SOON, TIME,
 };
@@ -137,28 +137,31 @@ pub fn derived(record: &Record) -> Vec<Row> {
 pub fn picture(record: &Record) -> String {
     let panels = record.cases().into_iter().map(|case| panel(record, case));
     Plot {
-        title: vec!["Resident memory in MB over seconds; the line: the program is idle".into()],
-        across: 3,
-        panel: (270.0, 150.0),
+        title: vec![
+            "Resident memory in MB over seconds; from the vertical line on, the program is idle"
+                .into(),
+        ],
+        across: 4,
+        panel: (230.0, 140.0),
         left: (44.0, 44.0),
         panels: panels.collect(),
     }
     .svg()
 }
 
+/// The courses end together: each is moved so that every load is over at the same time.
 fn panel(record: &Record, case: &str) -> Panel {
-    let mut runs: Vec<_> = record
-        .runs()
-        .filter(|run| run.case() == case)
-        .filter_map(|run| Some((run.peer(), Course::of(&run)?)))
-        .collect();
-    // The first round of each.
-    let mut seen = Vec::new();
-    runs.retain(|(peer, _)| !seen.contains(peer) && (seen.push(*peer), true).1);
+    let of_case = record.runs().filter(|run| run.case() == case);
+    let runs = of_case.filter_map(|run| Some((run.peer(), Course::of(&run)?)));
+    let mut runs: Vec<_> = runs.collect();
+    let rests = runs.iter().filter_map(|(_, course)| course.rest);
+    let rest = rests.fold(0.0, f64::max);
+    for (_, course) in &mut runs {
+        let late = course.rest.map_or(0.0, |own| rest - own);
+        course.points.iter_mut().for_each(|point| point.0 += late);
+    }
     let points = || runs.iter().flat_map(|(_, course)| course.points.iter());
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1.0, f64::max);
-    let neap = runs.iter().find(|(peer, _)| *peer == NEAP).or(runs.first());
-    let rest = neap.and_then(|(_, course)| course.rest);
     let series = |(peer, course): &(&str, Course)| Series {
         name: peer.to_string(),
         stroke: Allocator::stroke(peer),
@@ -174,7 +177,7 @@ fn panel(record: &Record, case: &str) -> Panel {
         title: title(record, case).to_string(),
         x: Axis::linear(most(|point| point.0), number),
         y: Axis::linear(1.05 * most(|point| point.1), number),
-        marks: rest.map(|rest| (rest, String::new())).into_iter().collect(),
+        marks: vec![(rest, String::new())],
         series: runs.iter().map(series).collect(),
     }
 }
@@ -234,9 +237,7 @@ mod tests {
 
     #[test]
     fn a_case_is_a_panel_with_a_line_an_allocator() {
-        let mut record = record();
-        record.push("few", "glibc", 1, run(400e6, FINE));
-        let picture = picture(&record);
+        let picture = picture(&record());
         assert_eq!(picture.matches("<polyline").count(), 3);
         assert!(picture.contains(">A few &amp; small</text>") && !picture.contains("NaN"));
     }

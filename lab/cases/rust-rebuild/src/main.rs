@@ -60,7 +60,10 @@ fn answer(index: &Index, seed: &mut u64) -> usize {
     let page = (0..50).filter_map(|_| {
         let key = format!("entry-{:08}", next(seed) % ENTRIES);
         let entry = index.get(&key)?;
-        Some(format!("{key}: {} {:?} {:?}\n", entry.title, entry.tags, entry.links))
+        Some(format!(
+            "{key}: {} {:?} {:?}\n",
+            entry.title, entry.tags, entry.links
+        ))
     });
     page.collect::<Vec<_>>().concat().len()
 }
