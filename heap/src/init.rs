@@ -176,7 +176,7 @@ pub fn unreserve() {
 /// To be called when the limit on the process's address space has changed. In a child of `vfork`,
 /// which has limits of its own and its parent's memory, nothing is done.
 pub fn address_limit_changed() {
-    if purge::is_noted_process() {
+    if purge::is_own_process() {
         HEAP.pages.address_limit_changed();
     }
 }
@@ -185,7 +185,7 @@ pub fn address_limit_changed() {
 /// these pages itself. The spans of the blocks that it covers, which are the caller's, are mapped
 /// afresh when they are freed. Takes no lock.
 pub fn note_mapped_over(address: usize, bytes: usize) {
-    HEAP.pages.record_mapped_over(address, bytes);
+    HEAP.pages.note_mapped_over(address, bytes);
 }
 
 /// What becomes of a variable.

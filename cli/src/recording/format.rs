@@ -207,7 +207,8 @@ pub struct Stacks {
     /// In use.
     pub used: u64,
     /// Ended and kept warm.
-    pub parked: u64,
+    #[serde(alias = "parked")]
+    pub idle: u64,
     /// Without memory.
     pub free: u64,
     /// Address space of all of these, in bytes.
@@ -384,7 +385,7 @@ impl From<&StackFigures> for Stacks {
     fn from(figures: &StackFigures) -> Self {
         Self {
             used: figures.used,
-            parked: figures.parked,
+            idle: figures.idle,
             free: figures.free,
             address: figures.address,
         }
@@ -435,7 +436,8 @@ struct LedgerFields {
     free_dirty: u64,
     huge_excess: u64,
     stacks_used: u64,
-    stacks_parked: u64,
+    #[serde(alias = "stacks_parked")]
+    stacks_idle: u64,
     stacks_free: u64,
     metadata: u64,
     sampling: u64,

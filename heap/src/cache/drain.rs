@@ -99,22 +99,18 @@ impl Heap {
             Effort::Whole => Some(draining.lock()),
             Effort::OnTheWay => draining.try_lock(),
         };
-        if alone.is_none() {
+        let Some(_alone) = alone else {
             return 0;
-        }
+        };
         let (caches, blocks) = effort.bounds();
         let batch = self.registry.pin(caches);
         let offering = self.offer_batch(&batch, scope);
         if offering != 0 {
             let most = heavy_barrier().then_some(blocks);
-            self.collect_batch(&batch, offering, most, source.untended());
+            self.collect_batch(&batch, offering, most, source);
         }
         self.registry
             .unpin(&batch, |cache| self.release_cache(cache));
-        drop(alone);
-        if offering != 0 {
-            self.pages.tend();
-        }
         batch.count()
     }
 

@@ -14,7 +14,8 @@ use core::ffi::{CStr, c_void};
 pub struct Key(libc::pthread_key_t);
 
 impl Key {
-    /// A new key; `None` if the process has no more. The C library may allocate.
+    /// A new key; `None` if the process has no more. Its caller holds the registry's lock, which
+    /// an allocation might wait for: glibc and musl allocate nothing here.
     pub fn create(at_thread_end: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
         let mut key = 0;
         // SAFETY: `key` is ours to write, the destructor is a plain function.

@@ -6,7 +6,7 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
 
-/// Freed bytes that are worth starting the purge thread: a thread costs some 15 µs.
+/// Freed bytes that are worth waking the purge thread: a wake-up costs some 15 µs.
 const FLOOR_BYTES: usize = 2 << 20;
 
 /// How often the group and the machine are asked, in ms.

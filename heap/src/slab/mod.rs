@@ -35,9 +35,9 @@ mod sets;
     reason = "the folder is named after its central type"
 )]
 mod slab;
+mod source;
 
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
-pub use slab::{
-    Claim, FarWords, Given, Grain, LINE_BLOCKS, Pages, Scope, Slab, Slice, Source, Touched, WORDS,
-};
+pub use slab::{Claim, FarWords, Given, Grain, LINE_BLOCKS, Slab, Slice, Touched, WORDS};
+pub use source::{Pages, Scope, Source};

@@ -256,13 +256,13 @@ pub fn counters(history: &History) -> Vec<(String, String)> {
 pub fn stacks(history: &History) -> Vec<(&'static str, String)> {
     let most = history.told.iter().max_by_key(|told| {
         let stacks = told.heap.stacks;
-        stacks.used.saturating_add(stacks.parked)
+        stacks.used.saturating_add(stacks.idle)
     });
     let Some(told) = most else {
         return Vec::new();
     };
     let (stacks, ledger) = (told.heap.stacks, told.heap.ledger);
-    if stacks.used == 0 && stacks.parked == 0 {
+    if stacks.used == 0 && stacks.idle == 0 {
         return Vec::new();
     }
     let bytes = |bytes| Bytes(bytes).to_string();
@@ -270,8 +270,8 @@ pub fn stacks(history: &History) -> Vec<(&'static str, String)> {
         ("counted", moment(told)),
         ("in use", stacks.used.to_string()),
         ("resident of these", bytes(ledger.stacks_used)),
-        ("parked", stacks.parked.to_string()),
-        ("resident of these", bytes(ledger.stacks_parked)),
+        ("idle", stacks.idle.to_string()),
+        ("resident of these", bytes(ledger.stacks_idle)),
         ("address space", bytes(stacks.address)),
     ]
 }
