@@ -10,7 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-REQUESTS = 2400
+REQUESTS = 4000
 CLIENTS = 4
 PATH = sys.argv[1]
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-ROUNDS = 4
+ROUNDS = 6
 PATH = sys.argv[1]
 
 

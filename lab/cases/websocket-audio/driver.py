@@ -1,4 +1,4 @@
-"""Clients that talk: 48 at a time, 240 in all; 12 are silent and connected at rest."""
+"""Clients that talk: 48 at a time, 480 in all; 12 are silent and connected at rest."""
 
 import asyncio
 import hashlib
@@ -10,7 +10,7 @@ import sys
 
 from websockets.asyncio.client import unix_connect
 
-CLIENTS = 240
+CLIENTS = 480
 AT_ONCE = 48
 STAY = 12
 PATH = sys.argv[1]
