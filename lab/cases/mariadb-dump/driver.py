@@ -10,6 +10,7 @@ import time
 
 WORK = os.environ["CASE_WORK"]
 SOCKET = WORK + "/socket"
+os.environ["PATH"] += ":/usr/sbin"
 SCHEMAS, TABLES, ROWS = 12, 50, 120
 CONNECTIONS, QUERIES, NIGHTS = 24, 20, 3
 
