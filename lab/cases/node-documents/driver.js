@@ -78,7 +78,8 @@ async function main() {
             for (const reader of readers) {
                 while (reader.text.length !== writer.text.length) await sleep(1);
             }
-            if ((d + e) % 10 === 0) await Promise.all([d, d].map((n) => get(`/page/document-${n}`)));
+            if ((d + e) % 10 !== 0) continue;
+            await Promise.all(readers.map(() => get(`/page/document-${d}`)));
         }
     }
     const digest = crypto.createHash('sha256');

@@ -6,8 +6,8 @@ const path = require('node:path');
 const sharp = require('sharp');
 
 const work = process.env.CASE_WORK;
-// sharp takes one thread an image under glibc and one a processor under jemalloc, by the name of the
-// preloaded library. Here every allocator gets the same four.
+// sharp takes one thread an image under glibc and one a processor under jemalloc, by the name of
+// the preloaded library. Here every allocator gets the same four.
 sharp.concurrency(4);
 
 const server = http.createServer(async (request, response) => {

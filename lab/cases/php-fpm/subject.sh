@@ -1,6 +1,6 @@
-# Four workers that are never replaced. USE_ZEND_ALLOC=0 turns PHP's own heap off: arrays and strings
-# are then all behind malloc. No shared extension is loaded (-n): PHP opens them by RTLD_DEEPBIND, and
-# their calls then go past a preloaded allocator.
+# Four workers that are never replaced. USE_ZEND_ALLOC=0 turns PHP's own heap off: arrays and
+# strings are then all behind malloc. No shared extension is loaded (-n): PHP opens them by
+# RTLD_DEEPBIND, and their calls then go past a preloaded allocator.
 cat >"$CASE_WORK/fpm.conf" <<CONF
 [global]
 pid = $CASE_WORK/pid

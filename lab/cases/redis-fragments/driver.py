@@ -1,5 +1,5 @@
-"""Fills a Redis with 160 MB, replaces parts of it, and deletes nine tenths of the keys, all chosen at
-random.
+"""Fills a Redis with 160 MB, replaces parts of it, and deletes nine tenths of the keys, all
+chosen at random.
 
 driver.py churn: values of 40 to 6,000 bytes; six times a third of them is replaced by others.
 driver.py generations: values of 40 to 120 bytes; three times four fifths of the keys give way to

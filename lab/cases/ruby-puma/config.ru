@@ -11,7 +11,8 @@ require "json"
 PAGE = ERB.new(<<~HTML)
   <!doctype html><title><%= title %></title>
   <table><% rows.each do |row| %>
-  <tr><td><%= row[:id] %></td><td><%= ERB::Util.h(row[:name]) %></td><td><%= row[:tags].join(", ") %></td></tr>
+  <tr><td><%= row[:id] %></td><td><%= ERB::Util.h(row[:name]) %></td>
+  <td><%= row[:tags].join(", ") %></td></tr>
   <% end %></table>
 HTML
 
@@ -60,7 +61,9 @@ class Service
     text = JSON.generate(records: records, total: records.size)
     # A client library of another service parses what this one rendered.
     parsed = JSON.parse(text, symbolize_names: true)
-    parsed[:records].each { |record| record[:summary] = record[:body][0, 40 + record[:id] % 200].upcase }
+    parsed[:records].each do |record|
+      record[:summary] = record[:body][0, 40 + record[:id] % 200].upcase
+    end
     JSON.generate(parsed)
   end
 

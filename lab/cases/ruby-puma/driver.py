@@ -1,4 +1,4 @@
-"""2,400 requests from 16 clients. Most answers are small; one in twelve has thousands of records."""
+"""2,400 requests from 16 clients. Most answers are small; one in twelve has thousands of rows."""
 
 import hashlib
 import os
