@@ -1,7 +1,7 @@
 // Bursts of 3,000 messages that are compressed at the same time, on the pool's threads; a history
 // of 1,500 compressed messages stays. A stream takes 256 KiB until its callback has run, and all
-// wait for the one main thread. V8's garbage is collected between the bursts: it would otherwise decide
-// the peak.
+// wait for the one main thread. V8's garbage is collected between the bursts: it would otherwise
+// decide the peak.
 'use strict';
 const crypto = require('node:crypto');
 const zlib = require('node:zlib');
