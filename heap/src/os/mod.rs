@@ -7,6 +7,7 @@
 //! | `pagemap`, `pagemap_file` | which pages are populated; the file that says so |
 //! | `file`, `process`, `thread`, `cgroup` | thin wrappers by noun |
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
+//! | `loader` | functions that not every process has |
 //! | `sandbox` | whether Neap may query the kernel |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
 //! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
@@ -36,6 +37,7 @@ mod gate;
 mod gate_models;
 pub mod late;
 pub mod linux;
+pub mod loader;
 pub mod lock;
 #[cfg(loom)]
 #[path = "../testing/loom_lock.rs"]
