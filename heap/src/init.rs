@@ -92,11 +92,12 @@ fn is_first(envp: *mut *mut c_char) -> bool {
 /// - As [`begin`]; for the first caller only.
 unsafe fn begin_first(envp: *mut *mut c_char) {
     purge::note_process();
-    fork::register();
     if !process::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { apply_all(envp) };
     }
+    // After the options: musl keeps the handlers in a block, whose size they may change.
+    fork::register();
     // Last: with `NEAP_KERNEL_QUERIES=0` not even this.
     sandbox::note_start();
     // Now, while the process has one thread. A filter from before the start may kill for it.

@@ -246,7 +246,7 @@ fn judge(link: &Link, library: &Elf) -> Result<(), Obstacle> {
     let Some(loader) = &elf.loader else {
         return Err(Obstacle::Static(file()));
     };
-    if elf.has_other_loader() {
+    if !elf.can_preload(library) {
         return Err(Obstacle::OtherLoader {
             file: file(),
             loader: loader.clone(),

@@ -95,7 +95,8 @@ impl fmt::Display for Obstacle {
             Self::OtherLoader { file, loader } => {
                 let loader = shown(loader);
                 let why = format!(
-                    "uses the loader {loader} of another C library; libneap.so is built for glibc"
+                    "uses the loader {loader} of another C library; this libneap.so is built for \
+                     glibc, the one of ci/dist.sh for musl as well"
                 );
                 (file.as_ref(), why.into())
             }

@@ -9,6 +9,7 @@
 //! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
 //! | `shared`, `fault` | memory that other processes read; the handler of SIGSEGV |
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
+//! | `loader` | functions that not every process has |
 //! | `sandbox` | whether Neap may query the kernel |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
 //! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
@@ -39,6 +40,7 @@ mod gate_models;
 pub mod inquiry;
 pub mod late;
 pub mod linux;
+pub mod loader;
 pub mod lock;
 #[cfg(loom)]
 #[path = "../testing/loom_lock.rs"]
