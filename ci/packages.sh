@@ -35,6 +35,32 @@ for crate in gimli libc rustix clap rust-std; do
 done
 echo "pass tarball"
 
+# A container of musl's, as Alpine's are: a root with musl, one program and the tarball.
+if command -v musl-gcc >/dev/null && [ "$(id -u)" = 0 ]; then
+    root=$work/musl
+    mkdir -p "$root"/{bin,lib,opt}
+    cp -L /lib/ld-musl-*.so.1 "$root/lib/"
+    musl-gcc -O1 -o "$root/bin/program" -x c - <<'END'
+#include <stdio.h>
+int main(void) { return printf("hello\n") < 0; }
+END
+    tar --extract --directory "$root/opt" --file "$tarball"
+    preload=/opt/$(basename "$tarball" .tar.gz)/lib/libneap.so
+    /usr/bin/python3 -c '
+import os, sys
+os.chroot(sys.argv[1])
+os.chdir("/")
+os.execve("/bin/program", ["program"], {"LD_PRELOAD": sys.argv[2], "NEAP_STATS": "text"})
+' "$root" "$preload" >"$work/musl.out" 2>&1
+    grep -x hello "$work/musl.out"
+    grep '^neap: program (process' "$work/musl.out"
+    echo "pass musl"
+elif [ -n "${REQUIRE_ALL:-}" ]; then
+    fail "install musl-tools, and run this as root"
+else
+    echo "SKIPPED: a root with musl only: install musl-tools, and run this as root"
+fi
+
 if command -v lintian >/dev/null; then
     # The packages are not uploaded to Debian, so they close no bug there.
     lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --fail-on error,warning \
