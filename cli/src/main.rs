@@ -27,9 +27,11 @@
 
 #![cfg_attr(not(test), no_main)]
 
+#[macro_use]
+mod failure;
+
 mod attach;
 mod classes;
-mod failure;
 mod files;
 mod grammar;
 mod launch;

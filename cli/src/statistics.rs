@@ -22,27 +22,21 @@ pub struct Inbox {
 impl Inbox {
     /// Makes the file.
     pub fn new() -> Result<Self, Failure> {
-        let refused = |error: io::Error| {
+        Self::create().map_err(|error| {
             let room = env::temp_dir();
-            Failure::own(format!(
-                "cannot keep statistics in {}: {error}; set TMPDIR or use --stats=FILE",
-                shown(&room)
-            ))
-        };
-        let room = env::temp_dir().join(format!(
-            "neap-stats-{}-{:016x}",
-            process::id(),
-            secret().map_err(refused)?
-        ));
-        DirBuilder::new()
-            .mode(0o711)
-            .create(&room)
-            .map_err(refused)?;
-        let file = room.join(format!("{:016x}", secret().map_err(refused)?));
+            let room = shown(&room);
+            failure!("cannot keep statistics in {room}: {error}; set TMPDIR or use --stats=FILE")
+        })
+    }
+
+    fn create() -> io::Result<Self> {
+        let name = format!("neap-stats-{}-{:016x}", process::id(), secret()?);
+        let room = env::temp_dir().join(name);
+        DirBuilder::new().mode(0o711).create(&room)?;
+        let file = room.join(format!("{:016x}", secret()?));
         let inbox = Self { room, file };
-        File::create_new(&inbox.file)
-            .and_then(|file| file.set_permissions(fs::Permissions::from_mode(0o622)))
-            .map_err(refused)?;
+        let file = File::create_new(&inbox.file)?;
+        file.set_permissions(fs::Permissions::from_mode(0o622))?;
         Ok(inbox)
     }
 
@@ -81,12 +75,8 @@ pub enum Arrival {
 /// Checks before the start that the program can append to `file`. Returns a name for it that
 /// survives a change of directory.
 pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
-    let refused = |error: io::Error| {
-        Failure::own(format!(
-            "cannot write the statistics to {}: {error}",
-            shown(file)
-        ))
-    };
+    let refused =
+        |error: io::Error| failure!("cannot write the statistics to {}: {error}", shown(file));
     OpenOptions::new()
         .append(true)
         .create(true)

@@ -46,9 +46,32 @@ impl Finding {
         without: &'static str,
     ) -> Self {
         match tried {
-            Ok(()) => Self::new(name, State::Ok(String::new()), with),
-            Err(error) => Self::new(name, State::Absent(error.to_string()), without),
+            Ok(()) => Self::ok(name, "", with),
+            Err(error) => Self::absent(name, error.to_string(), without),
         }
+    }
+
+    /// It is there, or as it should be.
+    pub fn ok(name: &'static str, value: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Self::new(name, State::Ok(value.into()), meaning)
+    }
+
+    /// It is not.
+    pub fn absent(name: &'static str, why: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Self::new(name, State::Absent(why.into()), meaning)
+    }
+
+    /// It has this value, or cannot be read.
+    pub fn read(name: &'static str, value: Option<String>, otherwise: &str, meaning: &str) -> Self {
+        match value {
+            Some(value) => Self::is(name, value, meaning),
+            None => Self::absent(name, otherwise, meaning),
+        }
+    }
+
+    /// It has this value, which is neither good nor bad.
+    pub fn is(name: &'static str, value: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Self::new(name, State::Is(value.into()), meaning)
     }
 
     /// As a JSON object.

@@ -65,11 +65,11 @@ pub fn head(bytes: &[u8]) -> Result<Head, Failure> {
     let head: Head = record(bytes, 0);
     match (head.magic, head.version) {
         (sites::MAGIC, sites::VERSION) => Ok(head),
-        (sites::MAGIC, version) => Err(Failure::own(format!(
+        (sites::MAGIC, version) => Err(failure!(
             "the profile is of version {version} and this neap reads {}: use the neap that came \
              with the library",
             sites::VERSION
-        ))),
+        )),
         _ => Err(damaged("it does not begin as one does")),
     }
 }
@@ -137,13 +137,9 @@ fn sane(word: u64) -> u64 {
 }
 
 fn cut_short(found: usize, expected: usize) -> Failure {
-    Failure::own(format!(
-        "the profile is cut short: {found} bytes of {expected}"
-    ))
+    failure!("the profile is cut short: {found} bytes of {expected}")
 }
 
 fn damaged(why: &str) -> Failure {
-    Failure::own(format!(
-        "this is not a heap profile of Neap, or it is damaged: {why}"
-    ))
+    failure!("this is not a heap profile of Neap, or it is damaged: {why}")
 }

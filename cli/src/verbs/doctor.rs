@@ -82,11 +82,7 @@ impl Report {
 fn library_findings() -> Vec<Finding> {
     let meaning = "what neap run preloads";
     match library::find() {
-        Err(failure) => vec![Finding::new(
-            "libneap.so",
-            State::Absent(failure.to_string()),
-            meaning,
-        )],
+        Err(failure) => vec![Finding::absent("libneap.so", failure.to_string(), meaning)],
         Ok(file) => {
             let place = State::Ok(shown(&file).to_string());
             vec![Finding::new("libneap.so", place, meaning), malloc(&file)]

@@ -5,7 +5,7 @@
 
 use super::arguments::{file, program, time};
 use crate::classes;
-use crate::failure::{Failure, Outcome, say, shown};
+use crate::failure::{Failure, Outcome, shown};
 use crate::grammar;
 use crate::launch::{named_after, prepare, set_variables};
 use crate::progress::Talk;
@@ -147,14 +147,12 @@ fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {
     match (inbox.print(), ending) {
         (Ok(Arrival::Something), _) => {}
         (Ok(Arrival::Nothing), Ending::Signal(signal)) => {
-            say(&format!(
-                "no statistics arrived: {program} was killed by signal {signal}"
-            ));
+            say!("no statistics arrived: {program} was killed by signal {signal}");
         }
-        (Ok(Arrival::Nothing), Ending::Exit(_)) => say(&format!(
+        (Ok(Arrival::Nothing), Ending::Exit(_)) => say!(
             "no statistics arrived: {program} executed something that does not run \
              under Neap, or could not reach the statistics file (neap doctor -- {program} may tell)"
-        )),
-        (Err(error), _) => say(&format!("the statistics cannot be printed: {error}")),
+        ),
+        (Err(error), _) => say!("the statistics cannot be printed: {error}"),
     }
 }
