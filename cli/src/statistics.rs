@@ -45,15 +45,11 @@ impl Inbox {
         &self.file
     }
 
-    /// Copies what has arrived to standard error. Tells whether anything had.
-    pub fn print(&self) -> io::Result<Arrival> {
+    /// Copies what has arrived to standard error, and returns how many bytes that was.
+    pub fn print(&self) -> io::Result<usize> {
         let pages = fs::read(&self.file)?;
         io::stderr().write_all(&pages)?;
-        Ok(if pages.is_empty() {
-            Arrival::Nothing
-        } else {
-            Arrival::Something
-        })
+        Ok(pages.len())
     }
 }
 
@@ -61,15 +57,6 @@ impl Drop for Inbox {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.room);
     }
-}
-
-/// Whether any process left statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// At least one.
-    Something,
-    /// None.
-    Nothing,
 }
 
 /// Checks before the start that the program can append to `file`. Returns a name for it that

@@ -132,9 +132,9 @@ fn sampled(
             }
             None => None,
         };
-        early
-            .iter()
-            .try_for_each(|region| session.switched_on(region))?;
+        if let Some(region) = &early {
+            session.switched_on(region)?;
+        }
         wait(target, status_page, rate, time, wish.waiter)?;
         match early {
             Some(region) => session.end(&region),

@@ -137,27 +137,19 @@ impl Verdict {
             files: Vec::new(),
             obstacle: end.as_ref().err().map(Obstacle::to_string),
         };
-        let (last, links) = links
-            .split_last()
-            .map_or((None, &[][..]), |(last, links)| (Some(last), links));
-        for link in links {
-            verdict.examine(link, &library, &preload);
-        }
-        match (last, &end) {
-            (Some(link), Ok(End::Program | End::OpaqueEnv)) => {
-                verdict.examine(link, &library, &preload)
+        for (index, link) in links.iter().enumerate() {
+            let is_last = index + 1 == links.len();
+            match &end {
+                Err(_) if is_last => {
+                    let meaning = "see below; judged by its headers, not started";
+                    verdict.note(link, State::Absent, meaning);
+                }
+                Ok(End::Unreadable) if is_last => {
+                    let meaning = "may be executed but not read, so it was not judged";
+                    verdict.note(link, State::Is, meaning);
+                }
+                _ => verdict.examine(link, &library, &preload),
             }
-            (Some(link), Err(_)) => verdict.note(
-                link,
-                State::Absent,
-                "see below; judged by its headers, not started",
-            ),
-            (Some(link), Ok(End::Unreadable)) => verdict.note(
-                link,
-                State::Is,
-                "may be executed but not read, so it was not judged",
-            ),
-            (None, _) => {}
         }
         Ok(verdict)
     }
