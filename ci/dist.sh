@@ -14,8 +14,12 @@ dist=$target/dist
 # start of threads had stacks of their own.
 size_limit=500000
 
+# Linked to no C library: where the linker looks for libc.so first, it finds a script that is empty.
+# So one file serves glibc of any version and musl.
+mkdir -p "$work/no-libc"
+echo "/* no library */" >"$work/no-libc/libc.so"
 cargo rustc --profile dist -p neap-c --lib --crate-type cdylib --target-dir "$work/library" \
-    -- -C link-arg=-Wl,-soname,libneap.so
+    -- -C link-arg=-Wl,-soname,libneap.so -L "native=$(realpath "$work/no-libc")"
 cargo build --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/commands"
 
 mkdir -p "$dist"
@@ -38,6 +42,20 @@ readelf --dynamic "$library" | grep -q 'SONAME.*\[libneap\.so\]' || fail "the li
 for name in malloc calloc realloc free posix_memalign malloc_usable_size free_sized _Znwm _ZdlPvm; do
     defined "$library" "$name" || fail "the library does not define $name"
 done
+# One file for every C library: it names none, and no version of a name. All names but the weak ones
+# are in glibc 2.17 and musl 1.2.2; the list says where it was looked up.
+readelf --dynamic "$library" | grep NEEDED && fail "the library needs another: see capi/src/imports.rs"
+diff <(grep -v '^#' capi/tests/imports.golden) \
+    <(nm --dynamic --undefined-only "$library" | awk '{ print $1, $2 }') ||
+    fail "the library's undefined names (>) are not those of capi/tests/imports.golden (<)"
+musl=$(compgen -G '/lib/ld-musl-*.so.1' | head -n 1) || true
+if [ -n "$musl" ]; then
+    lacks=$(comm -13 <(nm --dynamic --defined-only "$musl" | awk '{ print $3 }' | sort) \
+        <(awk '$1 == "U" { print $2 }' capi/tests/imports.golden | sort))
+    [ -z "$lacks" ] || fail "musl lacks: $lacks"
+else
+    echo "SKIPPED: whether this machine's musl has these names: install musl-tools" >&2
+fi
 # No call of malloc's family is a cancellation point, so the library must call none of these.
 for name in open open64 openat openat64 close read pread pread64 write writev pwrite pwrite64 fcntl fcntl64 \
     sendmsg sendto recvmsg connect accept poll select nanosleep clock_nanosleep usleep fsync fdatasync msync waitpid; do

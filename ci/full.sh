@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The long runs, on the shipped files: real programs at full size and their ledgers, all Python
 # modules, other projects' test suites, the torture test's 10^6 rounds, every experiment of the lab
-# (those on zeroing briefly), and the example beside redis-server. They take up to 90 minutes on two
-# otherwise idle cores. Each measurement limits its own time; a tier that has not started after 80
-# minutes fails.
+# (those on zeroing briefly), the case book, and the example beside redis-server. They take up to 90
+# minutes on two otherwise idle cores. Each measurement limits its own time; a tier that has not
+# started after 80 minutes fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export REQUIRE_ALL=1 CARGO_TERM_COLOR=never
@@ -38,5 +38,6 @@ tier tide "$target/dist/neap-lab" tide --seconds 300
 # Needs about 6 GB; with less memory it says so and fails.
 tier million "$target/dist/neap-lab" tide --peers neap --only waited --no-prices --coroutines 1000000 --stack-kib 16
 tier download "$target/dist/neap-lab" download --offline --rounds 1 --mb 16 --chunks 1,10,100
+tier cases ci/cases.sh full
 tier kv ci/kv.sh
 summary

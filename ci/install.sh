@@ -19,6 +19,8 @@ wanted=(
     redis-server:redis-server redis-benchmark:redis-tools nginx:nginx-light wrk:wrk
     memcached:memcached /usr/lib/postgresql/*/bin/postgres:postgresql
     /usr/bin/php:php-cli /usr/lib/php/*/mbstring.so:php-mbstring /usr/lib/php/*/dom.so:php-xml
+    # The other C library.
+    musl-gcc:musl-tools
     # Opens the reports, metrics and profiles; pprof itself is below.
     chromium:chromium prometheus:prometheus promtool:prometheus
     # Coroutines in C++.

@@ -60,6 +60,9 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 /// - As `fork(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> c_int {
+    if FORK.get().is_null() {
+        FORK.look();
+    }
     // SAFETY: as in `unshare`; without the C library's own there is none that runs handlers.
     purge::fork_whole(|| unsafe {
         match transmute::<*mut c_void, Option<Fork>>(FORK.get()) {

@@ -1,6 +1,6 @@
 //! The only place that sets `errno`.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_long, c_void};
 use core::ptr::null_mut;
 
 /// Sets the calling thread's `errno`.
@@ -9,6 +9,12 @@ use core::ptr::null_mut;
 pub(crate) fn set(code: c_int) {
     // SAFETY: glibc gives every thread an errno of its own, valid for its life.
     unsafe { *libc::__errno_location() = code }
+}
+
+/// Ends a call that asked the kernel itself: its negative number becomes `errno`.
+pub(crate) extern "C" fn fail_raw(answer: c_long) -> c_long {
+    set(-answer as c_int);
+    -1
 }
 
 /// Sets `errno` to `code` and gives the null pointer that reports it.

@@ -15,6 +15,7 @@
 //! | `copies/` | `clone` `_Fork` `syscall`: copies of the process past `fork`, and sandboxes entered by number |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out as well |
+//! | `imports.rs` | no name: what the shipped library takes from the C library where glibc and musl differ |
 //! | `options.rs` | no name: the options `deepbind` and `children` |
 //! | `streams.rs` | no name: the lock that glibc's `fork` takes after Neap's |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
@@ -38,6 +39,8 @@ mod cxx;
 mod dlopen;
 mod errno;
 mod exit;
+#[cfg(panic = "abort")]
+mod imports;
 mod libc_names;
 mod loader;
 mod next;

@@ -5,17 +5,18 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use core::ptr::NonNull;
+use neap_heap::os::loader;
 
 /// The definition of `name` that comes after this library in the search order.
 pub(crate) fn next(name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: a C string; RTLD_NEXT is a handle that dlsym knows.
-    NonNull::new(unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) })
+    // SAFETY: RTLD_NEXT is a handle that dlsym knows.
+    NonNull::new(unsafe { symbol(libc::RTLD_NEXT, name) })
 }
 
 /// The first definition of `name` in the global search order.
 pub(crate) fn first(name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: a C string; RTLD_DEFAULT is a handle that dlsym knows.
-    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+    // SAFETY: RTLD_DEFAULT is a handle that dlsym knows.
+    NonNull::new(unsafe { symbol(libc::RTLD_DEFAULT, name) })
 }
 
 /// The definition of `name` in `library`, if that library is loaded, even if it is not in the
@@ -26,8 +27,17 @@ pub(crate) fn inside(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
     // nothing; the count that it adds to the library is left, so the answer stays valid.
     unsafe {
         let handle = NonNull::new(libc::dlopen(library.as_ptr(), mode))?;
-        NonNull::new(libc::dlsym(handle.as_ptr(), name.as_ptr()))
+        NonNull::new(symbol(handle.as_ptr(), name))
     }
+}
+
+/// # Safety
+/// - As [`loader::symbol`].
+unsafe fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    #[cfg(panic = "abort")]
+    crate::imports::find_dlsym();
+    // SAFETY: the caller's promise.
+    unsafe { loader::symbol(handle, name) }
 }
 
 /// The address ranges of the loaded objects that contain one of `addresses`. A range stays empty if

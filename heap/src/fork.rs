@@ -25,7 +25,7 @@ use crate::os;
 use crate::os::fork::FORK;
 use crate::os::lock::Lock;
 use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
-use crate::os::{cgroup, process};
+use crate::os::{inquiry, process};
 use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
@@ -151,7 +151,7 @@ pub unsafe fn in_child(copier: Copier) {
     }
     process::set_memory_locked(false);
     close_inherited_pagemap();
-    cgroup::forget_who_asks();
+    inquiry::end_inherited();
     if let Some(streams) = streams() {
         (streams.reset)();
     }

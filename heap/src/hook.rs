@@ -64,7 +64,7 @@ pub trait Instruments: Sync {
     }
 
     /// Makes the process's own status page. The caller holds no lock, and the process is
-    /// [its own](crate::reclaim::thread::is_own_process).
+    /// [its own](crate::reclaim::thread::may_be_own_process).
     fn make_status_page(&self) {}
 
     /// An allocating thread found a request of an observer. It holds no lock.

@@ -92,11 +92,12 @@ fn is_first(envp: *mut *mut c_char) -> bool {
 /// - As [`begin`]; for the first caller only.
 unsafe fn begin_first(envp: *mut *mut c_char) {
     purge::note_process();
-    fork::register();
     if !process::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { apply_all(envp) };
     }
+    // After the options: musl keeps the handlers in a block, whose size they may change.
+    fork::register();
     // Last: with `NEAP_KERNEL_QUERIES=0` not even this.
     sandbox::note_start();
     // Now, while the process has one thread. A filter from before the start may kill for it.
@@ -176,7 +177,7 @@ pub fn unreserve() {
 /// To be called when the limit on the process's address space has changed. In a child of `vfork`,
 /// which has limits of its own and its parent's memory, nothing is done.
 pub fn address_limit_changed() {
-    if purge::is_noted_process() {
+    if purge::is_own_process() {
         HEAP.pages.address_limit_changed();
     }
 }
@@ -185,7 +186,7 @@ pub fn address_limit_changed() {
 /// these pages itself. The spans of the blocks that it covers, which are the caller's, are mapped
 /// afresh when they are freed. Takes no lock.
 pub fn note_mapped_over(address: usize, bytes: usize) {
-    HEAP.pages.record_mapped_over(address, bytes);
+    HEAP.pages.note_mapped_over(address, bytes);
 }
 
 /// What becomes of a variable.

@@ -109,7 +109,7 @@ extern "C" fn at_end() {
 pub fn ends_at_once() {
     let form = FORM.load(Ordering::Relaxed);
     let wanted = form != OFF || attach::is_awaited();
-    if wanted && purge::is_own_process() && HEAP.is_quiet() {
+    if wanted && purge::may_be_own_process() && HEAP.is_quiet() {
         own_stack::on_stack(|| at_end());
     }
 }

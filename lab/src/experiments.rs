@@ -1,10 +1,12 @@
 //! The experiments, in the order of the help.
 
 use crate::engine::experiment::Experiment;
-use crate::{bench, calloc, classes, download, fragmentation, prices, profile, retention, tide};
+use crate::{
+    bench, calloc, cases, classes, download, fragmentation, prices, profile, retention, tide,
+};
 
 /// All of them.
-pub const ALL: [&Experiment; 10] = [
+pub const ALL: [&Experiment; 11] = [
     &bench::EXPERIMENT,
     &calloc::campaign::EXPERIMENT,
     &download::campaign::EXPERIMENT,
@@ -15,6 +17,7 @@ pub const ALL: [&Experiment; 10] = [
     &classes::campaign::EXPERIMENT,
     &classes::recording::EXPERIMENT,
     &profile::campaign::EXPERIMENT,
+    &cases::campaign::EXPERIMENT,
 ];
 
 /// The experiment with that name.

@@ -12,6 +12,7 @@
 //! | `retention`, `fragmentation` | what freed memory still costs |
 //! | `classes/` | the published size classes, and the sizes that programs request |
 //! | `profile/` | the accuracy and the cost of the sampling profiler |
+//! | `cases/` | published complaints, reproduced by real programs |
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `verbs/` | the verbs that are no experiments |
 //! | `workloads`, `peers/` | what is run and under which allocators, as data |
@@ -24,6 +25,7 @@
 
 mod bench;
 mod calloc;
+mod cases;
 mod classes;
 mod counts;
 mod download;
@@ -40,7 +42,6 @@ mod prices;
 mod profile;
 mod programs;
 mod report;
-
 mod retention;
 mod rng;
 mod run;

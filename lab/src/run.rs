@@ -146,6 +146,31 @@ pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
     Ok((stdout, stderr))
 }
 
+/// Runs `command` to its end, however long it takes, and returns its standard output.
+///
+/// # Errors
+/// If it fails; the error contains its last lines.
+pub fn finished(mut command: impl std::borrow::BorrowMut<Command>) -> anyhow::Result<String> {
+    let command = command.borrow_mut();
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {program}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    // Some report errors on standard output, such as Python's venv.
+    let told = text(&output.stdout) + &text(&output.stderr);
+    let lines: Vec<&str> = told
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let tail = lines[lines.len().saturating_sub(5)..].join(" / ");
+    bail!("{program} ended with {}: {tail}", output.status)
+}
+
 /// Waits for a child's end, and kills it after `longest`.
 ///
 /// # Errors
@@ -201,5 +226,16 @@ mod tests {
         assert!(wait(&mut child, Duration::from_millis(20)).is_err());
         let error = output(Command::new("sh").args(["-c", "echo boom >&2; exit 1"])).unwrap_err();
         assert!(error.to_string().contains("boom"), "{error}");
+    }
+
+    #[test]
+    fn a_failing_command_tells_its_last_lines_of_both_kinds() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo one; echo; echo two >&2; exit 4"]);
+        let error = finished(&mut shell).unwrap_err().to_string();
+        assert!(
+            error.contains("one / two") && error.contains('4'),
+            "{error}"
+        );
     }
 }

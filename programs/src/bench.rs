@@ -1,6 +1,6 @@
 //! Shared by all tests of a run: the files under test, the tier, the scratch directory.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -9,16 +9,16 @@
 //! [`ledger`] of each process is compared with the kernel's count.
 
 pub mod bench;
+pub mod installed;
 pub mod ledger;
 pub mod net;
+mod outcome;
 pub mod program;
 pub mod server;
 pub mod witness;
 pub mod world;
 
+pub use outcome::Outcome;
 pub use program::{Need, Program};
 pub use server::Server;
 pub use world::World;
-
-/// The result of a test's step: its value, or an error in words.
-pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

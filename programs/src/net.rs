@@ -1,6 +1,6 @@
 //! Loopback ports, and the minimal HTTP that the tests need.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};

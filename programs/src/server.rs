@@ -1,8 +1,8 @@
 //! A program that runs until it is told to stop.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::witness::{self, Presence};
-use crate::world::{World, assert_quiet, kill_group, lossy, tail};
+use crate::world::{World, assert_quiet, kill_group, lossy, report_of, tail};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -15,12 +15,19 @@ pub struct Server<'w> {
     log: PathBuf,
 }
 
+impl World<'_> {
+    /// Starts a command as a server, which is killed at the latest when the guard is dropped.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn serve(&self, command: Command) -> Outcome<Server<'_>> {
+        Server::start(self, command)
+    }
+}
+
 impl<'w> Server<'w> {
-    pub(crate) fn start(
-        world: &'w World<'w>,
-        mut command: Command,
-        report: PathBuf,
-    ) -> Outcome<Self> {
+    fn start(world: &'w World<'w>, mut command: Command) -> Outcome<Self> {
+        let report = report_of(&command);
         let log = report.with_extension("log");
         let output = File::create(&log)?;
         command.stdout(output.try_clone()?).stderr(output);

@@ -3,7 +3,7 @@
 //! It has one tab-separated line per process, written at its end while its maps still exist: the
 //! library's presence, how the process ended, and which file it ran.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;

@@ -1,10 +1,9 @@
 //! Where a program runs: a directory, an environment, a deadline and an allocator.
 
-use crate::Outcome;
 use crate::bench::{self, Bench, Tier};
+use crate::installed::search_path;
 use crate::ledger::{Audit, Auditor};
-use crate::program::search_path;
-use crate::server::Server;
+use crate::outcome::Outcome;
 use crate::witness::{self, Presence, Process};
 use std::cell::Cell;
 use std::fmt;
@@ -195,15 +194,6 @@ impl<'b> World<'b> {
         })
     }
 
-    /// Starts a command as a server, which is killed at the latest when the guard is dropped.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub fn serve(&self, command: Command) -> Outcome<Server<'_>> {
-        let report = report_of(&command);
-        Server::start(self, command, report)
-    }
-
     /// Observes the ledgers of the processes under `witness` from now on.
     pub(crate) fn audit_under(&self, witness: u32) {
         self.auditor.watch(witness);
@@ -320,8 +310,8 @@ fn is_library_option(name: &std::ffi::OsStr) -> bool {
     name.starts_with("NEAP_") && !OWN_VARIABLES.contains(&name.as_ref())
 }
 
-/// The witness's first argument.
-fn report_of(command: &Command) -> PathBuf {
+/// The witness's first argument: the file of its report.
+pub(crate) fn report_of(command: &Command) -> PathBuf {
     command
         .get_args()
         .next()

@@ -8,7 +8,7 @@
 //!   - untouched - swapped                         of these, not in RAM
 //!   + tails + slab_free + magazines + quarantine  in RAM, in slabs and large spans, not live
 //!   + free_dirty + huge_excess                    free spans in RAM
-//!   + stacks_used + stacks_parked + stacks_free   in RAM, of coroutine stacks
+//!   + stacks_used + stacks_idle + stacks_free   in RAM, of coroutine stacks
 //!   + metadata + sampling                         in RAM, the heap's own
 //!   = resident
 //! ```
@@ -47,7 +47,7 @@ pub struct Ledger {
     /// Coroutine stacks in the program's hands.
     pub stacks_used: u64,
     /// Ended stacks that are kept warm.
-    pub stacks_parked: u64,
+    pub stacks_idle: u64,
     /// Other resident pages in spans of stacks.
     pub stacks_free: u64,
     /// The heap's own tables and caches.
@@ -182,9 +182,9 @@ impl Ledger {
                 "coroutine stacks in use",
             ),
             line(
-                "stacks_parked",
+                "stacks_idle",
                 Plus,
-                self.stacks_parked,
+                self.stacks_idle,
                 "ended stacks that are kept warm",
             ),
             line(

@@ -1,12 +1,7 @@
 //! `syscall` on AArch64, AAPCS64 calling convention.
 
-use super::{SYSCALL, fail, seen};
+use super::{SYSCALL, seen};
 use core::ffi::c_long;
-
-/// Whether the kernel's call of this number is `fork`, which this machine does not have.
-pub(super) fn is_fork(_number: c_long) -> bool {
-    false
-}
 
 /// The C library's `syscall`, after a check of the number. Ends in a jump, because a copy may
 /// return on its parent's stack.
@@ -38,31 +33,5 @@ unsafe extern "C" fn syscall(number: c_long) -> c_long {
         seccomp = const libc::SYS_seccomp,
         next = sym SYSCALL,
         seen = sym seen,
-    )
-}
-
-/// The kernel's call, as the C library makes it.
-///
-/// # Safety
-/// - As `syscall(2)`.
-#[unsafe(naked)]
-pub(super) unsafe extern "C" fn raw() {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "mov x8, x0",
-        "mov x0, x1",
-        "mov x1, x2",
-        "mov x2, x3",
-        "mov x3, x4",
-        "mov x4, x5",
-        "mov x5, x6",
-        "svc #0",
-        "cmn x0, #4095",
-        "b.cs 2f",
-        "ret",
-        "2:",
-        "b {fail}",
-        ".cfi_endproc",
-        fail = sym fail,
     )
 }

@@ -8,6 +8,7 @@
 //!
 //! `syscall` also notices a program that enters a sandbox by number.
 
+use crate::errno;
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::{offset_of, transmute};
@@ -18,17 +19,21 @@ use neap_heap::init;
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "aarch64")]
-use aarch64 as machine;
+mod raw_aarch64;
+#[cfg(target_arch = "aarch64")]
+use raw_aarch64::raw;
+#[cfg(target_arch = "x86_64")]
+mod raw_x86_64;
+#[cfg(target_arch = "x86_64")]
+use raw_x86_64::raw;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
-#[cfg(target_arch = "x86_64")]
-use x86_64 as machine;
 
 static CLONE: Next = Next::new(c"clone");
 static FORK: Next = Next::new(c"_Fork");
 
 /// The C library's `syscall`, or before it is known, one of our own.
-static SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(machine::raw as *mut c_void);
+static SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(raw as *mut c_void);
 
 type Body = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Clone = unsafe extern "C" fn(
@@ -100,8 +105,7 @@ unsafe extern "C" fn clone(
     }
     // SAFETY: null, or the C library's function of this name and so of this type.
     let Some(next) = (unsafe { transmute::<*mut c_void, Option<Clone>>(CLONE.get()) }) else {
-        // SAFETY: the calling thread's own errno.
-        unsafe { *libc::__errno_location() = libc::ENOSYS };
+        errno::set(libc::ENOSYS);
         return -1;
     };
     let Some(body) = body.filter(|_| flags as u64 & SHARING == 0) else {
@@ -155,7 +159,7 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
     unsafe { next(number, a, b, c, d, e, f) }
 }
 
-/// What [`machine`]'s `syscall` hands over: copies of the process, and calls that enter a sandbox.
+/// What `syscall` hands over: copies of the process, and calls that enter a sandbox.
 ///
 /// # Safety
 /// - As `syscall(2)`.
@@ -205,14 +209,9 @@ unsafe fn copies(number: c_long, a: c_long, b: c_long) -> bool {
             ];
             at.map(word)
         }
-        _ => return machine::is_fork(number),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => return true,
+        _ => return false,
     };
     flags & SHARING == 0 && stack == 0
-}
-
-/// Ends [`machine`]'s raw call: the kernel's negative number becomes `errno`.
-extern "C" fn fail(answer: c_long) -> c_long {
-    // SAFETY: the calling thread's own errno.
-    unsafe { *libc::__errno_location() = -answer as c_int };
-    -1
 }

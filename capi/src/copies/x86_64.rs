@@ -1,12 +1,7 @@
 //! `syscall` on x86-64, System V calling convention.
 
-use super::{SYSCALL, fail, seen};
+use super::{SYSCALL, seen};
 use core::ffi::c_long;
-
-/// Whether the kernel's call of this number is `fork`.
-pub(super) fn is_fork(number: c_long) -> bool {
-    number == libc::SYS_fork
-}
 
 /// The C library's `syscall`, after a check of the number. Ends in a jump, because a child of
 /// `vfork` returns on its parent's stack.
@@ -39,32 +34,5 @@ unsafe extern "C" fn syscall(number: c_long) -> c_long {
         seccomp = const libc::SYS_seccomp,
         next = sym SYSCALL,
         seen = sym seen,
-    )
-}
-
-/// The kernel's call, as the C library makes it.
-///
-/// # Safety
-/// - As `syscall(2)`.
-#[unsafe(naked)]
-pub(super) unsafe extern "C" fn raw() {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae 2f",
-        "ret",
-        "2:",
-        "mov rdi, rax",
-        "jmp {fail}",
-        ".cfi_endproc",
-        fail = sym fail,
     )
 }

@@ -10,6 +10,14 @@ fn fork_with_threads_running() {
     passes("programs/fork_threads.c");
 }
 
+/// What the C library allocates, loads and starts by itself, and its locks around a fork.
+#[test]
+fn the_c_library_runs_on_the_heap() {
+    if let Some(plugin) = compile("programs/plugin.c", Artifact::Plugin, &[]) {
+        passes_with("programs/c_library.c", &[], &[plugin.as_os_str()]);
+    }
+}
+
 /// Without the preload: opened, used and closed by the program.
 #[test]
 fn a_closed_library_stays() {
@@ -63,6 +71,9 @@ fn a_deepbind_plugin_allocates_from_the_same_heap() {
 
 #[test]
 fn a_kept_deepbind_reaches_the_c_library() {
+    if support::leaves_out("deepbind keep") {
+        return;
+    }
     let Some(plugin) = compile("programs/plugin.c", Artifact::Plugin, &[]) else {
         return;
     };

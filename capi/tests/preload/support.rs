@@ -2,8 +2,11 @@
 //!
 //! The library under test is the one that cargo built with this test, or the
 //! file that `LIBRARY_UNDER_TEST` names (the shipped one, in `ci/dist.sh`).
+//!
+//! With `C_LIBRARY_UNDER_TEST=musl` the C programs are musl's. The library must be the shipped one
+//! then, because cargo's own needs glibc.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -29,9 +32,11 @@ impl Language {
     }
 
     fn compiler(self) -> &'static str {
-        match self {
-            Self::C => "cc",
-            Self::Cxx => "c++",
+        match (self, CLibrary::under_test()) {
+            (Self::C, CLibrary::Glibc) => "cc",
+            (Self::C, CLibrary::Musl) => "musl-gcc",
+            (Self::Cxx, CLibrary::Glibc) => "c++",
+            (Self::Cxx, CLibrary::Musl) => "musl-g++",
         }
     }
 
@@ -53,10 +58,92 @@ impl Language {
         // Not eprintln: the harness would hide it in a test that passes.
         let _ = writeln!(
             io::stderr(),
-            "SKIPPED {count} program(s) so far: no `{compiler}` here (Debian: apt install g++)"
+            "SKIPPED {count} program(s) so far: no `{compiler}` here (Debian: apt install g++ \
+             musl-tools; musl-g++ is in no package)"
         );
         false
     }
+}
+
+/// The C library of the programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CLibrary {
+    Glibc,
+    Musl,
+}
+
+impl CLibrary {
+    /// The one that `C_LIBRARY_UNDER_TEST` names; glibc if it names none.
+    pub fn under_test() -> Self {
+        match env::var("C_LIBRARY_UNDER_TEST").as_deref() {
+            Err(_) | Ok("glibc") => Self::Glibc,
+            Ok("musl") => Self::Musl,
+            Ok(other) => panic!("C_LIBRARY_UNDER_TEST={other}: say glibc or musl"),
+        }
+    }
+
+    /// The flags that a compiler needs for it. A program of musl's is not linked to the library,
+    /// because its loader would not take the preloaded one for it; `musl.h` declares the names, and
+    /// what musl lacks.
+    fn flags(self, flags: &[&OsStr]) -> Vec<OsString> {
+        let flags = flags.iter().map(|&flag| flag.to_owned());
+        if self == Self::Glibc {
+            return flags.collect();
+        }
+        let declarations = sources().join("programs/musl.h");
+        let headers = ["/usr/include", "/usr/include/x86_64-linux-gnu"];
+        let headers = headers.iter().flat_map(|path| ["-idirafter", path]);
+        ["-include".into(), declarations.into()]
+            .into_iter()
+            .chain(headers.map(OsString::from))
+            .chain(flags.filter(|flag| *flag != library()))
+            .collect()
+    }
+}
+
+/// What a test leaves out with musl, a source or a program's way, and why.
+const NOT_WITH_MUSL: &[(&str, &str)] = &[
+    ("programs/overflow.c", "musl has no makecontext"),
+    (
+        "programs/unload.c",
+        "musl opens no library late that needs thread-local memory at a fixed place",
+    ),
+    (
+        "programs/early_and_late.c",
+        "musl runs nothing of .preinit_array",
+    ),
+    (
+        "programs/start/small.c",
+        "the bars compare with glibc's processes, which are larger than musl's",
+    ),
+    (
+        "programs/fork/streams.c",
+        "musl's fork takes its list of streams after the heap's locks",
+    ),
+    (
+        "handlers fork",
+        "musl's fork waits for one that the same thread has begun",
+    ),
+    (
+        "forks daemon",
+        "musl's fork waits for other threads' handlers",
+    ),
+    ("deepbind keep", "musl has no RTLD_DEEPBIND"),
+    (
+        "small-stack",
+        "musl allows stacks of 2 KiB, and the heap needs 3 KiB",
+    ),
+];
+
+/// Whether a test leaves out `what` with the C library under test. Says so on stderr.
+pub fn leaves_out(what: &str) -> bool {
+    let listed = NOT_WITH_MUSL.iter().find(|(name, _)| *name == what);
+    let excluded = listed.filter(|_| CLibrary::under_test() == CLibrary::Musl);
+    if let Some((what, why)) = excluded {
+        // Not eprintln: the harness would hide it in a test that passes.
+        let _ = writeln!(io::stderr(), "SKIPPED {what}: {why}");
+    }
+    excluded.is_some()
 }
 
 /// The directory of the C and C++ sources.
@@ -113,6 +200,9 @@ pub fn compile(source: &str, artifact: Artifact, flags: &[&OsStr]) -> Option<Bui
 
 /// [`compile`], with the compiler's warnings as `flags` say.
 pub fn compile_strictly(source: &str, artifact: Artifact, flags: &[&OsStr]) -> Option<Built> {
+    if leaves_out(source) {
+        return None;
+    }
     let source = sources().join(source);
     let language = Language::of(&source);
     if !language.available() {
@@ -132,7 +222,9 @@ pub fn compile_strictly(source: &str, artifact: Artifact, flags: &[&OsStr]) -> O
         .arg("-o")
         .arg(&made)
         .arg(&source);
-    command.args(flags).arg("-ldl");
+    command
+        .args(CLibrary::under_test().flags(flags))
+        .arg("-ldl");
     let output = command.output().expect("the compiler starts");
     assert!(
         output.status.success(),

@@ -173,17 +173,17 @@ impl StatusPage {
     }
 
     fn refusal(&self, why: u64) -> Failure {
-        let title = self.title();
         let is = |refusal: Refusal| why == refusal as u64;
-        let why = match () {
-            () if is(Refusal::Rate) => "does not sample at this rate: it is out of bounds",
-            () if is(Refusal::Memory) => "cannot sample: there is no memory for the profile",
-            () if is(Refusal::Sandbox) => {
-                "cannot sample: it has forbidden itself the system calls that sampling needs"
-            }
-            () => "refuses to sample for a reason that this neap does not know",
+        let reason = if is(Refusal::Rate) {
+            "does not sample at this rate: it is out of bounds"
+        } else if is(Refusal::Memory) {
+            "cannot sample: there is no memory for the profile"
+        } else if is(Refusal::Sandbox) {
+            "cannot sample: it has forbidden itself the system calls that sampling needs"
+        } else {
+            "refuses to sample for a reason that this neap does not know"
         };
-        failure!("{title} {why}")
+        failure!("{} {reason}", self.title())
     }
 }
 

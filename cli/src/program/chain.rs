@@ -235,7 +235,7 @@ fn judge(link: &Link, library: &Elf) -> Result<(), Obstacle> {
             library: library.clone(),
         },
         None => Why::Static,
-        Some(loader) if elf.has_other_loader() => Why::OtherLoader(loader.clone()),
+        Some(loader) if !elf.can_preload(library) => Why::OtherLoader(loader.clone()),
         Some(loader) if !loader.exists() => Why::NoInterpreter(loader.clone()),
         Some(_) => match privilege::gain(&link.file) {
             Ok(Some(how)) => Why::Privileged(how),

@@ -1,7 +1,7 @@
 //! The headers of a program or library.
 
 use object::elf::{self, FileHeader32, FileHeader64};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, Object, ObjectSymbol, ReadCache, ReadRef};
 use std::ffi::OsStr;
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct Elf {
     pub order: Endianness,
     /// The dynamic loader that the file requests (`PT_INTERP`).
     pub loader: Option<PathBuf>,
+    /// Whether it names libraries that the loader must load with it (`DT_NEEDED`).
+    pub needs_libraries: bool,
 }
 
 impl Elf {
@@ -40,13 +42,16 @@ impl Elf {
         (self.bits, self.machine, self.order) == (other.bits, other.machine, other.order)
     }
 
-    /// Whether the loader belongs to another C library than glibc, such as musl's or Android's.
-    pub fn has_other_loader(&self) -> bool {
+    /// Whether the loader can load `library`. One that needs glibc cannot go into a process of musl
+    /// or Android; one that needs no library can go into a process of musl.
+    pub fn can_preload(&self, library: &Self) -> bool {
         let name = self
             .loader
             .as_ref()
             .and_then(|loader| loader.file_name()?.to_str());
-        name.is_some_and(|name| name.starts_with("ld-musl") || name.starts_with("linker"))
+        !name.is_some_and(|name| {
+            name.starts_with("linker") || library.needs_libraries && name.starts_with("ld-musl")
+        })
     }
 }
 
@@ -69,10 +74,14 @@ where
 {
     let header = H::parse(data)?;
     let order = header.endian()?;
-    let mut loader = None;
+    let (mut loader, mut needs_libraries) = (None, false);
     for segment in header.program_headers(order, data)? {
         if let Some(name) = segment.interpreter(order, data)? {
             loader = Some(PathBuf::from(OsStr::from_bytes(name)));
+        }
+        if let Ok(Some(entries)) = segment.dynamic(order, data) {
+            let mut tags = entries.iter().map(|entry| entry.d_tag(order));
+            needs_libraries |= tags.any(|tag| tag == elf::DT_NEEDED);
         }
     }
     let bits = if header.is_class_64() { 64 } else { 32 };
@@ -81,6 +90,7 @@ where
         machine: header.e_machine(order).0,
         order,
         loader,
+        needs_libraries,
     })
 }
 

@@ -75,53 +75,46 @@ impl From<Obstacle> for Failure {
 impl fmt::Display for Obstacle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: ", shown(&self.file))?;
-        out.write_str(match &self.why {
+        match &self.why {
             Why::NotFound if self.file.as_os_str().as_encoded_bytes().contains(&b'/') => {
-                "no such program"
+                write!(out, "no such program")
             }
-            Why::NotFound => "no such program on PATH",
-            Why::NoInterpreter(name) => {
-                let name = shown(name);
-                return write!(
-                    out,
-                    "its interpreter {name} does not exist; correct the first line"
-                );
-            }
-            Why::Directory => "is a directory, not a program",
-            Why::NotPermitted => "not executable by this user; try chmod +x",
-            Why::NotAProgram => "neither a program nor a script of this system",
-            Why::Static => {
+            Why::NotFound => write!(out, "no such program on PATH"),
+            Why::NoInterpreter(name) => write!(
+                out,
+                "its interpreter {} does not exist; correct the first line",
+                shown(name)
+            ),
+            Why::Directory => write!(out, "is a directory, not a program"),
+            Why::NotPermitted => write!(out, "not executable by this user; try chmod +x"),
+            Why::NotAProgram => write!(out, "neither a program nor a script of this system"),
+            Why::Static => write!(
+                out,
                 "statically linked, so no library can be preloaded; link it dynamically, or build \
                  Neap into it"
-            }
-            Why::OtherLoader(loader) => {
-                let loader = shown(loader);
-                return write!(
-                    out,
-                    "uses the loader {loader} of another C library; libneap.so is built for glibc"
-                );
-            }
-            Why::OtherMachine { program, library } => {
-                return write!(
-                    out,
-                    "built for {program}, but the library for {library}; use the neap of that \
-                     machine"
-                );
-            }
-            Why::Privileged(how) => {
-                return write!(
-                    out,
-                    "{how}, so the loader ignores preloads; run it as the user whose rights it \
-                     takes"
-                );
-            }
-            Why::TooDeep => "its interpreters are scripts without end",
-            Why::OpaqueEnv => {
+            ),
+            Why::OtherLoader(loader) => write!(
+                out,
+                "uses the loader {} of another C library; this libneap.so is built for glibc, the \
+                 one of ci/dist.sh for musl as well",
+                shown(loader)
+            ),
+            Why::OtherMachine { program, library } => write!(
+                out,
+                "built for {program}, but the library for {library}; use the neap of that machine"
+            ),
+            Why::Privileged(how) => write!(
+                out,
+                "{how}, so the loader ignores preloads; run it as the user whose rights it takes"
+            ),
+            Why::TooDeep => write!(out, "its interpreters are scripts without end"),
+            Why::OpaqueEnv => write!(
+                out,
                 "its first line calls env with options, so its interpreter would be a child; name \
                  the interpreter yourself, or leave --no-children out"
-            }
-            Why::Unreadable(error) => return write!(out, "{error}"),
-        })
+            ),
+            Why::Unreadable(error) => write!(out, "{error}"),
+        }
     }
 }
 

@@ -108,7 +108,8 @@ pub struct Stacks {
     /// In use.
     pub used: u64,
     /// Ended and kept warm.
-    pub parked: u64,
+    #[serde(alias = "parked")]
+    pub idle: u64,
     /// Without memory.
     pub free: u64,
     /// Address space of all of these, in bytes.
@@ -139,7 +140,7 @@ impl Heap {
             committed: figures.committed,
             stacks: Stacks {
                 used: figures.stacks.used,
-                parked: figures.stacks.parked,
+                idle: figures.stacks.idle,
                 free: figures.stacks.free,
                 address: figures.stacks.address,
             },
@@ -167,7 +168,8 @@ struct LedgerFields {
     free_dirty: u64,
     huge_excess: u64,
     stacks_used: u64,
-    stacks_parked: u64,
+    #[serde(alias = "stacks_parked")]
+    stacks_idle: u64,
     stacks_free: u64,
     metadata: u64,
     sampling: u64,

@@ -28,7 +28,7 @@ pub const ALL: [Band; BANDS] = [
     band("magazines", "Magazines", "free blocks that threads keep at hand"),
     band("free", "Free pages", "free memory that was used before and is not yet given back"),
     band("huge", "Huge-page excess", "free memory that is resident because a huge page brought it"),
-    band("stacks", "Coroutine stacks", "in use, parked, and what else is in their spans"),
+    band("stacks", "Coroutine stacks", "in use, idle, and what else is in their spans"),
     band("own", "Neap's own", "tables and caches, and pages around sampled blocks"),
     band("rest", "Not the heap", "code, files, thread stacks, the program's own mappings"),
 ];
@@ -75,7 +75,7 @@ fn heap_bands(ledger: &Ledger) -> [u64; BANDS] {
         sum(&[ledger.magazines, ledger.quarantine]),
         ledger.free_dirty,
         ledger.huge_excess,
-        sum(&[ledger.stacks_used, ledger.stacks_parked, ledger.stacks_free]),
+        sum(&[ledger.stacks_used, ledger.stacks_idle, ledger.stacks_free]),
         sum(&[ledger.metadata, ledger.sampling]),
         0,
     ]
@@ -113,7 +113,7 @@ mod tests {
             free_dirty: 5,
             huge_excess: 6,
             stacks_used: 7,
-            stacks_parked: 8,
+            stacks_idle: 8,
             stacks_free: 9,
             metadata: 10,
             sampling: 11,

@@ -346,11 +346,11 @@ mod tests {
     fn eighty_columns_cut_no_name_and_no_figure() {
         let mut view = view_at_rest();
         let figures = view.figures.as_mut().unwrap();
-        figures.ledger.stacks_parked = 1023 << 20;
+        figures.ledger.stacks_idle = 1023 << 20;
         figures.ledger.slab_free = 1 << 20;
         let text = drawn(Page::One(Box::new(one_of(view))), 80, 24);
         for whole in [
-            "stacks_parked 1023.0 MiB",
+            "stacks_idle   1023.0 MiB",
             "zeroing saved",
             "not counted",
             "spans",

@@ -62,7 +62,7 @@ fn figures(figures: &Snapshot) -> Value {
         "threads": figures.threads,
         "stacks": {
             "used": figures.stacks.used,
-            "parked": figures.stacks.parked,
+            "idle": figures.stacks.idle,
             "free": figures.stacks.free,
             "created": figures.stacks.created,
             "recycled": figures.stacks.recycled,

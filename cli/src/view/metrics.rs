@@ -93,7 +93,7 @@ fn stacks(figures: &Snapshot) -> Vec<(&'static str, u64)> {
     let stacks = &figures.stacks;
     vec![
         ("used", stacks.used),
-        ("parked", stacks.parked),
+        ("idle", stacks.idle),
         ("free", stacks.free),
     ]
 }

@@ -112,7 +112,7 @@ fn memo(figures: &Snapshot, view: &View) -> String {
     ]
     .map(Bytes);
     let (minor, major, purges) = (figures.minor_faults, figures.major_faults, figures.purges);
-    let (used, parked, free) = (stacks.used, stacks.parked, stacks.free);
+    let (used, idle, free) = (stacks.used, stacks.idle, stacks.free);
     let mut out = String::from("\n");
     let mut line = |name: &str, text: String| out += &format!("    {name:<NAME$} {text}\n");
     let back = "given back to the kernel instead";
@@ -127,10 +127,7 @@ fn memo(figures: &Snapshot, view: &View) -> String {
         format!("{purges}, {purged} in all, {regretted} of it {again}"),
     );
     line("threads", magazines(figures));
-    line(
-        "stacks",
-        format!("{used} used, {parked} parked, {free} free"),
-    );
+    line("stacks", format!("{used} used, {idle} idle, {free} free"));
     line(
         "address space",
         format!("{reserved} reserved, {committed} committed"),

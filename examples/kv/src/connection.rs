@@ -162,7 +162,7 @@ impl<'a> Link<'a> {
                 .yielder
                 .on_parent_stack(|| run(command, &mut session, arguments, &mut self.output)),
             Ok(command) => run(command, &mut session, arguments, &mut self.output),
-            Err(refusal) => decline(&refusal, &mut session, arguments, &mut self.output),
+            Err(refusal) => self.output.fail(&refusal),
         }
         self.server.stats.requests.fetch_add(1, Relaxed);
         self.under_way += 1;
@@ -329,20 +329,4 @@ fn run(command: &Command, session: &mut Session<'_>, arguments: Arguments<'_>, r
         Handler::Session(handler) | Handler::Long(handler) => handler(session, arguments, reply),
     };
     settle(outcome, reply);
-}
-
-/// Replies to input that is no command. Cuts off a web browser, as redis does, because the body of
-/// its request could contain another site's commands.
-fn decline(
-    refusal: &Refusal,
-    session: &mut Session<'_>,
-    arguments: Arguments<'_>,
-    reply: &mut Reply,
-) {
-    let name = arguments.at(0);
-    if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-        *session.course = Course::Ends;
-        return;
-    }
-    reply.fail(refusal);
 }

@@ -124,11 +124,9 @@ impl Reply {
     }
 
     fn header(&mut self, kind: u8, number: i64) {
-        let mut digits = [0; 24];
-        digits[0] = kind;
-        let length = 1 + decimal(number, &mut digits[1..]);
-        digits[length..length + 2].copy_from_slice(b"\r\n");
-        self.put(&[&digits[..length + 2]]);
+        let mut digits = [0; 20];
+        let length = decimal(number, &mut digits);
+        self.put(&[&[kind], &digits[..length], b"\r\n"]);
     }
 
     fn put(&mut self, parts: &[&[u8]]) {

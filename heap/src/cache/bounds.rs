@@ -157,18 +157,6 @@ impl<'a> Held<'a> {
         self.magazine.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Lets the fast path of a signal handler take nothing, nor add to it, until the top is set and
-    /// the bounds are published. The owner has counted the entries.
-    pub(super) fn shut(&mut self) {
-        let close = |bottom: &AtomicUsize| bottom.store(usize::MAX, Ordering::Relaxed);
-        [&self.magazine.bottom, self.sampling_bottom]
-            .into_iter()
-            .for_each(close);
-        self.magazine.limit.store(0, Ordering::Relaxed);
-        // Release: not before the limit, because a handler must not push there.
-        self.magazine.top.store(no_entries(), Ordering::Release);
-    }
-
     /// Sets that the magazine, settled, holds `filled` entries.
     ///
     /// # Safety
@@ -199,8 +187,7 @@ impl<'a> Held<'a> {
     }
 
     /// Gives the magazine, whose entries are settled, an array of `room` entries, into which the
-    /// entries are copied. Returns the old array and its room, if there was one. The fast path of a
-    /// signal handler finds the magazine empty meanwhile, and full until the bounds are
+    /// entries are copied. Returns the old array and its room, if there was one. The bounds are not
     /// [published](Held::publish).
     ///
     /// # Safety
@@ -214,7 +201,6 @@ impl<'a> Held<'a> {
         let filled = self.filled();
         debug_assert!(filled <= room);
         debug_assert_eq!(self.bounds.base, self.bounds.floor);
-        self.shut();
         // SAFETY: the caller's promise: the guard and the room.
         let base = unsafe {
             array.cast::<usize>().write_bytes(0, GUARD);

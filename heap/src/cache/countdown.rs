@@ -87,7 +87,7 @@ impl Countdown {
         add(&self.misses);
     }
 
-    /// Resets the count of misses.
+    /// Counts a refill or a flush.
     pub(super) fn note(&self, miss: Miss) {
         match miss {
             Miss::Refill => add(&self.refills),

@@ -99,22 +99,18 @@ impl Heap {
             Effort::Whole => Some(draining.lock()),
             Effort::OnTheWay => draining.try_lock(),
         };
-        if alone.is_none() {
+        let Some(_alone) = alone else {
             return 0;
-        }
+        };
         let (caches, blocks) = effort.bounds();
         let batch = self.registry.pin(caches);
         let offering = self.offer_batch(&batch, scope);
         if offering != 0 {
             let most = heavy_barrier().then_some(blocks);
-            self.collect_batch(&batch, offering, most, source.untended());
+            self.collect_batch(&batch, offering, most, source);
         }
         self.registry
             .unpin(&batch, |cache| self.release_cache(cache));
-        drop(alone);
-        if offering != 0 {
-            self.pages.tend();
-        }
         batch.count()
     }
 
@@ -228,6 +224,7 @@ mod tests {
     use crate::cache::heap::HEAP;
     use crate::cache::machine;
     use crate::cache::thread_cache::{Cache, ORPHANED};
+    use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
     use std::sync::{Barrier, OnceLock};
     use std::vec::Vec;
@@ -269,21 +266,12 @@ mod tests {
     #[test]
     fn a_caller_on_its_way_looks_at_few_caches() {
         const THREADS: usize = 100;
-        let (filled, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
-        std::thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| {
-                    fill_magazine(48, 12);
-                    filled.wait();
-                    done.wait();
-                });
-            }
-            filled.wait();
+        let fill = || fill_magazine(48, 12);
+        with_threads(THREADS, fill, |_| {
             assert!(HEAP.registry.count() >= THREADS);
             let source = Origin::blocks(&HEAP, Age::New);
             let looked_at = HEAP.drain(Scope::Idle, Effort::OnTheWay, source);
             assert!(looked_at <= Effort::OnTheWay.bounds().0, "{looked_at}");
-            done.wait();
         });
     }
 
@@ -304,20 +292,24 @@ mod tests {
 
     /// What the cache of a thread is granted before it is drained, and after. Between offer and
     /// collection the thread calls `work`. Also whether nothing is left to take.
-    fn grants_around_a_drain(work: impl FnOnce(&Cache) + Send) -> (usize, usize, bool) {
+    ///
+    /// The call fails at its end if `work` returns false. A panic in it would leave the test waiting
+    /// at a barrier.
+    fn grants_around_a_drain(work: impl FnOnce(&Cache) -> bool + Send) -> (usize, usize, bool) {
         let [filled, offered, worked, done] = [2; 4].map(Barrier::new);
         let own = OnceLock::new();
         let _alone = HEAP.registry.draining.lock();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let thread = scope.spawn(|| {
                 (0..4).for_each(|_| fill_magazine(48, 100));
                 own.get_or_init(|| machine::slot().addr());
                 filled.wait();
                 offered.wait();
                 // SAFETY: the thread's own cache.
-                work(unsafe { &*machine::slot() });
+                let is_done = work(unsafe { &*machine::slot() });
                 worked.wait();
                 done.wait();
+                is_done
             });
             filled.wait();
             let batch = pin_one(*own.wait());
@@ -338,25 +330,26 @@ mod tests {
             HEAP.registry
                 .unpin(&batch, |cache| HEAP.release_cache(cache));
             done.wait();
+            assert!(thread.join().unwrap(), "the thread could not work");
             (before, after, is_drained)
         })
     }
 
     #[test]
     fn a_thread_that_works_while_it_is_drained_keeps_what_it_is_granted() {
-        let (before, after, is_drained) = grants_around_a_drain(|_| {});
+        let (before, after, is_drained) = grants_around_a_drain(|_| true);
         assert!(after < before, "of a thread that sleeps: {before}, {after}");
         assert!(is_drained, "the next drainer passes it by");
         // On its slow path, then on its fast path only.
         let (before, after, is_drained) = grants_around_a_drain(|cache| {
             let class = Class::of_size(4000);
             own_cache::put(cache, class, own_cache::refill(cache, class));
+            true
         });
         assert!(after >= before, "after a refill: {before}, {after}");
         assert!(!is_drained);
-        let (before, after, is_drained) = grants_around_a_drain(|cache| {
-            assert!(own_cache::pop(cache, Class::of_size(48)).is_some());
-        });
+        let (before, after, is_drained) =
+            grants_around_a_drain(|cache| own_cache::pop(cache, Class::of_size(48)).is_some());
         assert_eq!((after, is_drained), (before, false), "after a pop");
     }
 

@@ -105,6 +105,7 @@ impl Heap {
         if self.registry.leave(cache) == Heir::Thread {
             self.release_cache(cache);
         }
+        self.pages.tend_left();
         if self.registry.is_empty() {
             self.tide.end_soon();
         }

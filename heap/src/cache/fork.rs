@@ -5,6 +5,7 @@ use super::machine;
 use super::registry::Registry;
 use super::thread_cache::Cache;
 use crate::base::sync::Ordering;
+use crate::os::inquiry;
 use crate::os::lock::Lock;
 use core::ptr;
 
@@ -16,11 +17,12 @@ impl Heap {
             &self.registry.draining,
             &self.registry.lock,
         ];
-        let after = [self.stacks.lock()].into_iter().chain(self.pages.locks());
+        let after = [self.stacks.lock(), inquiry::opening()];
         before
             .into_iter()
             .chain(self.depots.locks())
             .chain(after)
+            .chain(self.pages.locks())
             .for_each(visit);
     }
 

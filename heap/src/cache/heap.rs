@@ -261,14 +261,14 @@ fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
     unsafe { place.side().cast::<Slab>().as_ref() }
 }
 
-/// The source of slabs, to which they return.
+/// The source of slabs, to which they return. Its users may hold a cache's lock, so it purges
+/// nothing: what passes a bound then is left to the [end](PageHeap::tend_left) of the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) heap: &'static Heap,
     /// How long a slab that it takes back has been unused.
     age: Age,
     supply: Supply,
-    excess: Excess,
 }
 
 /// Whether an [`Origin`] makes slabs.
@@ -279,14 +279,6 @@ enum Supply {
     Listed,
 }
 
-/// What becomes of free pages beyond a bound when an [`Origin`] has taken a slab back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Excess {
-    Purged,
-    /// The caller [tends](PageHeap::tend) to them later.
-    Left,
-}
-
 impl Origin {
     /// Of slabs of either user.
     pub(crate) fn blocks(heap: &'static Heap, age: Age) -> Origin {
@@ -294,17 +286,6 @@ impl Origin {
             heap,
             age,
             supply: Supply::Fresh,
-            excess: Excess::Purged,
-        }
-    }
-
-    /// The same, for a thread that holds the lock of another's cache, which is not to wait for a
-    /// purge. A drain also needs much stack, and a purge beneath it would not fit into a
-    /// coroutine's.
-    pub(super) fn untended(self) -> Origin {
-        Origin {
-            excess: Excess::Left,
-            ..self
         }
     }
 
@@ -333,7 +314,7 @@ unsafe impl Source for Origin {
             User::Heap => (Use::Meta, Tag::NONE),
         };
         let pages = &self.heap.pages;
-        let span = pages.alloc_from(from, 1, 1, use_, SLICE_BYTES)?;
+        let span = pages.alloc_untended(from, 1, 1, use_, SLICE_BYTES)?;
         // SAFETY: the span is this thread's until the slice is carved.
         unsafe { span.place.set_tag(tag.byte()) };
         Some(Slice {
@@ -356,12 +337,7 @@ unsafe impl Source for Origin {
         };
         // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
         // only the first bytes were ever handed out, of which the clean pages were purged since.
-        unsafe {
-            match self.excess {
-                Excess::Purged => self.heap.pages.free_aged(base, dirty, self.age),
-                Excess::Left => self.heap.pages.free_untended(base, dirty, self.age),
-            }
-        }
+        unsafe { self.heap.pages.free_untended(base, dirty, self.age) }
     }
 
     fn note_withheld(&self, bytes: isize) {

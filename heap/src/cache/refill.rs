@@ -274,8 +274,8 @@ fn most_capacity(class: Class) -> usize {
 mod tests {
     use super::*;
     use crate::cache::heap::HEAP;
+    use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
-    use std::sync::Barrier;
     use std::vec::Vec;
 
     /// Several slabs of metadata hold the arrays of this many threads.
@@ -284,7 +284,7 @@ mod tests {
 
     /// Lets the calling thread's magazine of blocks of 64 bytes miss until it should hold
     /// [`CAPACITY`] blocks. Returns what it holds.
-    fn grown_capacity(grown: &Barrier) -> usize {
+    fn grown_capacity() -> usize {
         let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(64));
         for _ in 0..8 {
             let blocks: Vec<_> = (0..CAPACITY)
@@ -297,24 +297,13 @@ mod tests {
                 .into_iter()
                 .for_each(|block| own_cache::put(cache, class, block));
         }
-        let capacity = cache.open().magazine(class).bounds.capacity as usize;
-        // All arrays are in use at once.
-        grown.wait();
-        capacity
+        cache.open().magazine(class).bounds.capacity as usize
     }
 
     #[test]
     fn the_magazines_of_hundreds_of_threads_grow() {
-        let grown = Barrier::new(THREADS);
-        let capacities: Vec<usize> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|_| scope.spawn(|| grown_capacity(&grown)))
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
-        });
+        // All arrays are in use at once.
+        let capacities = with_threads(THREADS, grown_capacity, |capacities| capacities);
         let small = capacities.iter().filter(|&&got| got < CAPACITY);
         assert_eq!(small.count(), 0, "{capacities:?}");
     }

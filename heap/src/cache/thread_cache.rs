@@ -468,31 +468,6 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_takes_nothing_of_a_class_that_gets_a_new_array() {
-        let (cache, class, other) = (new_cache(), Class::of_size(64), Class::of_size(128));
-        let (mut array, mut others) = ([7; 18], [7; 18]);
-        let mut open = cache.open();
-        fill(&mut open, class, &mut array, 1);
-        fill(&mut open, other, &mut others, 1);
-        open.magazine(class).shut();
-        let magazine = cache.magazine(Tag::of(class));
-        assert_eq!(own_cache::pop(&cache, class), None);
-        assert_eq!(own_cache::pop_sized(&cache, 64), None);
-        assert!(magazine.top.load(Ordering::Relaxed) >= magazine.limit.load(Ordering::Relaxed));
-        assert_eq!(
-            own_cache::pop_sized(&cache, 128).map(|block| block.addr()),
-            Some(7)
-        );
-        // SAFETY: its array holds more.
-        unsafe { open.magazine(class).set_filled(1) };
-        open.magazine(class).publish();
-        assert_eq!(
-            own_cache::pop_sized(&cache, 64).map(|block| block.addr()),
-            Some(7)
-        );
-    }
-
-    #[test]
     fn a_child_guards_the_floor_that_a_drainer_of_its_parent_raised() {
         let (cache, class) = (new_cache(), Class::of_size(64));
         let mut array = [0; 18];

@@ -7,9 +7,8 @@
 //! itself. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst`
 //! of the kernel.
 
-use super::file::read_file;
+use super::inquiry::Inquiry;
 use crate::os::late::Late;
-use crate::os::lock::{FutexLock, Rank};
 use bytemuck::Zeroable;
 use core::ffi::CStr;
 
@@ -77,11 +76,7 @@ struct Work {
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Work {}
 
-/// Held by the thread that uses the buffers.
-#[unsafe(link_section = "neap_fork")]
-static ASKING: FutexLock = FutexLock::new(Rank::Apart);
-
-/// guarded by: [`ASKING`]
+/// guarded by: the [`Inquiry`]
 static DESK: Late<Work> = Late::new();
 
 /// A path under construction, always with room for the 0 at its end.
@@ -105,27 +100,32 @@ impl Path {
     }
 }
 
-/// The limit cannot be determined now, for example because the process has no descriptor left, or
-/// another thread is asking.
+/// The limit cannot be determined now, for example because the process has no descriptor left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered;
 
 /// The limit that leaves the process's group the least room; `None` when there is no limit.
-pub fn group_limit() -> Result<Option<GroupLimit>, Unanswered> {
-    let _guard = ASKING.try_lock().ok_or(Unanswered)?;
+pub fn group_limit(inquiry: &Inquiry) -> Result<Option<GroupLimit>, Unanswered> {
     let mut desk = DESK.open().ok_or(Unanswered)?;
-    // SAFETY: under the lock.
+    // SAFETY: one thread has the inquiry.
     let Work { group, path, text } = unsafe { desk.as_mut() };
-    let read = read_file(c"/proc/self/cgroup", group).ok_or(Unanswered)?;
-    let mut tightest = |version| tightest(version, group_in(&group[..read], version)?, path, text);
+    let read = inquiry.read(c"/proc/self/cgroup", group);
+    let group = &group[..read.ok_or(Unanswered)?];
+    let mut tightest = |version| {
+        let group = group_in(group, version)?;
+        tightest(
+            version,
+            group,
+            &mut Desk {
+                inquiry,
+                path,
+                text,
+            },
+        )
+    };
     let (two, one) = (tightest(Version::Two), tightest(Version::One));
     let limits = [two, one].into_iter().flatten();
     Ok(limits.min_by_key(GroupLimit::room))
-}
-
-/// In a fork's child: the thread that was asking stayed in the parent.
-pub fn forget_who_asks() {
-    ASKING.free_if_left();
 }
 
 /// The group's path in `/proc/self/cgroup`: lines of `number:controllers:path`, version 2 without
@@ -144,17 +144,26 @@ fn group_in(text: &[u8], version: Version) -> Option<&[u8]> {
     })
 }
 
+/// What reads a group's files.
+struct Desk<'a> {
+    inquiry: &'a Inquiry,
+    path: &'a mut Path,
+    text: &'a mut [u8],
+}
+
+impl Desk<'_> {
+    fn read(&mut self, path: &[&[u8]]) -> Option<&[u8]> {
+        let read = self.inquiry.read(self.path.set(path)?, self.text)?;
+        Some(&self.text[..read])
+    }
+}
+
 /// The tightest limit of a group and its ancestors.
-fn tightest(
-    version: Version,
-    group: &[u8],
-    path: &mut Path,
-    text: &mut [u8],
-) -> Option<GroupLimit> {
+fn tightest(version: Version, group: &[u8], desk: &mut Desk<'_>) -> Option<GroupLimit> {
     let mut of_mount = |mount: &&[u8]| {
         levels(group)
             .take(MOST_LEVELS)
-            .filter_map(|level| limit_at(version, &[mount, level], path, text))
+            .filter_map(|level| limit_at(version, [mount, level], desk))
             .min_by_key(GroupLimit::room)
     };
     version.mounts().iter().find_map(&mut of_mount)
@@ -171,20 +180,16 @@ fn levels(group: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn limit_at(
     version: Version,
-    [mount, level]: &[&[u8]; 2],
-    path: &mut Path,
-    text: &mut [u8],
+    [mount, level]: [&[u8]; 2],
+    desk: &mut Desk<'_>,
 ) -> Option<GroupLimit> {
-    let mut number_in = |name: &&[u8]| {
-        let read = read_file(path.set(&[mount, level, name])?, text)?;
-        number(&text[..read])
-    };
+    let mut number_in = |name: &&[u8]| number(desk.read(&[mount, level, name])?);
     let limit = version.limits().iter().filter_map(&mut number_in).min()?;
     if limit >= NO_LIMIT {
         return None;
     }
-    let read = read_file(path.set(&[mount, level, b"/memory.stat"])?, text)?;
-    let used = line_of(&text[..read], version.used()).and_then(number)?;
+    let figures = desk.read(&[mount, level, b"/memory.stat"])?;
+    let used = line_of(figures, version.used()).and_then(number)?;
     Some(GroupLimit { limit, used })
 }
 
@@ -202,9 +207,9 @@ fn number(text: &[u8]) -> Option<usize> {
 
 /// How much of the last ten seconds some task of the machine waited for memory, in hundredths of a
 /// percent; `None` if the kernel does not report it.
-pub fn memory_pressure() -> Option<usize> {
+pub fn memory_pressure(inquiry: &Inquiry) -> Option<usize> {
     let mut text = [0; 256];
-    let read = read_file(c"/proc/pressure/memory", &mut text)?;
+    let read = inquiry.read(c"/proc/pressure/memory", &mut text)?;
     pressure_in(&text[..read])
 }
 
@@ -220,6 +225,7 @@ fn pressure_in(text: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::os::child::{Limit, succeeds};
+    use crate::os::inquiry::end_inherited;
     use std::vec::Vec;
 
     const MIXED: &[u8] = b"5:cpu,cpuacct:/a\n4:memory:/box/1\n0::/slice/app.scope\n";
@@ -258,10 +264,11 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_makes_sense() {
-        if let Ok(Some(told)) = group_limit() {
+        let inquiry = Inquiry::begin().expect("no other test asks");
+        if let Ok(Some(told)) = group_limit(&inquiry) {
             assert!(told.limit > 0 && told.used > 0);
         }
-        assert!(memory_pressure().is_none_or(|share| share <= 10_000));
+        assert!(memory_pressure(&inquiry).is_none_or(|share| share <= 10_000));
     }
 
     #[test]
@@ -273,8 +280,9 @@ mod tests {
         assert!(succeeds(Limit::None, || {
             // SAFETY: reads one structure of ours; the child is on its own.
             let limited = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) } == 0;
-            forget_who_asks();
-            limited && group_limit() == Err(Unanswered)
+            end_inherited();
+            let inquiry = Inquiry::begin();
+            limited && inquiry.is_some_and(|inquiry| group_limit(&inquiry) == Err(Unanswered))
         }));
     }
 

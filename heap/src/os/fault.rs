@@ -3,6 +3,7 @@
 //! What runs in the handler is safe there: it takes no lock and allocates nothing.
 
 use super::errno::keep_errno;
+use super::thread;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, AtomicU8, Ordering};
 use core::ffi::{c_int, c_void};
@@ -130,8 +131,8 @@ fn die(signal: c_int, is_fault: bool) {
     set_default(signal);
     if !is_fault {
         // Nothing will fault again: the signal is sent again. It waits until the handler has
-        // returned. SAFETY: plain numbers.
-        keep_errno(|| unsafe { libc::raise(signal) });
+        // returned.
+        thread::signal_self(signal);
     }
 }
 

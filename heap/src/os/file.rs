@@ -3,7 +3,7 @@
 //! The `malloc` family must not be cancellation points: a thread cancelled inside one would leave
 //! locks held, and memory that no code owns. So where the C library's function is a cancellation
 //! point (`open`, `read`, `write`, `close` …), this file makes the system call by number.
-//! `heap/tests/structure.rs` keeps those functions out of this crate.
+//! `heap/tests/structure` keeps those functions out of this crate.
 //!
 //! Every public function keeps the caller's `errno`.
 
@@ -65,7 +65,7 @@ pub fn is_proc(descriptor: i32) -> bool {
     // SAFETY: the buffer is as large as the kernel's answer.
     keep_errno(|| unsafe { libc::fstatfs(descriptor, system.as_mut_ptr()) }) == 0
         // SAFETY: the kernel filled it, and zeros are a valid value.
-        && unsafe { system.assume_init() }.f_type == libc::PROC_SUPER_MAGIC
+        && unsafe { system.assume_init() }.f_type == libc::PROC_SUPER_MAGIC as _
 }
 
 /// Opens `path` for appending, creates it if necessary (mode 0644); `exec` closes the descriptor.
@@ -93,16 +93,20 @@ pub struct FileIdentity {
 /// The file that `descriptor` refers to; `None` if it is closed.
 pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
     // SAFETY: `identity` hands over a buffer as large as the kernel's answer.
-    identity(|status| unsafe { libc::fstat(descriptor, status) })
+    identity(|status| unsafe { libc::syscall(libc::SYS_fstat, c_long::from(descriptor), status) })
 }
 
 /// The file that `path` names now; `None` if there is none.
 pub fn path_identity(path: &CStr) -> Option<FileIdentity> {
+    let [here, no_flags] = [libc::AT_FDCWD, 0].map(c_long::from);
     // SAFETY: a C string; `identity` hands over a buffer as large as the kernel's answer.
-    identity(|status| unsafe { libc::stat(path.as_ptr(), status) })
+    identity(|status| unsafe {
+        libc::syscall(libc::SYS_newfstatat, here, path.as_ptr(), status, no_flags)
+    })
 }
 
-fn identity(ask: impl FnOnce(*mut libc::stat) -> i32) -> Option<FileIdentity> {
+/// Asks by number: glibc before 2.33 has no function of the name `stat`.
+fn identity(ask: impl FnOnce(*mut libc::stat) -> c_long) -> Option<FileIdentity> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
     if keep_errno(|| ask(status.as_mut_ptr())) != 0 {
         return None;

@@ -77,7 +77,7 @@ impl Fork {
     /// # Safety
     /// - Followed by [`Fork::in_parent`] or [`Fork::in_child`], on the same thread.
     pub unsafe fn begin(&self) {
-        let signals = mask_signals(SignalMask::ALL);
+        let signals = mask_signals(SignalMask::all());
         core::mem::forget(self.whole.lock());
         GATE.set_forker(me());
         // SAFETY: the lock is held.

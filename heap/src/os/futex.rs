@@ -23,7 +23,7 @@ pub enum Woken {
 /// timeout.
 pub fn wait(word: &Word, value: u32, ms: Option<u64>) -> Woken {
     let time = ms.map(|ms| libc::timespec {
-        tv_sec: libc::time_t::try_from(ms / 1000).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
         tv_nsec: (ms % 1000 * 1_000_000) as _,
     });
     let limit = time.as_ref().map_or(null(), core::ptr::from_ref);

@@ -13,12 +13,6 @@ use core::ptr::{NonNull, null_mut};
 #[derive(Debug)]
 pub struct Late<T>(AtomicPtr<T>);
 
-impl<T: Zeroable> Default for Late<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<T: Zeroable> Late<T> {
     /// Not mapped yet.
     pub const fn new() -> Self {

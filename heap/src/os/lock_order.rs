@@ -61,9 +61,10 @@ order! {
     7 Registry: "registry", "the list of caches", "it is whole; the child keeps its own cache only";
     8 Depot: "depot", "the slabs of one size class and user", "no holder waits";
     9 Stacks: "stacks", "ended stacks, and records", "records that were being made are lost";
-    10 Committing: "committing", "memory on its way from the kernel", "it is committed once more";
-    11 Purging: "purging", "a piece of a free span on its way to the kernel", "the piece is lost";
-    12 Pages: "page heap", "spans", "no holder waits";
+    10 Opening: "opening", "a file of the kernel that is opened or closed", "the file is closed";
+    11 Committing: "committing", "memory on its way from the kernel", "it is committed once more";
+    12 Purging: "purging", "a piece of a free span on its way to the kernel", "the piece is lost";
+    13 Pages: "page heap", "spans", "no holder waits";
 }
 
 /// All threads wait for these. Their holders wait for nothing.

@@ -32,7 +32,7 @@ pub(super) fn me() -> usize {
 /// are any. May return early.
 pub(super) fn sleep_while(word: &AtomicUsize, value: usize, ms: Option<u64>) {
     let time = ms.map(|ms| libc::timespec {
-        tv_sec: (ms / 1000) as libc::time_t,
+        tv_sec: (ms / 1000) as i64,
         tv_nsec: (ms % 1000 * 1_000_000) as _,
     });
     // SAFETY: the word and the time outlive the call.

@@ -5,8 +5,11 @@
 //! | `system` | the trait [`Os`]: what the page heap needs of an operating system |
 //! | `linux`, `mapping` | the real one; anonymous mappings |
 //! | `pagemap`, `pagemap_file` | which pages are populated; the file that says so |
-//! | `file`, `process`, `thread`, `cgroup` | thin wrappers by noun |
+//! | `file`, `process`, `thread` | thin wrappers by noun |
+//! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
+//! | `shared`, `fault` | memory that other processes read; the handler of SIGSEGV |
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
+//! | `loader` | functions that not every process has |
 //! | `sandbox` | whether Neap may query the kernel |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
 //! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
@@ -34,8 +37,10 @@ mod gate;
 #[cfg(all(test, loom))]
 #[path = "../testing/gate_models.rs"]
 mod gate_models;
+pub mod inquiry;
 pub mod late;
 pub mod linux;
+pub mod loader;
 pub mod lock;
 #[cfg(loom)]
 #[path = "../testing/loom_lock.rs"]

@@ -121,13 +121,17 @@ pub fn faults() -> [u64; 2] {
     [usage.ru_minflt as u64, usage.ru_majflt as u64]
 }
 
-pub(super) fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
+/// By number, because C libraries differ in the type of `resource`.
+pub(super) fn limit_of(resource: impl Into<i64>) -> Option<usize> {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
     };
+    let (this_process, no_new) = (0, 0);
+    let buffer = (&raw mut limit).expose_provenance();
+    let arguments = [this_process, resource.into() as usize, no_new, buffer];
     // SAFETY: the buffer is ours; on a failure it stays "no limit".
-    keep_errno(|| unsafe { libc::getrlimit(resource, &mut limit) });
+    unsafe { call(libc::SYS_prlimit64, arguments) };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
 

@@ -5,6 +5,7 @@ use super::Os;
 use super::errno::keep_errno;
 use super::file::{self, FileIdentity};
 use super::linux::Linux;
+use super::process::limit_of;
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -96,7 +97,7 @@ impl Shared {
     pub fn create(name: &CStr, bytes: usize) -> Option<Shared> {
         keep_errno(|| {
             // Making a file longer than RLIMIT_FSIZE would end the process by SIGXFSZ.
-            if most_file_bytes().is_some_and(|most| most < bytes as u64) {
+            if limit_of(libc::RLIMIT_FSIZE).is_some_and(|most| most < bytes) {
                 return None;
             }
             let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -144,16 +145,6 @@ impl Shared {
     }
 }
 
-/// The limit on the length of files, if there is one.
-fn most_file_bytes() -> Option<u64> {
-    let mut limit = MaybeUninit::<libc::rlimit64>::uninit();
-    // SAFETY: the kernel fills the struct, a local variable.
-    let told = unsafe { libc::getrlimit64(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) } == 0;
-    // SAFETY: the call succeeded, so the kernel has filled it.
-    let most = told.then(|| unsafe { limit.assume_init() }.rlim_cur)?;
-    (most != libc::RLIM64_INFINITY).then_some(most)
-}
-
 /// The same file under a higher number, if one is free.
 fn out_of_the_way(descriptor: i32) -> i32 {
     let higher = |&least: &i32| file::duplicate_above(descriptor, least);
@@ -169,7 +160,7 @@ fn out_of_the_way(descriptor: i32) -> i32 {
 fn seal(descriptor: i32, bytes: usize) -> Option<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: plain numbers; the descriptor is ours.
-    let sized = unsafe { libc::ftruncate64(descriptor, i64::try_from(bytes).ok()?) } == 0;
+    let sized = unsafe { libc::ftruncate(descriptor, i64::try_from(bytes).ok()?) } == 0;
     (sized && file::control(descriptor, libc::F_ADD_SEALS, seals) == 0).then_some(())
 }
 

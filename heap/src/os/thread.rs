@@ -4,6 +4,7 @@
 
 use super::arch::call;
 use super::errno::keep_errno;
+use super::loader::{is_there, symbol};
 use super::own_stack;
 use super::process::process_id;
 use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
@@ -14,8 +15,12 @@ use core::ffi::{CStr, c_void};
 pub struct Key(libc::pthread_key_t);
 
 impl Key {
-    /// A new key; `None` if the process has no more. The C library may allocate.
+    /// A new key; `None` if the process has no more. Its caller holds the registry's lock, which
+    /// an allocation might wait for: glibc and musl allocate nothing here.
     pub fn create(at_thread_end: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
+        if !is_there(libc::pthread_key_create as *const ()) {
+            return None;
+        }
         let mut key = 0;
         // SAFETY: `key` is ours to write, the destructor is a plain function.
         let failed =
@@ -57,6 +62,9 @@ impl Key {
 /// The C library needs 4 KiB of stack for it, and the caller's stack may be a coroutine's, so the
 /// call runs on a stack of its own.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize) -> bool {
+    if !is_there(libc::pthread_create as *const ()) {
+        return false;
+    }
     let bytes = stack_bytes + LEAST_STACK.load(Ordering::Relaxed);
     let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: every buffer is initialised by the call before it is read; the body is a plain
@@ -88,10 +96,9 @@ const UNKNOWN_STACK: usize = (1 << 20) + (64 << 10);
 /// so [`spawn`] must not do it.
 pub fn learn_least_stack() {
     type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
-    // SAFETY: a C string, and a handle that dlsym knows. Where glibc has the function, it has this
-    // type and reads no attribute.
+    // SAFETY: where glibc has the function, it has this type and reads no attribute.
     let bytes = keep_errno(|| unsafe {
-        let found = libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr());
+        let found = symbol(libc::RTLD_DEFAULT, c"__pthread_get_minstack");
         let least = core::mem::transmute::<*mut c_void, Option<Least>>(found);
         least.map(|least| least(core::ptr::null()))
     });
@@ -100,24 +107,12 @@ pub fn learn_least_stack() {
     }
 }
 
-/// Runs `work` with every signal masked that a program can mask.
-///
-/// `pthread_sigmask` sets the mask and leaves the C library's own signals alone. If they were
-/// masked, `setuid` would wait forever for a thread that `work` starts. Returns false, without
-/// calling `work`, if the mask cannot be set.
+/// Runs `work` with the signals of [`SignalMask::all`] masked.
 pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
-    let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: buffers of the right size; `before` is filled when it is read.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        if libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) != 0 {
-            return false;
-        }
-        let done = work();
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
-        done
-    }
+    let before = mask_signals(SignalMask::all());
+    let done = work();
+    mask_signals(before);
+    done
 }
 
 /// A thread's mask of signals, in the kernel's form.
@@ -129,9 +124,13 @@ impl SignalMask {
     /// No signal.
     pub const NONE: SignalMask = SignalMask(0);
 
-    /// All signals except 32 and 33, which the C library reserves. If they were masked, `setuid` in
-    /// another thread would wait for this one.
-    pub const ALL: SignalMask = SignalMask(!(3 << 31));
+    /// All signals that are a program's. The C library reserves those from 32 up to `SIGRTMIN`: two
+    /// in glibc, three in musl. If they were masked, `setuid` in another thread would wait for this
+    /// one, and in musl hold a lock meanwhile that `fork` takes.
+    pub fn all() -> SignalMask {
+        let below = |signal: i32| (1u64 << (signal - 1)) - 1;
+        SignalMask(!(below(libc::SIGRTMIN()) & !below(32)))
+    }
 }
 
 /// Masks these signals and no others for the calling thread. Returns the mask before.
@@ -169,8 +168,19 @@ pub fn thread_id() -> i32 {
 
 /// Whether this process has a thread with this TID.
 pub fn thread_exists(id: i32) -> bool {
-    // SAFETY: plain numbers; signal 0 only checks that the thread exists.
-    keep_errno(|| unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, 0) == 0 })
+    // Signal 0 only checks that the thread exists.
+    signal_thread(id, 0)
+}
+
+/// Sends a signal to the calling thread. In a raw copy of the process musl's `raise` would send it
+/// to the parent's.
+pub fn signal_self(signal: i32) {
+    signal_thread(thread_id(), signal);
+}
+
+fn signal_thread(id: i32, signal: i32) -> bool {
+    // SAFETY: plain numbers.
+    keep_errno(|| unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, signal) == 0 })
 }
 
 /// The two commands of `membarrier(2)` in use here.

@@ -194,7 +194,7 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn probe(&self, row: &Row, probes: ProbePages) {
-        row.record_probe();
+        row.note_probe();
         for page in probes.pages() {
             // SAFETY: a part of the run: the caller's promise.
             unsafe { self.give_back(page) };

@@ -1,13 +1,14 @@
 //! The page heap: what it consists of, and its lock. All of this is off the fast paths.
 
-use super::arena::{Arena, MAX_ARENAS, Sides, SliceRef};
+use super::arena::{Arena, MAX_ARENAS, SliceRef};
 use super::figures::{CallCounts, Counts, Mirror, Totals, Zeroing};
 use super::figures::{MIRROR_PART, MIRROR_SLICES};
 use super::huge::{Policy, SplitUnits};
+use super::layout::Sides;
 use super::limits::{Admission, Footprint, Limits};
 use super::predictor::Predictor;
 use super::regret::Regrets;
-use super::span::{Queue, Queued, SpanRecord, State, Use};
+use super::span::{Queue, Queued, SpanRecord, Use};
 use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
@@ -59,6 +60,8 @@ pub struct PageHeap<O: Os> {
     thrifty: AtomicBool,
     /// Whether writable memory is too scarce for a slab of each class.
     scant: AtomicBool,
+    /// Whether an operation left free pages that pass a bound.
+    pub(super) untended: AtomicBool,
     pub(super) os: O,
     pub(super) sides: Sides,
     /// Never held over a system call; debug builds check it, see [`crate::os::lock_order`].
@@ -119,19 +122,6 @@ impl<'h, O: Os> Locked<'h, O> {
 
     pub(super) fn page_bytes(&self) -> usize {
         self.heap.os.page_bytes().min(SLICE_BYTES)
-    }
-
-    /// Calls `visit` with every span, in the order of addresses within an arena.
-    pub(super) fn for_each_record(&self, mut visit: impl FnMut(SliceRef<'h>, &'h SpanRecord)) {
-        for arena in self.heap.arenas() {
-            let mut index = arena.layout().head;
-            while index < arena.frontier() {
-                let record = arena.record(index);
-                let end = record.end();
-                visit(SliceRef { arena, index }, record);
-                index = end.max(index + 1);
-            }
-        }
     }
 
     /// Copies the figures to the mirror, if there is one and they have changed enough. Writing them
@@ -237,6 +227,7 @@ impl<O: Os> PageHeap<O> {
             moved_spans: AtomicUsize::new(0),
             thrifty: AtomicBool::new(false),
             scant: AtomicBool::new(false),
+            untended: AtomicBool::new(false),
             os,
             sides,
             lock: FutexLock::new(Rank::Pages),
@@ -294,17 +285,6 @@ impl<O: Os> PageHeap<O> {
     pub fn extent(&self) -> usize {
         let slices = |arena: &Arena| arena.frontier().saturating_sub(arena.layout().head);
         self.arenas().iter().map(slices).sum::<usize>() << SLICE_SHIFT
-    }
-
-    /// Calls `visit` with the first slice of every span of one use. The lock is held: `visit` must
-    /// not call back into the heap, nor allocate.
-    pub fn for_each_span(&self, use_: Use, mut visit: impl FnMut(SliceRef<'_>)) {
-        let locked = self.locked();
-        locked.for_each_record(|place, record| {
-            if record.state() == State::Used(use_) {
-                visit(place);
-            }
-        });
     }
 
     /// The bounds in force.

@@ -6,7 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `span` | the record of a slice, and the terms of a request for slices |
-//! | `arena` | one reserved address range: its tables, and a slice found by its address |
+//! | `layout`, `arena` | one reserved address range: its tables, and a slice found by its address |
 //! | `zero_state` | which pages may be dirty: a mask for each slice, or one word for a whole span |
 //! | `figures`, `limits` | counts, and the bounds on them |
 //! | `regret` | what was purged lately and wanted again |
@@ -18,6 +18,7 @@
 //! | `purge` | which dirty pages go back to the kernel, and in what pieces |
 //! | `commit` | room for a request that finds none ready |
 //! | `spans` | allocate, free, grow and shrink a span |
+//! | `residence` | which pages of which spans are resident, for a ledger |
 //! | `query`, `calloc` | free a span according to the kernel's page map; make a span zero |
 //!
 //! A freed span goes through `spans` (free), `zero_state` (what was written), `free_spans` (merge,
@@ -34,6 +35,7 @@ mod figures;
 mod free_spans;
 mod heap;
 mod huge;
+mod layout;
 mod limits;
 mod predictor;
 mod purge;
@@ -49,10 +51,11 @@ mod spans;
 mod tests;
 mod zero_state;
 
-pub use arena::{Sides, SliceRef};
+pub use arena::SliceRef;
 pub use figures::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals, ZeroingTotals};
 pub use heap::PageHeap;
 pub use huge::Policy as HugePolicy;
+pub use layout::Sides;
 pub use limits::{Driver, Footprint, Limits, NEAR_PART, STACK_BYTES};
 pub use residence::{Pages, Part, Residence};
 pub use span::{Age, SpanSource, USES, Use};

@@ -149,7 +149,7 @@ impl Row {
     }
 
     /// The probe pages were purged.
-    pub(super) fn record_probe(&self) {
+    pub(super) fn note_probe(&self) {
         self.probes.store(PROBED, Relaxed);
     }
 
@@ -296,7 +296,7 @@ mod tests {
         let row = predictor.row(MIB);
         for _ in 0..100 {
             assert!(row.is_time_to_probe());
-            row.record_probe();
+            row.note_probe();
             for round in 1..=16 {
                 assert!(row.is_probed());
                 assert_eq!(row.record(Finding::Idle), round == 16);
@@ -314,7 +314,7 @@ mod tests {
         let row = predictor.row(MIB);
         for _ in 0..100 {
             assert!(row.is_time_to_probe());
-            row.record_probe();
+            row.note_probe();
             assert!((0..PROBE_EVERY).all(|_| !row.is_time_to_probe()));
         }
     }

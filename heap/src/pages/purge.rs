@@ -61,6 +61,17 @@ impl Due {
     }
 }
 
+/// Free pages that are to go at once, piece by piece.
+#[derive(Debug)]
+pub struct Excess {
+    /// How many bytes the heap is to hold at most.
+    most: usize,
+    /// How many bytes may still go.
+    left: usize,
+    /// How long the next piece may be.
+    reach: usize,
+}
+
 /// What was found to do under the lock.
 enum Piece<'h> {
     /// To be purged: a part of a span, set aside, and its dirty pages.
@@ -93,10 +104,26 @@ impl<O: Os> PageHeap<O> {
         self.purge_by_pieces(Due::Above(most))
     }
 
-    /// Gives back free pages, oldest first, until the heap holds at most `bytes`, spans in use
-    /// among them. Returns how many bytes.
-    pub fn purge_over(&self, bytes: usize) -> usize {
-        self.purge_by_pieces(Due::Over(bytes))
+    /// An order to give back free pages, oldest first, until the heap holds at most `most` bytes,
+    /// spans in use among them. It ends when as many bytes went as are too many now: what the heap
+    /// grows by meanwhile is a matter of later orders.
+    pub fn excess_over(&self, most: usize) -> Excess {
+        let held = self.footprint();
+        Excess {
+            most,
+            left: held.total().saturating_sub(most).min(held.dirty),
+            reach: MOST_SPARSE,
+        }
+    }
+
+    /// Gives one piece of an excess back. Returns what is left.
+    pub fn purge_excess(&self, mut excess: Excess) -> Option<Excess> {
+        let most = self.footprint().total().saturating_sub(excess.left);
+        let most = most.max(excess.most);
+        let _alone = self.purging.lock();
+        let purged = self.purge_piece(Due::Over(most), &mut excess.reach);
+        excess.left = excess.left.saturating_sub(purged.unwrap_or(excess.left));
+        (excess.left > 0).then_some(excess)
     }
 
     /// Gives back all free pages but those that the program locked. Returns how many bytes.
@@ -201,7 +228,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Purges the dirty pages of a part that was set aside, then puts it back. Returns how many
-    /// bytes.
+    /// bytes of them are no longer dirty.
     fn purge_part(
         &self,
         part: &SpanRecord,
@@ -222,6 +249,8 @@ impl<O: Os> PageHeap<O> {
             many if many > MOST_BYTES => first_of(run),
             _ => run,
         };
+        let arena = &self.arenas()[part.arena()];
+        let dirty = arena.count_dirty(run.from, run.to) * arena.layout().page_bytes();
         let purged = match populated {
             0 => Purged::Zero,
             _ => self.purge_run(&run, due),
@@ -234,7 +263,7 @@ impl<O: Os> PageHeap<O> {
             }
         }
         locked.return_part(part, run.to, purged);
-        if purged == Purged::Zero { run.bytes } else { 0 }
+        if purged == Purged::Zero { dirty } else { 0 }
     }
 
     /// The same for a part of which only the first run of dirty pages is purged, if it has any.

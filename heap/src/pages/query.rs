@@ -43,7 +43,7 @@ impl<O: Os> PageHeap<O> {
                     locked.free(place, Dirty::AsBefore, age);
                 }
             }
-            self.end(locked);
+            self.finish(locked);
             at = arena.layout().address(to);
         }
     }

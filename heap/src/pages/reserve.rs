@@ -2,8 +2,9 @@
 //!
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 
-use super::arena::{Arena, Commit, Layout, MAX_ARENAS, Step};
+use super::arena::{Arena, Commit, MAX_ARENAS, Step};
 use super::heap::{Locked, PageHeap};
+use super::layout::Layout;
 use super::span::SpanRequest;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};

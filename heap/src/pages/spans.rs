@@ -55,11 +55,18 @@ impl<O: Os> PageHeap<O> {
         use_: Use,
         bytes: usize,
     ) -> Option<Span<'_>> {
-        self.alloc_from(SpanSource::Any, slices, align_slices, use_, bytes)
+        let span = self.alloc_untended(SpanSource::Any, slices, align_slices, use_, bytes)?;
+        self.tend_left();
+        if use_ == Use::Stack {
+            // Its pages are given back one by one, while it is in use.
+            self.split_unit(span.place);
+        }
+        Some(span)
     }
 
-    /// Like [`PageHeap::alloc`]; says where the span may come from.
-    pub fn alloc_from(
+    /// Like [`PageHeap::alloc`], for all but stacks. Says where the span may come from, and leaves
+    /// what passes a bound to [`PageHeap::tend_left`].
+    pub fn alloc_untended(
         &self,
         source: SpanSource,
         slices: usize,
@@ -80,11 +87,7 @@ impl<O: Os> PageHeap<O> {
         let (mut locked, room) = self.room_for(&request, use_)?;
         let (place, zero) = locked.take(room, slices, use_, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
-        self.end(locked);
-        if use_ == Use::Stack {
-            // Its pages are given back one by one, while it is in use.
-            self.split_unit(place);
-        }
+        self.note_left(locked);
         Some(Span {
             base: address_of(place),
             slices,
@@ -102,45 +105,28 @@ impl<O: Os> PageHeap<O> {
     /// - `dirty` covers all that was written to it since it was given out.
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
         // SAFETY: the caller's promise.
-        unsafe { self.free_aged(base, dirty, Age::New) }
+        unsafe { self.free_untended(base, dirty, Age::New) };
+        self.tend_left();
     }
 
-    /// Like [`PageHeap::free`]; says for how long the span was not used.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::free`].
-    pub unsafe fn free_aged(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
-        // SAFETY: the caller's promise.
-        if let Some(locked) = unsafe { self.free_only(base, dirty, age) } {
-            self.end(locked);
-        }
-    }
-
-    /// Like [`PageHeap::free_aged`], and leaves what passes a bound: [`PageHeap::tend`] purges it.
+    /// Like [`PageHeap::free`]. Says for how long the span was not used, and leaves what passes a
+    /// bound to [`PageHeap::tend_left`].
     ///
     /// # Safety
     /// - As [`PageHeap::free`].
     pub unsafe fn free_untended(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
-        // SAFETY: the caller's promise.
-        drop(unsafe { self.free_only(base, dirty, age) });
-    }
-
-    /// Returns the lock, if the span is free now.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::free`].
-    #[inline(always)]
-    unsafe fn free_only(&self, base: NonNull<u8>, dirty: Dirty, age: Age) -> Option<Locked<'_, O>> {
-        let place = self.span_at(base)?;
+        let Some(place) = self.span_at(base) else {
+            return;
+        };
         // SAFETY: the caller's promise: no thread uses the span.
         let dirty = match unsafe { self.renew_from(place, 0) } {
             Renewal::NoNeed => dirty,
             Renewal::Zero => Dirty::Zeroed,
-            Renewal::Refused => return None,
+            Renewal::Refused => return,
         };
         let mut locked = self.locked();
         locked.free(place, dirty, age);
-        Some(locked)
+        self.note_left(locked);
     }
 
     /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free;
@@ -166,7 +152,7 @@ impl<O: Os> PageHeap<O> {
         };
         let (mut locked, (free, _)) = self.room_for(&request, use_)?;
         let grown = locked.grow(place, free, extra, bytes);
-        self.end(locked);
+        self.finish(locked);
         Some(grown)
     }
 
@@ -193,20 +179,38 @@ impl<O: Os> PageHeap<O> {
         };
         let mut locked = self.locked();
         locked.shrink(place, kept, bytes, dirty);
-        self.end(locked);
+        self.finish(locked);
+    }
+
+    /// Purges what passes a bound, if an operation left it. For the end of a call, when it holds no
+    /// lock that others wait for.
+    #[inline]
+    pub fn tend_left(&self) {
+        if self.untended.load(Relaxed) {
+            self.tend();
+        }
     }
 
     /// Purges what passes a bound: for callers that have not come by for a while.
+    #[inline(never)]
     pub fn tend(&self) {
-        self.end(self.locked());
+        self.untended.store(false, Relaxed);
+        let excess = self.locked().excess();
+        if let Some(due) = excess {
+            self.purge_on_the_way(due);
+        }
     }
 
     /// Gives up the lock, then purges what passes a bound.
-    pub(super) fn end(&self, mut locked: Locked<'_, O>) {
-        let excess = locked.excess();
-        drop(locked);
-        if let Some(due) = excess {
-            self.purge_on_the_way(due);
+    pub(super) fn finish(&self, locked: Locked<'_, O>) {
+        self.note_left(locked);
+        self.tend_left();
+    }
+
+    /// Gives up the lock, and notes whether anything passes a bound.
+    fn note_left(&self, mut locked: Locked<'_, O>) {
+        if locked.excess().is_some() {
+            self.untended.store(true, Relaxed);
         }
     }
 
@@ -218,7 +222,7 @@ impl<O: Os> PageHeap<O> {
     pub unsafe fn set_bytes(&self, base: NonNull<u8>, bytes: usize, dirty: Dirty) {
         if let Some(place) = self.span_at(base) {
             let mut locked = self.locked();
-            place.arena.record_writes(place.record(), dirty);
+            place.arena.note_writes(place.record(), dirty);
             locked.set_bytes(place.record(), bytes);
         }
     }
@@ -261,7 +265,7 @@ impl<'h, O: Os> Locked<'h, O> {
 
     pub(super) fn free(&mut self, place: SliceRef<'h>, dirty: Dirty, age: Age) {
         let record = place.arena.record(place.index);
-        place.arena.record_writes(record, dirty);
+        place.arena.note_writes(record, dirty);
         // SAFETY: the span is the caller's until the end of this; 0 says nothing.
         unsafe { place.set_tag(0) };
         self.set_bytes(record, 0);
@@ -316,7 +320,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let record = place.arena.record(place.index);
         let (cut, end) = (place.index + new_slices, record.end());
         debug_assert!(new_slices > 0 && cut <= end);
-        place.arena.record_writes(record, dirty);
+        place.arena.note_writes(record, dirty);
         self.set_bytes(record, bytes);
         if cut >= end || new_slices == 0 {
             return;
@@ -386,8 +390,8 @@ impl<O: Os> PageHeap<O> {
         // What came along is old data, whether its user wrote it or not.
         target
             .arena
-            .record_writes(target.record(), Dirty::Prefix(bytes));
-        locked.record_moved_away(source, bytes);
+            .note_writes(target.record(), Dirty::Prefix(bytes));
+        locked.note_moved_away(source, bytes);
         if !target.record().swap_moved(true) {
             self.moved_spans.fetch_add(1, Relaxed);
         }
@@ -438,7 +442,7 @@ impl<O: Os> PageHeap<O> {
     /// spans in use that it touches, which are the caller's, the kernel's answers about anonymous
     /// memory no longer hold, so they are mapped afresh when they are freed. Takes no lock. Outside
     /// of the arenas it costs a comparison for each of them.
-    pub fn record_mapped_over(&self, address: usize, bytes: usize) {
+    pub fn note_mapped_over(&self, address: usize, bytes: usize) {
         let Some(place) = self.locate(address) else {
             return;
         };
@@ -473,10 +477,10 @@ pub(super) enum Renewal {
 impl<'h, O: Os> Locked<'h, O> {
     /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does
     /// not.
-    fn record_moved_away(&mut self, place: SliceRef<'h>, bytes: usize) {
+    fn note_moved_away(&mut self, place: SliceRef<'h>, bytes: usize) {
         let record = place.arena.record(place.index);
         let asked = record.bytes();
-        place.arena.record_writes(record, Dirty::Prefix(asked));
+        place.arena.note_writes(record, Dirty::Prefix(asked));
         place.arena.write_masks(record);
         let cleared =
             place

@@ -253,27 +253,27 @@ impl Arena {
     }
 
     /// Carries what the user wrote into the zero state of a span in use.
-    pub(super) fn record_writes(&self, span: &SpanRecord, dirty: Dirty) {
+    pub(super) fn note_writes(&self, span: &SpanRecord, dirty: Dirty) {
         match (span.zero_state(), dirty) {
-            (_, Dirty::Zeroed) => self.record_zero(span),
+            (_, Dirty::Zeroed) => self.note_zero(span),
             (_, Dirty::PrefixBut { bytes, clean }) => {
-                self.record_prefix(span, bytes);
-                self.record_clean(span, clean);
+                self.note_prefix(span, bytes);
+                self.note_clean(span, clean);
             }
             (_, Dirty::AsBefore) | (ZeroState::AllDirty, _) => {}
-            (ZeroState::PerPage, Dirty::Prefix(bytes)) => self.record_prefix(span, bytes),
-            (ZeroState::PerPage, Dirty::All) => self.record_prefix(span, usize::MAX),
+            (ZeroState::PerPage, Dirty::Prefix(bytes)) => self.note_prefix(span, bytes),
+            (ZeroState::PerPage, Dirty::All) => self.note_prefix(span, usize::MAX),
         }
     }
 
-    fn record_zero(&self, span: &SpanRecord) {
+    fn note_zero(&self, span: &SpanRecord) {
         self.fill_masks(span.index.get(), span.end(), 0);
         span.set_zero_state(ZeroState::PerPage);
         span.dirty.set(0);
     }
 
     /// Some pages of a span of one slice read as zero.
-    fn record_clean(&self, span: &SpanRecord, clean: u16) {
+    fn note_clean(&self, span: &SpanRecord, clean: u16) {
         let mask = self.mask(span.index.get());
         let old = mask.load(Relaxed);
         mask.store(old & !clean, Relaxed);
@@ -282,7 +282,7 @@ impl Arena {
             .set(span.dirty.get() - (old & clean).count_ones() as usize);
     }
 
-    fn record_prefix(&self, span: &SpanRecord, bytes: usize) {
+    fn note_prefix(&self, span: &SpanRecord, bytes: usize) {
         let slices = span.slices.get();
         if slices >= LEAST_SLICES && bytes > (slices - 1) * SLICE_BYTES {
             return self.mark_all_dirty(span);

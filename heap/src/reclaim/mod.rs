@@ -1,6 +1,7 @@
 //! How free memory returns to the kernel: rounds of decay, the purge thread, pressure for memory.
 //! `schedule` decides what decays, and when.
 
+pub mod freed;
 #[cfg(not(loom))]
 pub mod pressure;
 #[cfg(not(loom))]

@@ -6,6 +6,7 @@ use crate::base::sync::Ordering;
 use crate::cache::heap::Heap;
 use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
+use crate::os::inquiry::Inquiry;
 use crate::os::sandbox;
 use crate::pages::NEAR_PART;
 
@@ -29,14 +30,15 @@ const WAIT_MS: u64 = 50;
 impl Heap {
     /// Asks the control group and the machine, at most once a second. Only threads of the program
     /// do this, and not the purge thread: a file that is open meanwhile has a number that the
-    /// program may count on for its own. It is done under [`super::state::Tide::step`], so that no
-    /// fork's child inherits the file. Returns whether it asked.
+    /// program may count on for its own. No other thread waits for the answer. Returns whether it
+    /// asked.
     pub(super) fn look_around(&self) -> bool {
         let now = self.now_ms();
         if !self.pressure.is_outdated(now) {
             return false;
         }
-        let Some(_whole) = self.tide.step.try_lock() else {
+        let inquiry = Inquiry::begin().filter(|_| self.pressure.is_outdated(now));
+        let Some(inquiry) = inquiry else {
             return false;
         };
         self.pressure.asked_at.store(now, Ordering::Relaxed);
@@ -44,7 +46,7 @@ impl Heap {
             return true;
         }
         // Without an answer what was said last stays in force.
-        if let Ok(limit) = cgroup::group_limit() {
+        if let Ok(limit) = cgroup::group_limit(&inquiry) {
             let (most, near) = limit.map_or((usize::MAX, usize::MAX), |group| {
                 share_of(group, self.pages.footprint().total())
             });
@@ -54,7 +56,7 @@ impl Heap {
         }
         // Another process may lower this one's limit.
         self.pages.address_limit_changed();
-        let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
+        let short = cgroup::memory_pressure(&inquiry).is_some_and(|share| share >= SHORT);
         self.pressure.short.store(short, Ordering::Relaxed);
         true
     }
@@ -77,7 +79,8 @@ impl Heap {
     /// Gathers free memory for a request of `bytes` that was refused: from magazines, slabs and
     /// stacks. False if that cannot help, or was vain a moment ago and little was freed since. One
     /// thread gathers at a time; who comes meanwhile waits for it, a moment at most, and tries its
-    /// request again. The caller holds no lock.
+    /// request again. Also false where a holder of locks [might not come
+    /// back](Heap::may_wait). The caller holds no lock.
     #[cold]
     pub fn relieve(&'static self, bytes: usize) -> bool {
         let pressure = &self.pressure;
@@ -85,7 +88,7 @@ impl Heap {
         let since = freed.wrapping_sub(pressure.relieved.load(Ordering::Relaxed));
         let recent = now < pressure.relieved_at.load(Ordering::Relaxed) + RELIEF_MS;
         let vain = recent && since < bytes.max(WORTH_BYTES);
-        if vain || !self.pages.may_gain(bytes) {
+        if vain || !self.may_wait() || !self.pages.may_gain(bytes) {
             return false;
         }
         let word = &pressure.gathering;

@@ -1,9 +1,10 @@
 //! Rounds: what decays goes back to the kernel, in bounded steps, when [`super::schedule`] says so.
 //!
 //! A round empties magazines, gives stacks up, lets empty slabs go, purges pages inside slabs that
-//! hold nothing but free blocks, and purges free spans. No step holds a lock while the kernel
-//! works, but for `step` of [`Tide`](super::state::Tide), for which only a fork and other rounds
-//! wait. Free spans come last, without it: a fork would wait for all of them.
+//! hold nothing but free blocks, and purges free spans. While the kernel works, a step holds `step`
+//! of [`Tide`](super::state::Tide), for which only a fork and other rounds wait, or `purging`, for
+//! which only other purges do. Free spans come last, without `step`: a fork would wait for all of
+//! them.
 
 use super::schedule::{CALLERS_WORTH, Reason, Round, Stage, pause_ms};
 use crate::base::sync::Ordering;
@@ -37,6 +38,7 @@ impl Heap {
                 break;
             }
         }
+        self.pages.tend_left();
         round.gained + self.purge_spans(reason)
     }
 
@@ -147,12 +149,18 @@ impl Heap {
     fn turn(&self, pressed: bool) -> Option<Guard<'_>> {
         let step = &self.tide.step;
         step.try_lock().or_else(|| {
-            // Below a handler of signals the holder may be the caller, or wait for a lock that the
-            // caller holds. In a child that no handler of ours heard of it stayed in the parent.
-            let mut comes_back = shared::is_mine();
-            self.each_lock(|lock| comes_back &= !lock.is_mine());
-            (comes_back && pressed && self.has_outgrown()).then(|| step.lock())
+            let waits = pressed && self.has_outgrown() && self.may_wait();
+            waits.then(|| step.lock())
         })
+    }
+
+    /// Whether another thread that holds a lock will give it up while the caller waits. Below a
+    /// handler of signals the holder may be the caller, or wait for a lock that the caller holds.
+    /// In a child that no handler of ours heard of it stayed in the parent.
+    pub(super) fn may_wait(&self) -> bool {
+        let mut may = shared::is_mine();
+        self.each_lock(|lock| may &= !lock.is_mine());
+        may
     }
 
     /// Whether the heap is over the soft limit, and has grown since the last round on the way

@@ -14,7 +14,7 @@
 use super::thread::{
     self, AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, STATE,
 };
-use super::thread::{is_own_process, start_thread};
+use super::thread::{may_be_own_process, start_thread};
 use super::wakeup::Urgency;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
@@ -94,10 +94,12 @@ pub(crate) fn after_fork_in_child() {
     PASSED.store(0, Ordering::Relaxed);
 }
 
-/// Every slow path ends here, holding no lock: starts the thread if it is missed, and this is a
-/// safe moment. `caller` is an address in the code that made the call; 0: unknown.
+/// Every slow path ends here, holding no lock: purges what it left, and starts the thread if it is
+/// missed, and this is a safe moment. `caller` is an address in the code that made the call; 0:
+/// unknown.
 #[inline]
 pub(crate) fn end_slow_path(caller: usize) {
+    HEAP.pages.tend_left();
     if REQUESTS.is_status_page_missing() && is_worth_a_status_page() && is_own() {
         hook::instruments().make_status_page();
     }
@@ -127,10 +129,10 @@ fn is_worth_a_status_page() -> bool {
     worth && HEAP.now_ms() >= RETRY_AT.load(Ordering::Relaxed)
 }
 
-/// Whether the process is [its own](is_own_process). To ask is a system call: a no counts for a
+/// Whether the process is [its own](may_be_own_process). To ask is a system call: a no counts for a
 /// second.
 fn is_own() -> bool {
-    let own = is_own_process();
+    let own = may_be_own_process();
     if !own {
         RETRY_AT.store(HEAP.now_ms() + RETRY_MS, Ordering::Relaxed);
     }

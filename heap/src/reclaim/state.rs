@@ -1,13 +1,11 @@
 //! What the rounds of decay and the look for pressure need to know of the heap's life.
 
+use super::freed::Freed;
 use super::schedule::{Reason, Round, Stage};
 use super::wakeup::{Bell, Pair, Urgency};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
-
-/// Freed bytes that are worth starting the purge thread: a thread costs some 15 µs.
-const FLOOR_BYTES: usize = 2 << 20;
 
 /// How often the group and the machine are asked, in ms.
 const ASK_MS: u64 = 1000;
@@ -16,12 +14,8 @@ const ASK_MS: u64 = 1000;
 pub struct Tide {
     /// Held during a step that a fork must not cut in two. See [`crate::os::lock_order`].
     pub step: Lock,
-    /// Bytes that went back past a magazine so far; wraps.
-    freed: AtomicUsize,
-    /// What `freed` was when a thread last dealt with it.
-    attended: AtomicUsize,
-    /// More than the floor was freed since.
-    wanted: AtomicBool,
+    /// What went back past magazines.
+    freed: Freed,
     /// The round that callers do on their way. Guarded by: step.
     pub(super) on_the_way: UnsafeCell<Round>,
     /// Bytes that the heap held when that round began.
@@ -67,9 +61,7 @@ impl Tide {
                 gained: 0,
             }),
             began_with: AtomicUsize::new(0),
-            freed: AtomicUsize::new(0),
-            attended: AtomicUsize::new(0),
-            wanted: AtomicBool::new(false),
+            freed: Freed::new(),
             pressed: AtomicBool::new(false),
             bell: Bell::new(),
             ends: AtomicBool::new(false),
@@ -80,13 +72,7 @@ impl Tide {
     /// Notes that `bytes` went back past a magazine.
     #[inline]
     pub fn note_freed(&self, bytes: usize) {
-        let freed = self
-            .freed
-            .fetch_add(bytes, Ordering::SeqCst)
-            .wrapping_add(bytes);
-        let over = freed.wrapping_sub(self.attended.load(Ordering::Relaxed)) > FLOOR_BYTES;
-        // The first to say so has rung. Or `attend` has not seen these bytes, and its word is read.
-        if over && !self.wanted.load(Ordering::SeqCst) {
+        if self.freed.note(bytes) {
             self.want();
         }
     }
@@ -95,14 +81,14 @@ impl Tide {
     /// parked.
     #[cold]
     pub fn want(&self) {
-        self.wanted.store(true, Ordering::Relaxed);
+        self.freed.want();
         self.bell.ring(Urgency::Soon);
     }
 
     /// Whether enough was freed that a thread should deal with it.
     #[inline]
     pub fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
+        self.freed.is_wanted()
     }
 
     /// Whether memory was short when a caller last came by.
@@ -112,16 +98,12 @@ impl Tide {
 
     /// Bytes that went back past a magazine so far; wraps.
     pub fn freed(&self) -> usize {
-        self.freed.load(Ordering::Relaxed)
+        self.freed.bytes()
     }
 
     /// A thread deals with all that was freed so far, or gives up on it: as many bytes as returned.
-    /// First the wish, then the count. So a wish that this forgets is for bytes that it returns.
     pub fn attend(&self) -> usize {
-        self.wanted.store(false, Ordering::SeqCst);
-        let freed = self.freed.load(Ordering::SeqCst);
-        self.attended.store(freed, Ordering::Relaxed);
-        freed
+        self.freed.attend()
     }
 
     /// A thread is about to begin: what its predecessor was told is void.

@@ -19,8 +19,8 @@
 //! A fork waits for the locks of the heap. For its sake the thread
 //!
 //! - takes locks in [their order](crate::os::lock_order), and none while it sleeps;
-//! - begins a hold of `Tide::step`, the registry or the status page anew for every step: one look
-//!   at files, one slab, one survey;
+//! - begins a hold of `Tide::step`, the registry or the status page anew for every step: one slab,
+//!   one survey;
 //! - never holds two of these three at once.
 
 use super::wakeup::{Ear, Words as _};
@@ -146,7 +146,7 @@ pub(crate) fn note_process() {
 }
 
 /// Whether this is the process that the heap's memory belongs to, not a child that shares it.
-pub(crate) fn is_noted_process() -> bool {
+pub(crate) fn is_own_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == process::process_id()
 }
 
@@ -168,7 +168,7 @@ pub fn hold() -> Hold {
     HOLDS.fetch_add(1, Ordering::SeqCst);
     // A child that no handler of ours heard of finds the state of its parent, whose thread it does
     // not have.
-    if is_own_process() {
+    if may_be_own_process() {
         await_end();
     }
     Hold(())
@@ -220,7 +220,7 @@ pub fn is_here() -> bool {
 
 /// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
 /// which may kill for the question, the process is taken for the one that entered it.
-pub fn is_own_process() -> bool {
+pub fn may_be_own_process() -> bool {
     sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == process::process_id()
 }
 

@@ -172,12 +172,6 @@ mod machine {
         }
     }
 
-    impl Default for Bell<Pair> {
-        fn default() -> Bell<Pair> {
-            Bell::new()
-        }
-    }
-
     impl Pair {
         /// From now on this is the shared word; `None`: there is none. No thread sleeps meanwhile.
         pub fn share(&self, word: Option<&'static plain::AtomicU32>) {

@@ -21,18 +21,21 @@ const MOST_DOUBLINGS: u32 = 6;
 pub(super) fn go_round() {
     HEAP.pages.limits().set_driver(Driver::Thread);
     let mut watch = Watch::new();
+    let mut excess = None;
     while sandbox::allows_more() {
-        let mut busy = match HEAP.tide.told() {
+        match HEAP.tide.told() {
             Told::End => return,
-            Told::MakeWay { most } => {
-                HEAP.pages.purge_over(most);
-                true
-            }
-            Told::Nothing => false,
-        };
+            Told::MakeWay { most } => excess = Some(HEAP.pages.excess_over(most)),
+            Told::Nothing => {}
+        }
+        let mut busy = excess.is_some();
+        // One piece a turn: no other order waits for all of them.
+        excess = excess.and_then(|excess| HEAP.pages.purge_excess(excess));
         busy |= instruments().answer_due();
         busy |= watch.look();
-        watch.rest(busy);
+        if excess.is_none() {
+            watch.rest(busy);
+        }
     }
 }
 

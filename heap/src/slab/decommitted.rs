@@ -12,7 +12,9 @@ use super::class::Class;
 use super::depot::{Depot, Depots};
 use super::depot_id::DepotId;
 use super::page_set::{PageSet, UNITS, bits_over, blocks_over, words_of};
-use super::slab::{LISTED, Scope, Slab, Source, UNLISTED, WORDS};
+use super::slab::{LISTED, Slab, UNLISTED, WORDS};
+use super::source::{Scope, Source};
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -37,7 +39,7 @@ impl Cursor {
     /// At the start.
     pub fn start() -> Cursor {
         Cursor {
-            depot: DepotId::all().next(),
+            depot: Some(DepotId::FIRST),
             key: 0,
         }
     }
@@ -167,9 +169,13 @@ impl Depots {
         source: &S,
     ) -> Option<usize> {
         let pages = pages.filter(|scope| !source.keeps_pages(*scope));
-        // Most depots have no slab, those of metadata above all.
         while let Some(id) = cursor.depot {
             let depot = self.of(id);
+            // Most never do, those of metadata above all.
+            if !depot.has_served.load(Relaxed) {
+                cursor.go_on(id, None);
+                continue;
+            }
             if cursor.key == 0 && depot.cool(id, empty_since, source) {
                 // Past this, before every slab.
                 cursor.key = 1;
@@ -285,7 +291,11 @@ fn spare_units(slab: &Slab, class: Class, scope: Scope, pages: usize) -> PageSet
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::base::sync::plain::AtomicBool;
     use crate::testing::slab_model::{Slices, give, purge_spare, take, take_all};
+    use std::sync::Barrier;
+    use std::time::Duration;
+    use std::vec::Vec;
 
     #[test]
     fn pages_of_free_blocks_are_purged_once_they_idle() {
@@ -322,6 +332,37 @@ mod tests {
         assert!(next.iter().all(|&block| slices.touch(block, class) == 0));
         assert_eq!(take(&depots, &slices, class, 1), [1 << 16]);
         assert_eq!(slices.free().len(), 1);
+    }
+
+    #[test]
+    fn a_round_takes_no_lock_of_a_depot_that_never_had_a_slab() {
+        let (depots, slices) = (Depots::new(), Slices::new(1));
+        let class = Class::of_size(1024);
+        let blocks = take_all(&depots, &slices, class, 64);
+        give(&depots, &slices, class, blocks[0]).unwrap();
+        let ids = DepotId::all().zip(depots.locks());
+        let unused = ids.filter(|(id, _)| *id != DepotId::blocks(class));
+        let locks: Vec<_> = unused.map(|(_, lock)| lock).collect();
+        let (held, done) = (Barrier::new(2), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                let _guards: Vec<_> = locks.iter().map(|lock| lock.try_lock().unwrap()).collect();
+                held.wait();
+                // Else the round waits for them.
+                (0..20_000).any(|_| {
+                    std::thread::sleep(Duration::from_millis(1));
+                    done.load(Relaxed)
+                })
+            });
+            held.wait();
+            let mut cursor = Cursor::start();
+            while depots
+                .decay(0, Some(Scope::All), &mut cursor, &slices)
+                .is_some()
+            {}
+            done.store(true, Relaxed);
+            assert!(holder.join().unwrap(), "the round waited");
+        });
     }
 
     #[test]

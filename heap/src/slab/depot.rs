@@ -3,9 +3,9 @@
 use super::class::Class;
 use super::depot_id::{DEPOTS, DepotId};
 use super::sets::DepotSets;
-use super::slab::{
-    Claim, FETCHED, Given, Grain, LISTED, Pages, Slab, Slice, Source, Touched, UNLISTED,
-};
+use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Slab, Slice};
+use super::source::{Pages, Source};
+use crate::base::sync::plain::{AtomicBool, Ordering::Relaxed};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
 use core::ptr::{self, NonNull};
@@ -16,6 +16,8 @@ pub(super) struct Depot {
     lock: Lock,
     /// The slab to claim from; in the set, or null. Read without the lock, changed under it.
     current: AtomicPtr<Slab>,
+    /// Whether the depot ever had a slab. Rounds pass by most depots without taking their locks.
+    pub(super) has_served: AtomicBool,
     /// guarded by: lock
     sets: UnsafeCell<DepotSets>,
 }
@@ -210,6 +212,7 @@ impl Depot {
         Depot {
             lock: Lock::new(Rank::Depot),
             current: AtomicPtr::new(ptr::null_mut()),
+            has_served: AtomicBool::new(false),
             sets: UnsafeCell::new(DepotSets::new()),
         }
     }
@@ -219,6 +222,7 @@ impl Depot {
         Depot {
             lock: Lock::new(Rank::Depot),
             current: AtomicPtr::new(ptr::null_mut()),
+            has_served: AtomicBool::new(false),
             sets: UnsafeCell::new(DepotSets::new()),
         }
     }
@@ -284,6 +288,7 @@ impl Depot {
         // SAFETY: the source's promise.
         unsafe { slab.carve(id, slice, source.pages()) };
         source.note_withheld(slab.withheld().bytes() as isize);
+        self.has_served.store(true, Relaxed);
         let Open { sets, .. } = &mut self.open();
         sets.list(slice.record);
         if self.current.load(Ordering::Relaxed).is_null() {
@@ -337,44 +342,15 @@ impl Depot {
     /// stacks.
     #[inline(always)]
     fn retire<S: Source>(&self, open: Open<'_>, victim: NonNull<Slab>, id: DepotId, source: &S) {
-        let touched = self.claim_whole(open.sets, victim, id);
+        let touched = open.sets.claim_whole(victim, id);
+        if touched.is_some() && self.current.load(Ordering::Relaxed) == victim.as_ptr() {
+            self.set_current(None);
+        }
         drop(open);
         if let Some(touched) = touched {
             source.note_withheld(-(touched.clean.bytes() as isize));
             source.retire(victim, touched);
         }
-    }
-
-    /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock.
-    /// `None` if some block was out. Else what was touched of what is no slab any more.
-    fn claim_whole(
-        &self,
-        sets: &mut DepotSets,
-        victim: NonNull<Slab>,
-        id: DepotId,
-    ) -> Option<Touched> {
-        // SAFETY: slab records are type-stable.
-        let slab = unsafe { victim.as_ref() };
-        while sets.is_empty_slab(victim, id) {
-            if !slab.claim_all(id.class) {
-                // A thread that gave a block back meanwhile may have missed that it was the last:
-                // look again.
-                continue;
-            }
-            // SAFETY: listed slabs of the depot are in its set.
-            unsafe { sets.set.remove(victim) };
-            slab.listed.store(UNLISTED, Ordering::Relaxed);
-            let touched = Touched {
-                bytes: slab.touched_bytes(id.class),
-                clean: slab.withheld(),
-            };
-            slab.uncarve();
-            if self.current.load(Ordering::Relaxed) == victim.as_ptr() {
-                self.current.store(ptr::null_mut(), Ordering::Release);
-            }
-            return Some(touched);
-        }
-        None
     }
 }
 

@@ -53,34 +53,35 @@ impl DepotId {
 
     /// All depots: the program's, then those of metadata.
     pub fn all() -> impl Iterator<Item = DepotId> {
-        let users = [User::Program, User::Heap].into_iter();
-        users.flat_map(|user| DepotId::classes().map(move |class| DepotId { class, user }))
+        core::iter::successors(Some(DepotId::FIRST), |id| id.next())
     }
+
+    /// The first of all.
+    pub(super) const FIRST: DepotId = DepotId::blocks(class_at(0));
 
     /// The one after this in the order of [`DepotId::all`].
     pub(super) fn next(self) -> Option<DepotId> {
-        DepotId::all().skip_while(|id| *id != self).nth(1)
-    }
-
-    #[cfg(not(loom))]
-    fn classes() -> impl Iterator<Item = Class> {
-        Class::all()
-    }
-
-    /// Three under the model checker, few enough to explore.
-    #[cfg(loom)]
-    fn classes() -> impl Iterator<Item = Class> {
-        MODELLED.into_iter().map(Class::of_size)
+        match (self.place() + 1, self.user) {
+            (place, user) if place < DEPOTS => Some(DepotId {
+                class: class_at(place),
+                user,
+            }),
+            (_, User::Program) => Some(DepotId {
+                user: User::Heap,
+                ..DepotId::FIRST
+            }),
+            (_, User::Heap) => None,
+        }
     }
 
     /// Where the depot stands among those of its user.
     #[inline]
     pub(super) fn place(self) -> usize {
         #[cfg(not(loom))]
-        return self.class.index();
+        return self.class.index() - 1;
         #[cfg(loom)]
-        DepotId::classes()
-            .position(|class| class == self.class)
+        (0..DEPOTS)
+            .find(|&place| class_at(place) == self.class)
             .expect("a class that the models use")
     }
 
@@ -109,12 +110,20 @@ impl DepotId {
 
 /// Depots of one user.
 #[cfg(not(loom))]
-pub(super) const DEPOTS: usize = CLASSES + 1;
-/// The classes of the models, by the size of their blocks.
+pub(super) const DEPOTS: usize = CLASSES;
+/// The classes of the models, by the size of their blocks: few enough to explore.
 #[cfg(loom)]
 const MODELLED: [usize; 3] = [512, 1024, 8192];
 #[cfg(loom)]
 pub(super) const DEPOTS: usize = MODELLED.len();
+
+/// The class of the depot that stands at `place` among those of its user.
+const fn class_at(place: usize) -> Class {
+    #[cfg(not(loom))]
+    return Class::known(place + 1);
+    #[cfg(loom)]
+    Class::of_size(MODELLED[place])
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

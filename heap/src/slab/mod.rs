@@ -1,7 +1,7 @@
 //! Slabs: slices cut into equal blocks, each with a bitmap of its free blocks. This layer does not
 //! know threads.
 //!
-//! The protocol, which loom checks in `testing/slab_models.rs`:
+//! The protocol, which loom checks in `testing/slab_models`:
 //!
 //! - A set bit is a free block that the slab holds. Claiming is one `fetch_and` on a word, and
 //!   giving back is one `fetch_or`. A claimed bit pins its slab: the slab cannot retire while the
@@ -35,9 +35,9 @@ mod sets;
     reason = "the folder is named after its central type"
 )]
 mod slab;
+mod source;
 
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
-pub use slab::{
-    Claim, FarWords, Given, Grain, LINE_BLOCKS, Pages, Scope, Slab, Slice, Source, Touched, WORDS,
-};
+pub use slab::{Claim, FarWords, Given, Grain, LINE_BLOCKS, Slab, Slice, Touched, WORDS};
+pub use source::{Pages, Scope, Source};

@@ -2,7 +2,8 @@
 
 use super::class::Class;
 use super::depot_id::DepotId;
-use super::slab::{LISTED, Pages, RESERVED, Slab, Source, UNLISTED};
+use super::slab::{LISTED, RESERVED, Slab, Touched, UNLISTED};
+use super::source::{Pages, Source};
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
 use crate::base::tree::Tree;
 use core::ptr::NonNull;
@@ -130,5 +131,29 @@ impl DepotSets {
                 None
             }
         }
+    }
+
+    /// Claims all blocks of `victim` and takes it out of the set. `None` if some block was out.
+    /// Else what was touched of what is no slab any more.
+    pub(super) fn claim_whole(&mut self, victim: NonNull<Slab>, id: DepotId) -> Option<Touched> {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { victim.as_ref() };
+        while self.is_empty_slab(victim, id) {
+            if !slab.claim_all(id.class) {
+                // A thread that gave a block back meanwhile may have missed that it was the last:
+                // look again.
+                continue;
+            }
+            // SAFETY: listed slabs of the depot are in its set.
+            unsafe { self.set.remove(victim) };
+            slab.listed.store(UNLISTED, Ordering::Relaxed);
+            let touched = Touched {
+                bytes: slab.touched_bytes(id.class),
+                clean: slab.withheld(),
+            };
+            slab.uncarve();
+            return Some(touched);
+        }
+        None
     }
 }

@@ -144,7 +144,7 @@ pub fn figures() -> StackFigures {
     let totals = totals();
     StackFigures {
         used: totals.used as u64,
-        parked: totals.idle as u64,
+        idle: totals.idle as u64,
         free: totals.spare as u64,
         address: totals.address as u64,
         created: totals.created as u64,

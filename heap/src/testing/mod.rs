@@ -1,6 +1,10 @@
 //! What the tests of several files share: models of parts of the heap, and the loom models of its
 //! protocols.
 
+#[cfg(not(loom))]
+pub(crate) mod crew;
+#[cfg(loom)]
+mod freed_models;
 #[cfg(loom)]
 mod magazine_models;
 #[cfg(not(loom))]

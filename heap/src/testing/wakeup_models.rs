@@ -20,7 +20,7 @@ const PREEMPTIONS: usize = 2;
 
 /// The part of the protocol that a model leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flaw {
+pub(super) enum Flaw {
     None,
     /// The kernel's comparison.
     Comparison,
@@ -30,7 +30,7 @@ enum Flaw {
     LastLook,
 }
 
-struct Pair {
+pub(super) struct Pair {
     shared: AtomicU32,
     own: AtomicU32,
     kernel: Mutex<Kernel>,
@@ -49,6 +49,26 @@ struct Kernel {
 }
 
 impl Pair {
+    pub(super) fn new(flaw: Flaw) -> Pair {
+        Pair {
+            shared: AtomicU32::new(0),
+            own: AtomicU32::new(0),
+            kernel: Mutex::new(Kernel::default()),
+            changed: Condvar::new(),
+            flaw,
+        }
+    }
+
+    /// All wakers are done: a thread that sleeps on has missed one.
+    pub(super) fn end(&self) {
+        self.kernel.lock().unwrap().over = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_overslept(&self) -> bool {
+        self.kernel.lock().unwrap().overslept
+    }
+
     fn word(&self, ear: Ear) -> &AtomicU32 {
         match ear {
             Ear::Shared => &self.shared,
@@ -97,13 +117,7 @@ struct World {
 impl World {
     fn new(flaw: Flaw) -> Arc<World> {
         Arc::new(World {
-            bell: Bell::of(Pair {
-                shared: AtomicU32::new(0),
-                own: AtomicU32::new(0),
-                kernel: Mutex::new(Kernel::default()),
-                changed: Condvar::new(),
-                flaw,
-            }),
+            bell: Bell::of(Pair::new(flaw)),
             work: [AtomicBool::new(false), AtomicBool::new(false)],
         })
     }
@@ -161,10 +175,9 @@ fn heard<const WAKERS: usize>(flaw: Flaw, rest: Rest, wakers: [Waker; WAKERS]) {
         });
         wakers.into_iter().for_each(|waker| waker.join().unwrap());
         let pair = &world.bell.words;
-        pair.kernel.lock().unwrap().over = true;
-        pair.changed.notify_all();
+        pair.end();
         sleeper.join().unwrap();
-        assert!(!pair.kernel.lock().unwrap().overslept, "a wake-up is lost");
+        assert!(!pair.is_overslept(), "a wake-up is lost");
     });
 }
 

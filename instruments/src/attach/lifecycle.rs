@@ -147,7 +147,7 @@ pub(crate) fn is_wanted_soon() -> bool {
 }
 
 /// Replaces the parent's status page by the process's own, or creates the first. The caller holds
-/// no lock of the heap, and the process is [its own](purge::is_own_process): a child of vfork
+/// no lock of the heap, and the process is [its own](purge::may_be_own_process): a child of vfork
 /// leaves its parent's memory alone.
 #[cold]
 pub(crate) fn renew() {

@@ -98,7 +98,7 @@ impl Reader {
 fn serve() {
     // A survey reads files, for which a sandbox may kill the process. Without room on the stack,
     // another thread will serve.
-    let may = shared::is_mine() && purge::is_own_process() && sandbox::allows_more();
+    let may = shared::is_mine() && purge::may_be_own_process() && sandbox::allows_more();
     if may && peek::has_stack(STACK_BYTES) {
         serve_now();
     }

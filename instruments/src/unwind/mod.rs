@@ -11,7 +11,8 @@
 //! fault. It reads only the tables directly, within the bounds of their segment, because a library
 //! is not unloaded while one of its frames is on the stack.
 //!
-//! Nothing here allocates, takes a lock or changes `errno`, so a signal handler may call it.
+//! Nothing here allocates, takes a lock (but musl's loader's) or changes `errno`, so a signal
+//! handler may call it.
 //! `docs/decisions/0011-unwinding.md` has the measurements.
 
 mod chain;

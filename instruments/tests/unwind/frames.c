@@ -135,7 +135,8 @@ __attribute__((noinline)) void descend(unsigned depth, callback top)
  * with_fp(top, value): calls `top` with `value` in the frame pointer's register.
  * with_fp_told(top, value): the same, and a table tells where the register is saved.
  * with_return(top, address): calls `top` in a frame whose return address is `address`.
- * with_stack(top, end): calls `top` on the stack that ends at `end`, the frame pointer on its last word. */
+ * with_stack(top, end): calls `top` on the stack that ends at `end`, the frame pointer on its last word.
+ * after_no_call: code behind instructions none of which is a call. */
 __asm__(".text\n"
         ".globl with_fp\n.type with_fp, @function\n"
         "with_fp:\n"
@@ -189,5 +190,10 @@ __asm__(".text\n"
         "    pop %rbp\n"
         "    ret\n"
         ".size with_stack, . - with_stack\n"
+        ".skip 16, 0x90\n"
+        ".globl after_no_call\n.type after_no_call, @function\n"
+        "after_no_call:\n"
+        "    ret\n"
+        ".size after_no_call, . - after_no_call\n"
         ".section .note.GNU-stack,\"\",@progbits\n"
         ".text\n");

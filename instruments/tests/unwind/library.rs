@@ -53,7 +53,8 @@ impl Library {
         Some(Library(handle))
     }
 
-    fn symbol<F: Copy>(self, name: &CStr) -> F {
+    /// A function's address, as a pointer to it of type `F`.
+    pub fn symbol<F: Copy>(self, name: &CStr) -> F {
         // SAFETY: the handle is open for good.
         let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!address.is_null(), "{name:?} is not there");

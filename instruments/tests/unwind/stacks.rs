@@ -40,8 +40,11 @@ fn a_walk_ends_at_the_guard_above_a_coroutines_stack() {
         library.special(c"with_stack", descend_here, stack.top().addr().get());
         let (ours, _) = seen();
         // Ten of the recursion, the callback, and the function that has no table.
-        assert_eq!(ours.len(), 12, "{ours:x?}");
-        assert!(library.is_in(ours[11], c"with_stack"));
+        assert!(ours.len() >= 12, "{ours:x?}");
+        let first_on_it = ours
+            .iter()
+            .position(|&frame| library.is_in(frame, c"with_stack"));
+        assert_eq!(first_on_it, Some(ours.len() - 1), "{ours:x?}");
     }
 }
 

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 
 use crate::peers::Places;
+use crate::run::finished;
 
 const REQUIREMENTS: &str = include_str!("../../download/requirements.txt");
 const VERSIONS: &str = include_str!("../../download/versions.py");
@@ -78,7 +79,7 @@ impl Environment {
         for file in [environment.certificate(), environment.key()] {
             ensure!(file.is_file(), "no {file:?}");
         }
-        let versions = run(environment.program(VERSIONS))?;
+        let versions = finished(environment.program(VERSIONS))?;
         environment.versions = versions.trim().to_string();
         Ok(environment)
     }
@@ -182,14 +183,14 @@ fn remove_broken(folder: &Path) -> anyhow::Result<()> {
 }
 
 fn make(folder: &Path) -> anyhow::Result<()> {
-    run(python3(&[
+    finished(python3(&[
         "-c",
         "import sys; assert sys.version_info >= (3, 11)",
     ]))
     .context(NO_PYTHON)?;
     let part = Part::beside(folder)?;
     let new = part.0.as_path();
-    run(python3(&["-m", "venv"]).arg(new)).context(NO_VENV)?;
+    finished(python3(&["-m", "venv"]).arg(new)).context(NO_VENV)?;
     let requirements = new.join("requirements.txt");
     fs::write(&requirements, REQUIREMENTS)?;
     let mut pip = Command::new(python(new));
@@ -201,12 +202,12 @@ fn make(folder: &Path) -> anyhow::Result<()> {
         "--disable-pip-version-check",
         "-r",
     ]);
-    run(pip.arg(&requirements)).context(NO_PACKAGES)?;
+    finished(pip.arg(&requirements)).context(NO_PACKAGES)?;
     let mut certificate = program(new, CERTIFICATE);
     certificate
         .arg(new.join("key.pem"))
         .arg(new.join("certificate.pem"));
-    run(&mut certificate).context("cannot make the server's certificate")?;
+    finished(&mut certificate).context("cannot make the server's certificate")?;
     // Another process may have finished one first, and use it.
     if Environment::open(folder).is_ok() {
         return Ok(());
@@ -218,27 +219,6 @@ fn python3(arguments: &[&str]) -> Command {
     let mut command = Command::new("python3");
     command.args(arguments);
     command
-}
-
-/// Runs a command and returns its standard output; an error contains the last lines.
-fn run(mut command: impl std::borrow::BorrowMut<Command>) -> anyhow::Result<String> {
-    let command = command.borrow_mut();
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {program}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    // venv reports errors on standard output.
-    let told = text(&output.stdout) + &text(&output.stderr);
-    let lines: Vec<&str> = told
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let tail = lines[lines.len().saturating_sub(3)..].join(" / ");
-    bail!("{program} ended with {}: {tail}", output.status)
 }
 
 #[cfg(test)]
@@ -291,17 +271,6 @@ mod tests {
         assert!(refused.contains("something else"), "{refused}");
         assert!(home.join("letter").is_file());
         fs::remove_dir_all(home).unwrap();
-    }
-
-    #[test]
-    fn a_failing_command_tells_its_last_lines_of_both_kinds() {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "echo one; echo; echo two >&2; exit 4"]);
-        let error = run(&mut shell).unwrap_err().to_string();
-        assert!(
-            error.contains("one / two") && error.contains('4'),
-            "{error}"
-        );
     }
 
     #[test]

@@ -26,6 +26,7 @@ impl Svg {
 
     /// Adds words at a position; `anchor` is SVG's.
     pub fn words(&mut self, (x, y): (f64, f64), anchor: &str, words: &str) {
+        let words = words.replace('&', "&amp;").replace('<', "&lt;");
         self.push(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
         ));

@@ -8,6 +8,8 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
 use super::list::{Archive, Build, Peer, Root, Source};
+use crate::run::finished;
+
 use super::locate::{Places, Ready, built_library, counted_library, locate_source};
 
 /// The first available source of the peer, built if necessary. Announces its work through `say`.
@@ -85,15 +87,17 @@ fn unpack_wheel(
         "--only-binary=:all:",
         "--dest",
     ]);
-    run(pip.arg(&folder).arg(requirement))?;
+    finished(pip.arg(&folder).arg(requirement))?;
     let wheel = fs::read_dir(&folder)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|e| e == "whl"))
         .context("pip left no wheel")?;
-    run(Command::new("python3")
-        .args(["-m", "zipfile", "-e"])
-        .arg(wheel)
-        .arg(&folder))?;
+    finished(
+        Command::new("python3")
+            .args(["-m", "zipfile", "-e"])
+            .arg(wheel)
+            .arg(&folder),
+    )?;
     let library = built_library(peer, version, places);
     fs::copy(folder.join(member), &library).with_context(|| format!("no {member} in the wheel"))?;
     Ok(())
@@ -125,7 +129,7 @@ fn build_crate(name: &str, build: &Build, places: &Places) -> anyhow::Result<Cra
     cargo
         .env("CFLAGS", build.crate_flags)
         .env("CXXFLAGS", build.crate_flags);
-    let messages = run(&mut cargo)?;
+    let messages = finished(&mut cargo)?;
     crate_built(&messages, build.package)
         .with_context(|| format!("cargo does not tell where {} was built", build.package))
 }
@@ -221,15 +225,17 @@ fn link(
         Archive::None => {}
     }
     compiler.args(build.flags).args(extra_flags);
-    run(&mut compiler)?;
+    finished(&mut compiler)?;
     ensure_exports_malloc(library)
 }
 
 /// A library that lost its malloc in the link would be preloaded without any effect.
 fn ensure_exports_malloc(library: &Path) -> anyhow::Result<()> {
-    let symbols = run(Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(library))?;
+    let symbols = finished(
+        Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(library),
+    )?;
     for name in [
         "malloc",
         "free",
@@ -244,23 +250,6 @@ fn ensure_exports_malloc(library: &Path) -> anyhow::Result<()> {
         ensure!(exported, "{library:?} does not export {name}");
     }
     Ok(())
-}
-
-/// Runs a command and returns its standard output.
-fn run(command: &mut Command) -> anyhow::Result<String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {program}"))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> = errors.lines().rev().take(5).collect();
-    let tail: Vec<&str> = last.into_iter().rev().collect();
-    ensure!(
-        output.status.success(),
-        "{program} failed: {}",
-        tail.join(" / ")
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
@@ -288,11 +277,5 @@ mod tests {
         assert_eq!((built.out, built.archive), (PathBuf::from("/out"), archive));
         assert!(crate_built(&messages, "y-sys").is_none());
         fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_failing_command_tells_its_last_lines() {
-        let error = run(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err();
-        assert!(error.to_string().contains("why"), "{error}");
     }
 }

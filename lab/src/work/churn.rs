@@ -66,10 +66,10 @@ pub fn churn(live: usize, threads: usize, ops: u64) -> Outcome {
     let each = ops / threads as u64;
     timed_threads(threads, |thread, barrier| {
         let mut slots = Slots::filled(live, thread);
-        barrier.wait();
-        slots.churn(each);
-        barrier.wait();
-        each
+        Stint::between(barrier, || {
+            slots.churn(each);
+            each
+        })
     })
 }
 
@@ -78,15 +78,17 @@ pub fn churn(live: usize, threads: usize, ops: u64) -> Outcome {
 pub fn server(live: usize, threads: usize, life: u64, ops: u64) -> Outcome {
     let generations = (ops / threads as u64 / life).max(1);
     timed_threads(threads, |thread, barrier| {
-        let mut slots = Slots::filled(live, thread);
-        barrier.wait();
-        for _ in 0..generations {
-            slots = std::thread::spawn(move || one_life(slots, life))
-                .join()
-                .expect("a thread of the server panicked");
-        }
-        barrier.wait();
-        generations * life
+        let mut slots = Some(Slots::filled(live, thread));
+        Stint::between(barrier, || {
+            for _ in 0..generations {
+                let inherited = slots.take().expect("a life returns its slots");
+                slots = std::thread::spawn(move || one_life(inherited, life))
+                    .join()
+                    .map(Some)
+                    .expect("a thread of the server panicked");
+            }
+            generations * life
+        })
     })
 }
 
@@ -95,25 +97,68 @@ fn one_life(mut slots: Slots, life: u64) -> Slots {
     slots
 }
 
-/// Runs `body` in `threads` threads, and times from their first meeting at the barrier to the
-/// second. The body returns its number of operations.
-pub fn timed_threads(threads: usize, body: impl Fn(usize, &Barrier) -> u64 + Sync) -> Outcome {
-    let barrier = Barrier::new(threads + 1);
-    std::thread::scope(|scope| {
+/// What one thread of several did, and when.
+pub struct Stint {
+    ops: u64,
+    start: Instant,
+    end: Instant,
+}
+
+impl Stint {
+    /// Does `work`, which returns its number of operations, between two meetings of all threads.
+    /// The thread reads the clock itself: with more threads than processors, one that only watches
+    /// runs when much of the work is done.
+    pub fn between(barrier: &Barrier, work: impl FnOnce() -> u64) -> Stint {
+        barrier.wait();
+        let start = Instant::now();
+        let ops = work();
+        let end = Instant::now();
+        barrier.wait();
+        Stint { ops, start, end }
+    }
+}
+
+/// Runs `body` in `threads` threads, and times from the first start of a stint to the last end.
+pub fn timed_threads(threads: usize, body: impl Fn(usize, &Barrier) -> Stint + Sync) -> Outcome {
+    let barrier = Barrier::new(threads);
+    let stints: Vec<Stint> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
                 let (body, barrier) = (&body, &barrier);
                 scope.spawn(move || body(thread, barrier))
             })
             .collect();
-        barrier.wait();
-        let start = Instant::now();
-        barrier.wait();
-        let elapsed = start.elapsed();
-        let ops = workers
+        workers
             .into_iter()
-            .map(|w| w.join().expect("a worker thread panicked"))
-            .sum();
-        Outcome::timed(ops, elapsed)
-    })
+            .map(|worker| worker.join().expect("a worker thread panicked"))
+            .collect()
+    });
+    let start = stints.iter().map(|stint| stint.start).min();
+    let end = stints.iter().map(|stint| stint.end).max();
+    let (start, end) = start.zip(end).expect("at least one thread");
+    Outcome::timed(stints.iter().map(|stint| stint.ops).sum(), end - start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// More threads than processors work 20 ms each. Who began to time when a watching thread had
+    /// its turn measured less.
+    #[test]
+    fn a_crowd_is_timed_from_its_first_start_to_its_last_end() {
+        let nap = Duration::from_millis(20);
+        let outcome = timed_threads(64, |_, barrier| {
+            Stint::between(barrier, || {
+                let end = Instant::now() + nap;
+                while Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+                1
+            })
+        });
+        assert_eq!(outcome.ops, 64);
+        assert!(outcome.elapsed >= nap, "{:?}", outcome.elapsed);
+    }
 }

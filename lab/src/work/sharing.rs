@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::churn::timed_threads;
+use super::churn::{Stint, timed_threads};
 use super::heap::{self, Block};
 use super::outcome::Outcome;
 use crate::workloads::Sharing;
@@ -67,13 +67,16 @@ pub fn handoff(size: usize, ops: u64) -> Outcome {
     assert!(size >= 8, "a block carries a number of 8 bytes");
     let ring = Ring::new();
     timed_threads(2, |thread, barrier| {
-        barrier.wait();
-        match thread {
-            0 => (0..ops).for_each(|number| ring.push(numbered(size, number))),
-            _ => (0..ops).for_each(|number| free_numbered(ring.pop(), number)),
-        }
-        barrier.wait();
-        if thread == 0 { ops } else { 0 }
+        Stint::between(barrier, || match thread {
+            0 => {
+                (0..ops).for_each(|number| ring.push(numbered(size, number)));
+                ops
+            }
+            _ => {
+                (0..ops).for_each(|number| free_numbered(ring.pop(), number));
+                0
+            }
+        })
     })
 }
 
@@ -102,19 +105,19 @@ pub fn false_sharing(sharing: Sharing, ops: u64) -> Outcome {
     let each = ops / 2;
     let first = [Block::take(8, 0), Block::take(8, 1)];
     let outcome = timed_threads(2, |thread, barrier| {
-        barrier.wait();
-        match sharing {
-            Sharing::Active => {}
-            // SAFETY: each thread gives the block of its own number, once.
-            Sharing::Passive => unsafe { scribbled(first[thread], thread as u64).give(WRITES) },
-        }
-        for _ in 0..each {
-            let block = scribbled(Block::take(8, 0), 0);
-            // SAFETY: taken in the line above, given once.
-            unsafe { block.give(WRITES) };
-        }
-        barrier.wait();
-        each
+        Stint::between(barrier, || {
+            match sharing {
+                Sharing::Active => {}
+                // SAFETY: each thread gives the block of its own number, once.
+                Sharing::Passive => unsafe { scribbled(first[thread], thread as u64).give(WRITES) },
+            }
+            for _ in 0..each {
+                let block = scribbled(Block::take(8, 0), 0);
+                // SAFETY: taken in the line above, given once.
+                unsafe { block.give(WRITES) };
+            }
+            each
+        })
     });
     if sharing == Sharing::Active {
         first

@@ -1,5 +1,6 @@
 //! The command as its users run it, except `neap-lab download`, whose tests have their own harness.
 
+mod cases;
 mod classes;
 mod command;
 mod prices;

@@ -8,8 +8,8 @@
 
 mod process;
 
-use crate::Outcome;
 use crate::bench::Tier;
+use crate::outcome::Outcome;
 use process::{Answer, Reading};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

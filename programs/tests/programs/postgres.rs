@@ -1,7 +1,7 @@
 //! PostgreSQL: a cluster is made, filled by pgbench, used by four clients and queried. The server
 //! refuses to run as root; as root, everything therefore runs as the package's own user.
 
-use neap_programs::{Need, Outcome, Program, Server, World, program};
+use neap_programs::{Need, Outcome, Program, Server, World, installed};
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::Command;
@@ -100,7 +100,7 @@ impl User {
     }
 
     fn command(&self, world: &World, tool: &str, arguments: &[&str]) -> Outcome<Command> {
-        let postgres = program::find(POSTGRES_FILE).ok_or("postgres is gone")?;
+        let postgres = installed::find(POSTGRES_FILE).ok_or("postgres is gone")?;
         let tool: PathBuf = postgres.with_file_name(tool);
         let mut command = match self {
             Self::Own => world.command(tool),

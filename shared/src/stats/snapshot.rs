@@ -104,7 +104,7 @@ pub struct StackFigures {
     /// In the program's hands.
     pub used: u64,
     /// Ended and kept warm.
-    pub parked: u64,
+    pub idle: u64,
     /// Cells that no thread has and that hold no memory.
     pub free: u64,
     /// Bytes of address space of all of these.

@@ -131,8 +131,12 @@ static void *stepped(void *unused) {
     clear_trap();
     CHECK(block);
     free(block);
+    if (!is_child) return unused;
+    churn(11);
+    /* The heap knows of its cache, the only one that has blocks. */
+    CHECK(mallinfo2().fsmblks > 0);
     /* And once more at the end. */
-    if (is_child) go_on();
+    go_on();
     return unused;
 }
 

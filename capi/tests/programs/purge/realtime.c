@@ -13,7 +13,7 @@ static long processor_ms(void) {
 }
 
 static void become(int policy, int priority) {
-    struct sched_param parameters = {priority};
+    struct sched_param parameters = {.sched_priority = priority};
     if (sched_setscheduler(0, policy, &parameters) != 0) skip("no real-time priority");
 }
 

@@ -152,7 +152,7 @@ pub fn counted<'a>(history: &History<'a>) -> Option<Counted<'a>> {
 pub fn stacks<'a>(history: &History<'a>) -> Option<Told<'a>> {
     let count = |told: &&Told| {
         let stacks = told.heap.stacks;
-        stacks.used.saturating_add(stacks.parked)
+        stacks.used.saturating_add(stacks.idle)
     };
     let most = history.told.iter().max_by_key(count)?;
     (count(&most) > 0).then_some(*most)

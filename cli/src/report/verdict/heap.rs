@@ -81,7 +81,7 @@ const RULES: [Rule; 11] = [
         bytes: |ledger| {
             ledger
                 .stacks_used
-                .saturating_add(ledger.stacks_parked)
+                .saturating_add(ledger.stacks_idle)
                 .saturating_add(ledger.stacks_free)
         },
         whole: Whole::Resident,

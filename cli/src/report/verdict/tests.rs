@@ -122,7 +122,7 @@ fn every_line_has_its_finding_and_small_programs_are_not_scolded() {
         ("free_held", |ledger, bytes| ledger.free_dirty = bytes),
         ("fragmentation", |ledger, bytes| ledger.slab_free = bytes),
         ("magazines", |ledger, bytes| ledger.magazines = bytes),
-        ("stacks", |ledger, bytes| ledger.stacks_parked = bytes),
+        ("stacks", |ledger, bytes| ledger.stacks_idle = bytes),
         ("huge_excess", |ledger, bytes| ledger.huge_excess = bytes),
         ("untouched", |ledger, bytes| ledger.untouched = bytes),
         ("swapped", |ledger, bytes| ledger.swapped = bytes),

@@ -154,7 +154,7 @@ fn sample(t_ms: u64, step: u64) -> Value {
     let ledger = json!({
         "requested": 1000 * kib, "rounding": 300 * kib, "untouched": 200 * kib, "swapped": 0, "tails": kib,
         "slab_free": 40 * kib, "magazines": 20 * kib, "quarantine": 0, "free_dirty": 100 * kib * (step % 3),
-        "huge_excess": 10 * kib, "stacks_used": 30 * kib, "stacks_parked": 10 * kib, "stacks_free": kib,
+        "huge_excess": 10 * kib, "stacks_used": 30 * kib, "stacks_idle": 10 * kib, "stacks_free": kib,
         "metadata": 12 * kib, "sampling": 5 * kib, "resident": 1229 * kib + 100 * kib * (step % 3),
         "requested_by": 1, "asked_kernel": 1, "swapped_free": 0,
     });
@@ -162,7 +162,7 @@ fn sample(t_ms: u64, step: u64) -> Value {
         "age_ms": 0, "rss": 1500 * kib, "ledger": ledger, "minor_faults": 1000 * step, "major_faults": 1, "purges": step,
         "purged_bytes": step << 20, "zeroed": 1 << 20, "zero_spared": 5 << 20, "zero_purged": 0, "threads": 4,
         "large_bytes": 3 << 20, "large_blocks": 2, "committed": 2000 * kib,
-        "stacks": {"used": 3, "parked": 1, "free": 9, "address": 1 << 20},
+        "stacks": {"used": 3, "idle": 1, "free": 9, "address": 1 << 20},
     });
     json!({"sample": {"t_ms": t_ms, "pid": 77, "rss": 1500 * kib, "heap": heap}})
 }

@@ -89,7 +89,7 @@ fn memory(server: &Server, text: &mut String) {
         ("neap_free_dirty", heap.free_dirty),
         ("neap_purged_bytes", heap.purged_bytes),
         ("stacks_used", stacks.used),
-        ("stacks_idle", stacks.parked),
+        ("stacks_idle", stacks.idle),
         (
             "stacks_trimmed_bytes",
             server.stats.trimmed_bytes.load(Relaxed),

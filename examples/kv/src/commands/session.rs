@@ -46,6 +46,13 @@ pub(super) fn quit(session: &mut Session<'_>, _: Arguments<'_>, reply: &mut Repl
     Ok(())
 }
 
+/// Cuts off a web browser, as redis does, because the body of its request could contain another
+/// site's commands.
+pub(super) fn cut_off(session: &mut Session<'_>, _: Arguments<'_>, _: &mut Reply) -> Outcome {
+    *session.course = Course::Ends;
+    Ok(())
+}
+
 /// `CONFIG GET name…`.
 pub(super) fn config(_: &mut Session<'_>, arguments: Arguments<'_>, reply: &mut Reply) -> Outcome {
     let word = arguments.at(1);

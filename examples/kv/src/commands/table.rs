@@ -46,8 +46,8 @@ const fn new(name: &'static str, arity: i64, handler: Handler) -> Command {
     }
 }
 
-/// All commands, the most frequent first.
-pub static TABLE: [Command; 11] = [
+/// All commands, the most frequent first; last, how a web browser's requests begin.
+pub static TABLE: [Command; 13] = [
     new("get", 2, Data(values::get)),
     new("set", -3, Growth(values::set)),
     new("incr", 2, Growth(values::incr)),
@@ -59,6 +59,8 @@ pub static TABLE: [Command; 11] = [
     new("config", -3, Talk(session::config)),
     new("info", -1, Long(info::info)),
     new("quit", 1, Talk(session::quit)),
+    new("post", -1, Talk(session::cut_off)),
+    new("host:", -1, Talk(session::cut_off)),
 ];
 
 /// Finds a request's command and checks its arity.

@@ -138,9 +138,15 @@ fn long_reply() {
 
 fn http() {
     let server = Server::start(&[]);
-    let mut client = server.connect();
-    client.send("POST / HTTP/1.1\r\nHost: x\r\n\r\nSET stolen 1\r\n");
-    assert_eq!(client.rest(), "");
+    let no_key = "-ERR wrong number of arguments for 'get' command\r\n";
+    for (head, expected) in [
+        ("POST / HTTP/1.1\r\nHost: x\r\n", ""),
+        ("GET / HTTP/1.1\r\nHost: x\r\n", no_key),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("{head}\r\nSET stolen 1\r\n"));
+        assert_eq!(client.rest(), expected, "{head}");
+    }
     assert_eq!(server.connect().ask("GET stolen"), "(nil)");
 }
 

@@ -171,7 +171,8 @@ fn what_is_old_goes_first() {
     heap.os().advance(5000);
     free(&heap, young, Dirty::All);
     // SAFETY: the test's own span.
-    unsafe { heap.free_aged(old.base, Dirty::All, Age::Old) };
+    unsafe { heap.free_untended(old.base, Dirty::All, Age::Old) };
+    heap.tend_left();
     assert_eq!(heap.check(), Ok(()));
     // At once, by the caller that freed it.
     assert_eq!(heap.totals().purged_bytes, 2 * SLICE_BYTES);
@@ -190,13 +191,13 @@ fn resident_pages_are_found_where_there_are_few() {
     free(&heap, first, Dirty::AsBefore);
     let span = slab(&heap).unwrap();
     assert!(
-        heap.alloc_from(SpanSource::Resident, 1, 1, Use::Slab, 1)
+        heap.alloc_untended(SpanSource::Resident, 1, 1, Use::Slab, 1)
             .is_none()
     );
     free(&heap, span, one_page);
     assert_eq!(heap.totals().free_dirty, 4096);
     let again = heap
-        .alloc_from(SpanSource::Resident, 1, 1, Use::Slab, 1)
+        .alloc_untended(SpanSource::Resident, 1, 1, Use::Slab, 1)
         .unwrap();
     assert_eq!(again.base, span.base);
     assert_eq!(again.place.dirty_mask(), 0x8000);

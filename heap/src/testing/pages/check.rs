@@ -2,7 +2,7 @@
 
 use super::arena::{Arena, Commit, SliceRef};
 use super::heap::{Locked, PageHeap};
-use super::span::{Queue, Queued, SpanRecord, State, ZeroState, may_merge};
+use super::span::{Queue, Queued, SpanRecord, State, Use, ZeroState, may_merge};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::base::units::HUGE_SLICES;
@@ -29,9 +29,33 @@ impl<O: Os> PageHeap<O> {
     pub fn check(&self) -> Result<(), &'static str> {
         self.locked().check()
     }
+
+    /// Calls `visit` with the first slice of every span of one use. The lock is held: `visit` must
+    /// not call back into the heap, nor allocate.
+    pub fn for_each_span(&self, use_: Use, mut visit: impl FnMut(SliceRef<'_>)) {
+        let locked = self.locked();
+        locked.for_each_record(|place, record| {
+            if record.state() == State::Used(use_) {
+                visit(place);
+            }
+        });
+    }
 }
 
 impl<'h, O: Os> Locked<'h, O> {
+    /// Calls `visit` with every span, in the order of addresses within an arena.
+    fn for_each_record(&self, mut visit: impl FnMut(SliceRef<'h>, &'h SpanRecord)) {
+        for arena in self.heap.arenas() {
+            let mut index = arena.layout().head;
+            while index < arena.frontier() {
+                let record = arena.record(index);
+                let end = record.end();
+                visit(SliceRef { arena, index }, record);
+                index = end.max(index + 1);
+            }
+        }
+    }
+
     fn check(&self) -> Result<(), &'static str> {
         let mut sums = Sums::default();
         for (id, arena) in self.heap.arenas().iter().enumerate() {

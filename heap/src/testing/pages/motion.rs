@@ -25,7 +25,10 @@ fn roomy() -> Box<PageHeap<Fake>> {
 /// Writes to each page of a span that was just taken. The purge thread makes way for it.
 fn fill(heap: &PageHeap<Fake>, span: &Span<'_>) {
     if let Some(most) = heap.way_for(span.cold) {
-        heap.purge_over(most);
+        let mut excess = Some(heap.excess_over(most));
+        while let Some(rest) = excess {
+            excess = heap.purge_excess(rest);
+        }
     }
     for page in 0..span.slices * SLICE_BYTES / PAGE {
         // SAFETY: the test's own span.
@@ -130,6 +133,30 @@ fn pages_of_stacks_make_way_for_a_block() {
     let after = heap.footprint().total();
     assert!(after <= before + before / 64, "{before} grew to {after}");
     assert_eq!(heap.totals().regretted_bytes, 0);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+/// While free pages give way the program takes more, which is a matter of the next order.
+#[test]
+fn what_the_heap_grows_by_meanwhile_gives_no_more_pages_away() {
+    let heap = roomy();
+    let [many, _wall] = [800, 1].map(|slices| large(&heap, slices).unwrap());
+    fill(&heap, &many);
+    free(&heap, many);
+    let before = heap.footprint();
+    let mut excess = heap.excess_over(before.total() - 200 * SLICE_BYTES);
+    let mut turns = 1;
+    let mut others = Vec::new();
+    while let Some(rest) = heap.purge_excess(excess) {
+        excess = rest;
+        // Larger than what is free: it is room of its own.
+        others.push(large(&heap, 801).unwrap());
+        turns += 1;
+        assert!(turns < 100);
+    }
+    let gone = before.dirty - heap.footprint().dirty;
+    assert_eq!(gone, 200 * SLICE_BYTES);
+    assert!(turns >= gone / (8 * MIB), "a piece a turn: {turns}");
     assert_eq!(heap.check(), Ok(()));
 }
 

@@ -1,6 +1,6 @@
 //! Resident memory around a burst of connections, with a large store loaded.
 
-use crate::Options;
+use crate::options::Options;
 use crate::peer::{Peer, Running};
 use crate::record::Record;
 use anyhow::{Context as _, ensure};

@@ -1,6 +1,6 @@
 //! The record, a CSV file with the machine, the versions and every figure; and its tables.
 
-use crate::Options;
+use crate::options::Options;
 use crate::peer::{Memory, Peer};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -67,29 +67,24 @@ impl Record {
             ("rss_kib", memory.rss_kib),
             ("page_tables_kib", memory.page_tables_kib),
         ] {
-            self.push(kind, step.to_string(), server, 0, kib as f64);
+            self.rows.push(Row {
+                kind,
+                name: step.to_string(),
+                server,
+                round: 0,
+                value: kib as f64,
+            });
         }
     }
 
     /// Adds a rate in requests per second.
     pub fn rate(&mut self, name: String, server: &'static str, round: u32, rate: f64) {
-        self.push("requests_per_second", name, server, round, rate);
-    }
-
-    fn push(
-        &mut self,
-        kind: &'static str,
-        name: String,
-        server: &'static str,
-        round: u32,
-        value: f64,
-    ) {
         self.rows.push(Row {
-            kind,
+            kind: "requests_per_second",
             name,
             server,
             round,
-            value,
+            value: rate,
         });
     }
 
@@ -111,14 +106,11 @@ impl Record {
         }
         let _ = writeln!(text, "{COLUMNS}");
         for row in &self.rows {
-            let Row {
-                kind,
-                name,
-                server,
-                round,
-                value,
-            } = row;
-            let _ = writeln!(text, "{kind},{name},{server},{round},{value}");
+            let _ = writeln!(
+                text,
+                "{},{},{},{},{}",
+                row.kind, row.name, row.server, row.round, row.value
+            );
         }
         text
     }

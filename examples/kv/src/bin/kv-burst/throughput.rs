@@ -1,6 +1,6 @@
 //! Requests per second by redis-benchmark; the servers alternate.
 
-use crate::Options;
+use crate::options::Options;
 use crate::peer::{Peer, Running};
 use crate::record::Record;
 use anyhow::{Context as _, ensure};

@@ -1,0 +1,65 @@
+//! Files of the kernel that are read now and then, by one thread at a time.
+//!
+//! The kernel may take milliseconds to answer: for `memory.stat` it sums up the counters of all
+//! processors. So the reader holds no lock meanwhile that any thread waits for. A fork waits only
+//! while a file is opened or closed, and its child closes the one that is open.
+
+use super::file;
+use super::lock::{FutexGuard, FutexLock, Rank};
+use crate::base::sync::plain::{AtomicI32, Ordering::Relaxed};
+use core::ffi::CStr;
+
+/// Held by the thread that asks. No thread waits for it.
+#[unsafe(link_section = "neap_fork")]
+static ASKING: FutexLock = FutexLock::new(Rank::Apart);
+
+/// Held while the file is opened or closed.
+#[unsafe(link_section = "neap_fork")]
+static OPENING: FutexLock = FutexLock::new(Rank::Opening);
+
+/// The descriptor that is open, or [`NONE`]. Written under [`OPENING`].
+#[unsafe(link_section = "neap_fork")]
+static OPEN: AtomicI32 = AtomicI32::new(NONE);
+const NONE: i32 = -1;
+
+/// The right to ask.
+#[derive(Debug)]
+pub struct Inquiry {
+    _guard: FutexGuard<'static>,
+}
+
+impl Inquiry {
+    /// `None` while another thread asks, or an interrupted call of this one.
+    pub fn begin() -> Option<Inquiry> {
+        ASKING.try_lock().map(|guard| Inquiry { _guard: guard })
+    }
+
+    /// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if the file
+    /// cannot be opened or read now.
+    pub fn read(&self, path: &CStr, buffer: &mut [u8]) -> Option<usize> {
+        let descriptor = {
+            // In a fork's child, a thread that was about to fork itself may hold it for good.
+            let _alone = OPENING.try_lock()?;
+            let descriptor = file::open_read(path)?;
+            OPEN.store(descriptor, Relaxed);
+            descriptor
+        };
+        let read = file::read_some(descriptor, buffer);
+        let _alone = OPENING.lock();
+        OPEN.store(NONE, Relaxed);
+        file::close(descriptor);
+        read
+    }
+}
+
+/// The lock that a fork closes.
+pub fn opening() -> &'static FutexLock {
+    &OPENING
+}
+
+/// In a fork's child: ends the inquiry of a thread that stayed in the parent.
+pub fn end_inherited() {
+    if ASKING.free_if_left() && OPEN.load(Relaxed) != NONE {
+        file::close(OPEN.swap(NONE, Relaxed));
+    }
+}

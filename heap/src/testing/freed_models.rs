@@ -1,0 +1,117 @@
+//! Models of the purge thread's work, explored by loom: threads free memory past their magazines
+//! while the purge thread deals with it and goes to sleep.
+//!
+//! The count, the wish and the bell are the real ones; the kernel's futex is that of
+//! [`super::wakeup_models`]. If the thread sleeps while more than the floor is freed, and all others
+//! are done, the model wakes it and fails.
+//!
+//! Bounds: one sleeper, one or two threads that free twice in all; interleavings within four
+//! preemptions, those of two threads within two.
+//!
+//! The last tests break the rules on purpose and expect that the thread oversleeps.
+
+use super::wakeup_models::{Flaw, Pair};
+use crate::reclaim::freed::{FLOOR_BYTES, Freed};
+use crate::reclaim::wakeup::{Bell, Rest, Urgency};
+use loom::sync::Arc;
+use std::vec::Vec;
+
+/// Bytes of one call: more than the floor.
+const BYTES: usize = FLOOR_BYTES + 1;
+
+/// Calls in all.
+const CALLS: usize = 2;
+
+/// How the thread deals with what is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Right,
+    /// It reads the bytes before it forgets the wish.
+    ReadsFirst,
+    /// It does not look for a wish once all threads can see that it sleeps.
+    NoLastLook,
+}
+
+struct World {
+    freed: Freed,
+    bell: Bell<Pair>,
+}
+
+impl World {
+    /// As `Tide::note_freed`.
+    fn free(&self) {
+        if self.freed.note(BYTES) {
+            self.freed.want();
+            self.bell.ring(Urgency::Soon);
+        }
+    }
+
+    fn attend(&self, way: Way) -> usize {
+        if way != Way::ReadsFirst {
+            return self.freed.attend();
+        }
+        let freed = self.freed.read();
+        self.freed.forget();
+        freed
+    }
+
+    /// The thread, until it has dealt with all calls.
+    fn purge(&self, way: Way) {
+        while self.attend(way) < CALLS * BYTES {
+            let looks = way != Way::NoLastLook;
+            self.bell
+                .rest(Rest::Park(None), || looks && self.freed.is_wanted());
+        }
+    }
+}
+
+/// The thread sleeps through no call of `threads` threads.
+fn dealt_with(way: Way, threads: usize) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(if threads > 1 { 2 } else { 4 });
+    model.check(move || {
+        let world = Arc::new(World {
+            freed: Freed::new(),
+            bell: Bell::of(Pair::new(Flaw::None)),
+        });
+        let purging = world.clone();
+        let purger = loom::thread::spawn(move || purging.purge(way));
+        let freeing: Vec<_> = (0..threads)
+            .map(|_| {
+                let world = world.clone();
+                loom::thread::spawn(move || (0..CALLS / threads).for_each(|_| world.free()))
+            })
+            .collect();
+        freeing
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        world.bell.words.end();
+        purger.join().unwrap();
+        assert!(
+            !world.bell.words.is_overslept(),
+            "freed bytes are slept over"
+        );
+    });
+}
+
+#[test]
+fn a_thread_that_frees_twice_is_noticed_both_times() {
+    dealt_with(Way::Right, 1);
+}
+
+#[test]
+fn two_threads_that_free_are_noticed() {
+    dealt_with(Way::Right, 2);
+}
+
+#[test]
+#[should_panic(expected = "freed bytes are slept over")]
+fn bytes_read_before_the_wish_is_forgotten_are_slept_over() {
+    dealt_with(Way::ReadsFirst, 1);
+}
+
+#[test]
+#[should_panic(expected = "freed bytes are slept over")]
+fn without_the_last_look_a_wish_is_slept_over() {
+    dealt_with(Way::NoLastLook, 1);
+}

@@ -1,0 +1,275 @@
+//! The processes of a run, seen from outside: which they are, their memory, their processor time,
+//! and their end.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::machine;
+
+/// The processes below a subject.
+pub struct Tree {
+    subject: u32,
+    driver: Option<u32>,
+    library: PathBuf,
+    /// Whether a process has mapped the library.
+    mapped: HashMap<Life, bool>,
+    /// The processes of the last look around.
+    known: Vec<u32>,
+}
+
+/// Where processes are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Among those that were found last.
+    Known,
+    /// Among all of this machine, which takes milliseconds.
+    Around,
+}
+
+/// A process's number and its start, which no other process shares.
+type Life = (u32, u64);
+
+/// What the processes hold and took, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Held {
+    /// Resident bytes; pages that processes share count once.
+    pub bytes: u64,
+    /// Processor time so far.
+    pub cpu: Duration,
+    /// Those that have mapped the library.
+    pub processes: usize,
+}
+
+/// A line of /proc/PID/stat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    id: u32,
+    parent: u32,
+    start: u64,
+    /// Processor time in the kernel's ticks, with that of children that ended.
+    ticks: u64,
+}
+
+impl Tree {
+    /// The processes below `subject`. Those below `driver` do not count, nor do those that have not
+    /// mapped `library`.
+    pub fn new(subject: u32, driver: Option<u32>, library: &Path) -> Tree {
+        Tree {
+            subject,
+            driver,
+            library: library.to_path_buf(),
+            mapped: HashMap::new(),
+            known: Vec::new(),
+        }
+    }
+
+    /// Memory and processor time now.
+    pub fn held(&mut self, look: Look) -> Held {
+        let all = match look {
+            Look::Known => self.known.iter().copied().filter_map(process).collect(),
+            Look::Around => self.processes(),
+        };
+        let ticks: u64 = all.iter().map(|process| process.ticks).sum();
+        let counted = self.with_library(&all);
+        let bytes = match counted[..] {
+            [only] => machine::resident_kib(&only.to_string()).unwrap_or(0) * 1_024,
+            _ => counted.iter().map(|&id| proportional_bytes(id)).sum(),
+        };
+        Held {
+            bytes,
+            cpu: Duration::from_secs_f64(ticks as f64 / ticks_a_second()),
+            processes: counted.len(),
+        }
+    }
+
+    /// The processes that count.
+    pub fn counted(&mut self) -> Vec<u32> {
+        let all = self.processes();
+        self.with_library(&all)
+    }
+
+    /// Makes the kernel's peak of every process begin anew.
+    pub fn restart_peaks(&mut self) {
+        for id in self.counted() {
+            // A process that has ended has no peak.
+            let _ = fs::write(format!("/proc/{id}/clear_refs"), "5");
+        }
+    }
+
+    /// The kernel's own peak, if there is one process.
+    pub fn exact_peak(&mut self) -> Option<u64> {
+        match self.counted()[..] {
+            [only] => Some(machine::peak_resident_kib(only).ok()? * 1_024),
+            _ => None,
+        }
+    }
+
+    /// The living processes below the subject, and orphans.
+    fn processes(&mut self) -> Vec<Process> {
+        let me = std::process::id();
+        let all = all_processes();
+        let is_other = |process: &Process| {
+            process.id != self.subject && (process.parent != me || Some(process.id) == self.driver)
+        };
+        let found = below(&all, |process| !is_other(process));
+        self.known = found.iter().map(|process| process.id).collect();
+        found
+    }
+
+    fn with_library(&mut self, processes: &[Process]) -> Vec<u32> {
+        let has_it = |process: &&Process| {
+            let life = (process.id, process.start);
+            let mapped = self.mapped.get(&life).copied().unwrap_or(false)
+                || maps(process.id).is_some_and(|maps| has_mapped(&maps, &self.library));
+            self.mapped.insert(life, mapped);
+            mapped
+        };
+        let with: Vec<&Process> = processes.iter().filter(has_it).collect();
+        with.into_iter().map(|process| process.id).collect()
+    }
+}
+
+/// The text of /proc/PID/maps, if the process lives.
+pub fn maps(id: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{id}/maps")).ok()
+}
+
+/// Whether a process with these maps has mapped `library`.
+fn has_mapped(maps: &str, library: &Path) -> bool {
+    files(maps).any(|file| Path::new(file) == library)
+}
+
+/// The files in the text of /proc/PID/maps.
+pub fn files(maps: &str) -> impl Iterator<Item = &str> {
+    maps.lines()
+        .filter_map(|line| line.find('/').map(|at| &line[at..]))
+}
+
+/// Resident bytes, where a page that several processes share counts in parts.
+fn proportional_bytes(id: u32) -> u64 {
+    machine::kib_of(&format!("/proc/{id}/smaps_rollup"), "Pss").unwrap_or(0) * 1_024
+}
+
+fn ticks_a_second() -> f64 {
+    // SAFETY: the call has no precondition.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    ticks as f64
+}
+
+/// Every process of this machine.
+fn all_processes() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter_map(process).collect()
+}
+
+/// The process with that number, if it lives.
+fn process(id: u32) -> Option<Process> {
+    parsed(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+}
+
+/// A process, unless it has ended and only waits to be reaped.
+fn parsed(id: u32, stat: &str) -> Option<Process> {
+    // The command's name may hold spaces and parentheses, so fields are counted from its end.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let times: Option<Vec<u64>> = (11..=14).map(number).collect();
+    (fields.first()? != &"Z").then_some(Process {
+        id,
+        parent: number(1)? as u32,
+        start: number(19)?,
+        ticks: times?.into_iter().sum(),
+    })
+}
+
+/// Those of `all` for which `is_root`, and all below them.
+fn below(all: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
+    let mut found: Vec<Process> = all.iter().copied().filter(is_root).collect();
+    let mut known: HashSet<u32> = found.iter().map(|process| process.id).collect();
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next].id;
+        let children = all.iter().filter(|process| process.parent == parent);
+        found.extend(children.filter(|process| known.insert(process.id)));
+        next += 1;
+    }
+    found
+}
+
+/// Lets this process inherit the orphans of its descendants, so that [`end_all`] finds them.
+pub fn adopt_orphans() {
+    // SAFETY: the call takes numbers and changes nothing but who inherits this process's orphans.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+/// Kills every descendant of this process, and waits for the orphans among them. A process that
+/// forks meanwhile is found in the next pass.
+pub fn end_all() {
+    let me = std::process::id();
+    for _ in 0..PASSES {
+        let descendants = below(&all_processes(), |process| process.parent == me);
+        if descendants.is_empty() {
+            break;
+        }
+        for process in &descendants {
+            // SAFETY: the call takes numbers; the process is one that a run started.
+            unsafe { libc::kill(process.id as i32, libc::SIGKILL) };
+        }
+        std::thread::sleep(PAUSE);
+    }
+    // SAFETY: no status is asked for; without a child that has ended the call returns at once.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+}
+
+/// The passes of [`end_all`], and the time between two: five seconds in all.
+const PASSES: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(id: u32, parent: u32) -> Process {
+        Process {
+            id,
+            parent,
+            start: 0,
+            ticks: 1,
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_however_deep() {
+        let all = [one(9, 7), one(1, 0), one(7, 5), one(5, 1), one(6, 1)];
+        let found = below(&all, |process| process.id == 5);
+        let ids: Vec<u32> = found.iter().map(|process| process.id).collect();
+        assert_eq!(ids, [5, 7, 9]);
+    }
+
+    #[test]
+    fn a_stat_is_read_from_behind_its_name() {
+        let stat = "12 (a) b) S 3 12 12 0 -1 0 1 2 3 4 10 20 30 40 20 0 1 0 777 1 2 3";
+        let expected = Process {
+            id: 12,
+            parent: 3,
+            start: 777,
+            ticks: 100,
+        };
+        assert_eq!(parsed(12, stat), Some(expected));
+        assert_eq!(parsed(12, &stat.replace(") S", ") Z")), None);
+        assert_eq!(parsed(12, "12 (a) S 3"), None);
+    }
+
+    #[test]
+    fn this_process_holds_memory_and_has_its_c_library() {
+        let library = crate::work::identity::own_heap().unwrap();
+        let mut tree = Tree::new(std::process::id(), None, &library);
+        let held = tree.held(Look::Around);
+        assert!(held.bytes > 100_000 && held.processes >= 1, "{held:?}");
+        assert!(tree.held(Look::Known).processes >= 1);
+        let mut none = Tree::new(std::process::id(), None, Path::new("/nowhere.so"));
+        assert_eq!(none.held(Look::Around).processes, 0);
+    }
+}
