@@ -72,8 +72,20 @@ pub struct Sample {
     pub spans: Option<Spans>,
     /// The last figures that the process wrote, possibly long before `t_ms`; only [`Sample::told`]
     /// returns them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heap: Option<Heap>,
+    #[serde(default, skip_serializing_if = "LastTold::is_none")]
+    pub heap: LastTold,
+}
+
+/// Figures without public access, because they belong to another moment than the sample. See
+/// [`Sample::told`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LastTold(Option<Heap>);
+
+impl LastTold {
+    fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
 }
 
 /// A process's figures of its heap, with the time at which they held: never the time when `neap`
@@ -206,14 +218,14 @@ impl Sample {
     /// The sample with the last figures that the process wrote.
     pub fn with(self, heap: Heap) -> Self {
         Self {
-            heap: Some(heap),
+            heap: LastTold(Some(heap)),
             ..self
         }
     }
 
     /// The process's figures of its heap, with their time.
     pub fn told(&self) -> Option<Told<'_>> {
-        let heap = self.heap.as_ref()?;
+        let heap = self.heap.0.as_ref()?;
         let rss = match heap.rss {
             0 if heap.age_ms > SAME_MOMENT_MS => return None,
             0 => self.rss,

@@ -101,12 +101,12 @@ fn process(canvas: &mut Canvas, area: Area, one: &One) {
     };
     let lines = figures.ledger.lines();
     let lines = lines.iter().filter(|line| line.bytes > 0).count();
-    let places = places(area, lines);
-    resident(canvas, places[0], one, look);
-    ledger(canvas, places[1], &figures.ledger, look);
-    rates(canvas, places[2], &look.rates);
-    spans(canvas, places[3], look, figures);
-    classes(canvas, places[4], one, figures);
+    let [top, left, middle, right, bottom] = places(area, lines);
+    resident(canvas, top, one, look);
+    ledger(canvas, left, &figures.ledger, look);
+    rates(canvas, middle, &look.rates);
+    spans(canvas, right, look, figures);
+    classes(canvas, bottom, one, figures);
 }
 
 /// The areas of a process's page, for a ledger of `lines` lines: resident memory, ledger, rates,

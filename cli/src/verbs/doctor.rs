@@ -207,10 +207,13 @@ fn role(link: &Link) -> &'static str {
 }
 
 /// The loader lists what it maps and exits before any code of the program or its libraries runs. It
-/// is glibc's, because the chain ends at any other.
+/// is started itself, because musl's would run the program whatever the variables of glibc's say.
 fn loads(link: &Link, library: &Path, preload: &OsStr) -> Result<(), String> {
-    let output = Command::new(&link.file)
-        .env("LD_TRACE_LOADED_OBJECTS", "1")
+    let loader = link.elf.as_ref().and_then(|elf| elf.loader.as_ref());
+    let loader = loader.ok_or("no dynamic loader")?;
+    let output = Command::new(loader)
+        .arg("--list")
+        .arg(&link.file)
         .env(library::PRELOAD, preload)
         .output()
         .map_err(|error| format!("cannot be started: {error}"))?;

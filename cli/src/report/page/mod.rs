@@ -23,13 +23,13 @@ use super::subject::{Process, Subject};
 use super::timeline::Timeline;
 use super::verdict::Verdict;
 use crate::failure::Failure;
-use crate::profile::Profile;
+use crate::profile::{Extent, Profile};
 use crate::recording::format::{Head, Told};
 use askama::Template;
 use html::{json, nonce};
 use tables::{
-    ClassLine, Counted, LedgerTable, class_lines, counted, ledger_table, process_rows, site_heads,
-    site_rows, stacks,
+    ClassLine, Counted, LedgerTable, class_lines, counted, ledger_table, process_rows, site_rows,
+    stacks,
 };
 
 /// The template's values. Text in them is untrusted.
@@ -48,7 +48,8 @@ struct Page<'a> {
     /// JSON.
     flame: Option<String>,
     sites: Vec<(Site, f64)>,
-    site_heads: [&'static str; 4],
+    /// Whether the profile is of one session, so that "live" means growth.
+    is_session: bool,
     classes: Vec<ClassLine>,
     ledger: LedgerTable,
     counted: Option<Counted<'a>>,
@@ -62,7 +63,7 @@ struct Page<'a> {
 ///
 /// # Errors
 ///
-/// The page cannot be made.
+/// The kernel provides no random numbers, which the page's policy needs.
 pub fn render(
     material: &Material,
     subject: &Subject,
@@ -85,7 +86,9 @@ pub fn render(
             .filter(|profile| !profile.stacks.is_empty())
             .map(|profile| flame(profile, subject)),
         sites: site_rows(subject),
-        site_heads: site_heads(subject),
+        is_session: subject
+            .profile
+            .is_some_and(|profile| profile.extent != Extent::Whole),
         classes: class_lines(subject),
         ledger: ledger_table(&history),
         counted: counted(&history),
@@ -107,6 +110,7 @@ fn command(head: &Head) -> String {
     words.join(" ")
 }
 
+/// The template's filters.
 mod filters {
     use super::html;
     use askama::{Result, Values, filter_fn};

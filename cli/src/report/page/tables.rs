@@ -5,25 +5,11 @@ use super::super::known::{History, Known};
 use super::super::material::Material;
 use super::super::sites::{Site, sites};
 use super::super::subject::{Process, Subject, processes};
-use crate::profile::Extent;
 use crate::recording::format::{ClassRow, Told};
 use neap_shared::ledger::Sign;
 
 /// The most rows of places and of processes.
 const ROWS: usize = 25;
-
-/// The heads of the table of places: live bytes and objects, all that was allocated, rounding.
-pub fn site_heads(subject: &Subject) -> [&'static str; 4] {
-    match subject.profile.map(|profile| profile.extent) {
-        Some(Extent::Session { .. }) => [
-            "More live than before",
-            "More objects",
-            "Allocated in that time",
-            "More rounding",
-        ],
-        _ => ["Live", "Objects", "Allocated in all", "Rounding"],
-    }
-}
 
 /// Places with the most live bytes first, each with its percentage.
 pub fn site_rows(subject: &Subject) -> Vec<(Site, f64)> {
@@ -85,8 +71,16 @@ pub struct LedgerTable {
     pub lines: Vec<LedgerLine>,
 }
 
-/// One line: its sign, name, bytes at the peak if they are known, bytes at the end, and meaning.
-pub type LedgerLine = (&'static str, &'static str, Option<u64>, u64, &'static str);
+/// One line.
+pub struct LedgerLine {
+    pub sign: &'static str,
+    pub name: &'static str,
+    /// Bytes at the peak, if they are known.
+    pub peak: Option<u64>,
+    /// Bytes at the last report.
+    pub end: u64,
+    pub meaning: &'static str,
+}
 
 /// The ledger without the lines that are zero; empty if the process never reported one.
 pub fn ledger_table(history: &History) -> LedgerTable {
@@ -103,12 +97,22 @@ pub fn ledger_table(history: &History) -> LedgerTable {
                 Sign::Plus => "+",
                 Sign::Minus => "−",
             };
-            let at_peak = at_peak.map(|_| peak.bytes);
-            lines.push((sign, last.name, at_peak, last.bytes, last.meaning));
+            lines.push(LedgerLine {
+                sign,
+                name: last.name,
+                peak: at_peak.map(|_| peak.bytes),
+                end: last.bytes,
+                meaning: last.meaning,
+            });
         }
     }
-    let (before, end) = (at_peak.map(|ledger| ledger.resident), last.heap.ledger);
-    lines.push(("=", "resident", before, end.resident, "the heap in RAM"));
+    lines.push(LedgerLine {
+        sign: "=",
+        name: "resident",
+        peak: at_peak.map(|ledger| ledger.resident),
+        end: last.heap.ledger.resident,
+        meaning: "the heap in RAM",
+    });
     LedgerTable {
         peak_head: peak.map_or("At the peak".to_owned(), |told| {
             format!("At the peak, at {}", seconds(told.at_ms))
