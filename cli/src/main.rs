@@ -20,6 +20,7 @@
 //! | `top/` | a process, or all of them, at intervals |
 //! | `serve/` | figures and profiles over HTTP |
 //! | `view/` | a process at one moment, as text, JSON or metrics |
+//! | `filters` | filters of all templates |
 //! | `failure` | errors and exit codes |
 //!
 //! The entry point is C's `main`. Rust's own would ignore SIGPIPE first, but the program that this
@@ -33,6 +34,7 @@ mod failure;
 mod attach;
 mod classes;
 mod files;
+mod filters;
 mod grammar;
 mod launch;
 mod library;

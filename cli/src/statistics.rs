@@ -4,6 +4,7 @@
 //! by `NEAP_STATS_FILE`, so pages of processes that end together stay whole.
 
 use crate::failure::{Failure, shown};
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -75,10 +76,7 @@ pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
 /// A random number that other users cannot guess.
 pub fn secret() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    // SAFETY: the pointer and the length are those of `bytes`.
-    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    match count {
-        8 => Ok(u64::from_ne_bytes(bytes)),
-        _ => Err(io::Error::last_os_error()),
-    }
+    // The kernel never gives a part of so few bytes.
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
 }

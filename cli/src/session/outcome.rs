@@ -14,8 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use neap_shared::stats::Bytes;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The requested outputs.
@@ -61,12 +60,10 @@ impl ProfileFile {
             failure!("cannot write the profile to {file}: {what}")
         };
         files::check_writable(file)?;
-        let mut start = Vec::new();
-        let is_file = file.is_file();
-        if let Some(open) = is_file.then(|| fs::File::open(file)) {
-            let read = open.and_then(|open| open.take(2).read_to_end(&mut start));
-            read.map_err(|error| refused(&error))?;
-        }
+        let start = match file.is_file() {
+            true => files::read(file, 2)?,
+            false => Vec::new(),
+        };
         if !start.is_empty() && start != pprof::GZIP {
             return Err(refused(
                 &"the file exists and is not a profile, so it is left as it is",

@@ -224,12 +224,8 @@ impl One {
     }
 
     fn tick(&mut self) -> Result<Option<Stop>, Failure> {
-        let look = match self.feed.look() {
-            Ok(look) => look,
-            Err(_) if self.feed.status_page().has_ended() => {
-                return Ok(Some(Stop::Ended(self.title().to_owned())));
-            }
-            Err(failure) => return Err(failure),
+        let Some(look) = self.feed.look()? else {
+            return Ok(Some(Stop::Ended(self.title().to_owned())));
         };
         if self.residents.len() == REMEMBERED {
             self.residents.pop_front();

@@ -113,16 +113,11 @@ fn command(head: &Head) -> String {
 /// The template's filters.
 mod filters {
     use super::html;
+    pub use crate::filters::bytes;
     use askama::{Result, Values, filter_fn};
     use std::fmt::Display;
 
-    /// Bytes for people.
-    #[filter_fn]
-    pub fn bytes(bytes: &u64, _: &dyn Values) -> Result<String> {
-        Ok(neap_shared::stats::Bytes(*bytes).to_string())
-    }
-
-    /// The same for bytes that may be unknown.
+    /// Bytes that may be unknown.
     #[filter_fn]
     pub fn known(bytes: &Option<u64>, _: &dyn Values) -> Result<String> {
         Ok(bytes.map_or("not known".to_owned(), |bytes| {
