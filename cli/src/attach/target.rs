@@ -41,7 +41,8 @@ impl Target {
         format!("{} ({})", shown(&self.name), self.pid)
     }
 
-    fn of(process: &Process) -> Target {
+    /// This process.
+    pub fn of(process: &Process) -> Target {
         Target {
             pid: process.pid(),
             name: process.name(),

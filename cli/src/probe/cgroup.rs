@@ -72,11 +72,7 @@ impl Controller {
             ),
         };
         let place = Path::new("/").join(&self.group);
-        let first = Finding::is(
-            "cgroup",
-            version.to_owned(),
-            format!("group {}", place.display()),
-        );
+        let first = Finding::is("cgroup", version, format!("group {}", place.display()));
         [first]
             .into_iter()
             .chain(files.iter().map(|(name, file)| self.bound(name, file)))

@@ -90,7 +90,7 @@ fn huge_pages() -> Finding {
         .and_then(bracketed)
         .unwrap_or("not built in")
         .to_owned();
-    let (state, meaning): (fn(_) -> _, _) = match gets_huge_page() {
+    let (state, meaning) = match gets_huge_page() {
         Some(true) => (
             State::Ok,
             "a 2 MiB page was granted on request: dense spans can take fewer faults",
@@ -101,7 +101,7 @@ fn huge_pages() -> Finding {
         ),
         None => (State::Is, "cannot be seen from here whether one is given"),
     };
-    Finding::new("huge pages", state(mode), meaning)
+    Finding::new("huge pages", state, mode, meaning)
 }
 
 /// The chosen word of `always [madvise] never`.

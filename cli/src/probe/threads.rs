@@ -101,5 +101,5 @@ fn seccomp() -> Finding {
         ),
         _ => ("unknown", "cannot be asked"),
     };
-    Finding::is("seccomp", state.to_owned(), meaning)
+    Finding::is("seccomp", state, meaning)
 }

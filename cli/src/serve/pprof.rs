@@ -77,10 +77,7 @@ fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Vec<u8
         return Ok(whole(&process)?);
     }
     let _seat = watched.session().ok_or_else(too_many)?;
-    let target = Target {
-        pid,
-        name: process.name(),
-    };
+    let target = Target::of(&process);
     let wish = Wish {
         time: Some(Duration::from_secs(asked.seconds)),
         rate: None,

@@ -65,15 +65,14 @@ impl Report {
     }
 
     fn to_json(&self) -> Value {
-        let list = |findings: &[Finding]| findings.iter().map(Finding::to_json).collect::<Vec<_>>();
         json!({
-            "library": list(&self.library),
-            "kernel": list(&self.kernel),
-            "environment": list(&self.variables),
+            "library": self.library,
+            "kernel": self.kernel,
+            "environment": self.variables,
             "program": self.program.as_ref().map(|verdict| json!({
                 "takes": verdict.obstacle.is_none(),
                 "obstacle": verdict.obstacle,
-                "files": list(&verdict.files),
+                "files": verdict.files,
             })),
         })
     }
@@ -84,8 +83,8 @@ fn library_findings() -> Vec<Finding> {
     match library::find() {
         Err(failure) => vec![Finding::absent("libneap.so", failure.to_string(), meaning)],
         Ok(file) => {
-            let place = State::Ok(shown(&file).to_string());
-            vec![Finding::new("libneap.so", place, meaning), malloc(&file)]
+            let place = shown(&file).to_string();
+            vec![Finding::ok("libneap.so", place, meaning), malloc(&file)]
         }
     }
 }
@@ -108,17 +107,16 @@ fn variables() -> Vec<Finding> {
 
 fn variable(name: &OsStr, value: &OsStr) -> Finding {
     let line = format!("{}={}", shown(name), shown(value));
-    let finding = |state, meaning: String| Finding::new("variable", state, meaning);
     let Some(option) = control::find(name.as_bytes()) else {
         let hint = control::nearest_variable(name.as_bytes());
         let meaning = hint.map_or("unknown".to_owned(), |near| {
             format!("unknown; did you mean {near}?")
         });
-        return finding(State::Absent(line), meaning);
+        return Finding::absent("variable", line, meaning);
     };
     match control::parse(option.kind, value.as_bytes()) {
-        Ok(_) => finding(State::Ok(line), option.doc.to_owned()),
-        Err(rejected) => finding(State::Absent(line), rejected.to_string()),
+        Ok(_) => Finding::ok("variable", line, option.doc),
+        Err(rejected) => Finding::absent("variable", line, rejected.to_string()),
     }
 }
 
@@ -173,12 +171,10 @@ impl Verdict {
         }
     }
 
-    fn note(&mut self, link: &Link, state: fn(String) -> State, meaning: impl Into<String>) {
-        self.files.push(Finding::new(
-            role(link),
-            state(shown(&link.file).to_string()),
-            meaning,
-        ));
+    fn note(&mut self, link: &Link, state: State, meaning: impl Into<String>) {
+        let file = shown(&link.file).to_string();
+        self.files
+            .push(Finding::new(role(link), state, file, meaning));
     }
 
     fn status(&self) -> i32 {

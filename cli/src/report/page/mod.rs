@@ -15,7 +15,6 @@ mod tables;
 
 pub use html::quoted;
 
-use super::date::{seconds, utc};
 use super::flame::Flame;
 use super::material::Material;
 use super::sites::Site;
@@ -112,8 +111,9 @@ fn command(head: &Head) -> String {
 
 /// The template's filters.
 mod filters {
-    use super::html;
     pub use crate::filters::bytes;
+    use crate::report::date;
+    use crate::report::page::html;
     use askama::{Result, Values, filter_fn};
     use std::fmt::Display;
 
@@ -128,13 +128,13 @@ mod filters {
     /// Milliseconds as seconds.
     #[filter_fn]
     pub fn seconds(ms: &u64, _: &dyn Values) -> Result<String> {
-        Ok(super::seconds(*ms))
+        Ok(date::seconds(*ms))
     }
 
     /// Milliseconds since 1970 as a date and time.
     #[filter_fn]
     pub fn utc(ms: &u64, _: &dyn Values) -> Result<String> {
-        Ok(super::utc(*ms))
+        Ok(date::utc(*ms))
     }
 
     /// Prose with names in backticks, as HTML.
