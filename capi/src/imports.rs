@@ -3,12 +3,11 @@
 //! The library is linked without a C library (`build.rs`). The loader looks up each undefined name
 //! in the process, whatever its version.
 
-use crate::loader;
 use core::arch::{asm, global_asm};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null;
-use neap_heap::os::loader::{has_dlsym, set_dlsym};
+use neap_heap::os::loader::{has_dlsym, set_dlsym, symbol};
 use neap_heap::os::process;
 
 /// The address of a function that not every C library has; null where there is none.
@@ -92,11 +91,13 @@ unsafe extern "C" fn at_fork(before: Handler, in_parent: Handler, in_child: Hand
             transmute::<*const c_void, Register>(glibc)(before, in_parent, in_child, null())
         };
     }
-    let Some(other) = loader::next(c"pthread_atfork") else {
+    // SAFETY: RTLD_NEXT is a handle that dlsym knows.
+    let other = unsafe { symbol(libc::RTLD_NEXT, c"pthread_atfork") };
+    if other.is_null() {
         return libc::ENOSYS;
-    };
+    }
     // SAFETY: the C library's function of this name, and so of this type; the caller's promise.
-    unsafe { transmute::<_, AtFork>(other.as_ptr())(before, in_parent, in_child) }
+    unsafe { transmute::<*mut c_void, AtFork>(other)(before, in_parent, in_child) }
 }
 
 /// Finds `dlsym` in a process that has none because libdl.so is a library of its own. It is loaded as

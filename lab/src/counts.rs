@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
+use crate::command;
 use crate::peers::Ready;
 use crate::programs::which;
 use crate::run;
@@ -53,7 +54,7 @@ fn collected(counted: &Counted, peer: &Ready, ops: u64) -> anyhow::Result<u64> {
     ]);
     valgrind.arg(std::env::current_exe()?);
     valgrind.args(["worker", "count", counted.name, "--ops", &ops.to_string()]);
-    let (stdout, stderr) = run::outputs(valgrind.env("LD_PRELOAD", &peer.counted))?;
+    let (stdout, stderr) = command::outputs(valgrind.env("LD_PRELOAD", &peer.counted))?;
     let heap = stdout.lines().find_map(|line| line.strip_prefix("heap="));
     identity::ensure_same(
         heap.context("the worker did not tell its heap")?.as_ref(),
@@ -80,7 +81,7 @@ pub fn system_calls(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Resu
         .arg("-E")
         .arg(format!("LD_PRELOAD={}", peer.library.display()));
     strace.arg(worker.get_program()).args(worker.get_args());
-    let (stdout, stderr) = run::outputs(&mut strace)?;
+    let (stdout, stderr) = command::outputs(&mut strace)?;
     run::parse(&stdout, &peer.library)?;
     total_calls(&stderr).context("strace did not tell a total")
 }

@@ -8,7 +8,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::figure::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SEED, Setting, Settings};
 use crate::peers::Ready;
-use crate::{report, run};
+use crate::{command, report, run};
 
 /// The cost of holes between live blocks.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -76,7 +76,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
 fn once(numbers: &[String], peer: &Ready) -> anyhow::Result<Vec<Figure>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["worker", "fragmentation"]).args(numbers);
-    let report = run::output(command.env("LD_PRELOAD", &peer.library))?;
+    let report = command::output(command.env("LD_PRELOAD", &peer.library))?;
     run::ensure_heap(&report, &peer.library)?;
     let figure = |(key, name): (&str, &str)| {
         let value: f64 = report::needed(&report, key)?.parse()?;

@@ -27,6 +27,7 @@ mod bench;
 mod calloc;
 mod cases;
 mod classes;
+mod command;
 mod counts;
 mod download;
 mod engine;

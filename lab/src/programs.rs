@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::command;
 use crate::machine;
 use crate::peers::Ready;
 use crate::run::{self, Sample};
@@ -134,7 +135,7 @@ fn redis(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
     client.args([
         "-t", "set,get", "-n", &each, "-P", "16", "-c", "20", "-d", "256", "-r", "100000",
     ]);
-    let report = run::output(client.arg("--csv"))?;
+    let report = command::output(client.arg("--csv"))?;
     let server = redis.server.id();
     Ok(Sample {
         ns_per_op: redis_ns_per_request(&report)?,
@@ -173,7 +174,7 @@ fn python_program() -> anyhow::Result<PathBuf> {
         .map_err(|_| anyhow::anyhow!("a look-up panicked"))?;
     if found.is_none() {
         let script = "import os, sys; print(os.path.realpath(sys.executable))";
-        let path = run::output(Command::new("python3").args(["-c", script]))?;
+        let path = command::output(Command::new("python3").args(["-c", script]))?;
         *found = Some(PathBuf::from(path.trim()));
     }
     found.clone().context("no python3")
@@ -216,7 +217,7 @@ fn python(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
         .env("LD_PRELOAD", &library)
         .envs(peer.settings.iter().cloned())
         .env("PYTHONMALLOC", "malloc");
-    run::parse(&run::output(&mut command)?, &library)
+    run::parse(&command::output(&mut command)?, &library)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::engine::figure::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::peers::Ready;
 use crate::work::retention::{MOMENTS, Pattern};
-use crate::{machine, report, run};
+use crate::{command, machine, report, run};
 
 /// How much of its freed memory a sleeping process keeps.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -213,7 +213,7 @@ impl Worker {
         drop(self.input.take());
         let mut report = String::new();
         self.output.read_to_string(&mut report)?;
-        let status = run::wait(&mut self.child, run::LONGEST)?;
+        let status = command::wait(&mut self.child, command::LONGEST)?;
         if !status.success() {
             bail!("the worker ended with {status}");
         }

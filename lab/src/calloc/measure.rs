@@ -9,7 +9,7 @@ use super::cells::{Cell, Contender};
 use crate::engine::figure::{Figure, Unit};
 use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed};
-use crate::{report, run};
+use crate::{command, report, run};
 
 /// The names of the figures: of the timed process, and of the accounts.
 const PAIRS: &str = "pairs";
@@ -64,7 +64,7 @@ pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Resu
     let mut command = worker(cell, contender)?;
     command.args(["--milliseconds", &time.as_millis().to_string()]);
     command.env("LD_PRELOAD", &contender.peer.library);
-    let report = run::output(&mut command)?;
+    let report = command::output(&mut command)?;
     run::ensure_heap(&report, &contender.peer.library)?;
     parse_timed(&report)
 }
@@ -89,12 +89,12 @@ pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Resu
     worker.args(["--account", &pairs.to_string()]);
     let (report, trace) = match which("strace") {
         Some(_) => {
-            let (report, errors) = run::outputs(&mut under_strace(&worker, contender))?;
+            let (report, errors) = command::outputs(&mut under_strace(&worker, contender))?;
             (report, Some(errors))
         }
         None => {
             worker.env("LD_PRELOAD", &contender.peer.library);
-            (run::output(&mut worker)?, None)
+            (command::output(&mut worker)?, None)
         }
     };
     run::ensure_heap(&report, &contender.peer.library)?;

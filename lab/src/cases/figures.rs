@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::case::Case;
-use super::observe::Failure;
 use super::tree::Held;
 use crate::engine::figure::{Figure, Unit};
 use crate::engine::record::Run;
@@ -41,6 +40,15 @@ pub struct Moment {
 pub struct Mark {
     pub at: Duration,
     pub sample: usize,
+}
+
+/// Why a run has no result.
+#[derive(Debug, PartialEq)]
+pub struct Failure {
+    /// In a few words, for the table.
+    pub what: String,
+    /// What the program said.
+    pub said: String,
 }
 
 /// Everything that was observed of a run.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::case::Case;
 use super::home::Home;
-use crate::run::finished;
+use crate::command::finished;
 
 /// Why a case cannot run yet; `None` if it can.
 pub fn missing(case: &Case, home: &Home) -> Option<String> {

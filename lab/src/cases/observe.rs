@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::allocators::Located;
 use super::case::Case;
-use super::figures::{Mark, Moment, Observed};
+use super::figures::{Failure, Mark, Moment, Observed};
 use super::home::{Home, Work};
 use super::identity;
 use super::party::{Heard, Party, in_words, is_orderly};
@@ -22,15 +22,6 @@ const ROUND: usize = 10;
 /// For the end of a program whose input is closed, and for one that was asked to end.
 const LONGEST_END: Duration = Duration::from_secs(30);
 const LONGEST_GRACE: Duration = Duration::from_secs(5);
-
-/// Why a run has no result.
-#[derive(Debug, PartialEq)]
-pub struct Failure {
-    /// In a few words, for the table.
-    pub what: String,
-    /// What the program said.
-    pub said: String,
-}
 
 /// Runs `case` once under `allocator`. A run that fails is a result, too.
 ///

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
+use crate::command;
 use crate::engine::campaign::Named;
 use crate::peers::Ready;
 use crate::run;
@@ -66,11 +67,11 @@ impl Engine {
                     .arg("worker")
                     .args(arguments)
                     .env("LD_PRELOAD", &peer.library);
-                let report = run::output(&mut command)?;
+                let report = command::output(&mut command)?;
                 run::ensure_heap(&report, &peer.library)?;
                 Ok(report)
             }
-            Engine::Rust(program) => run::output(Command::new(program).args(arguments))
+            Engine::Rust(program) => command::output(Command::new(program).args(arguments))
                 .context("the Rust program with Neap inside failed"),
         }
     }

@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use super::tables;
+use crate::command;
 use crate::engine::figure::Figure;
 use crate::programs::which;
-use crate::run;
 
 const BENCHMARK: &str = include_str!("../../classes/sort_test.go");
 const MODULE: &str = "module neap.example/classes\n\ngo 1.18\n";
@@ -62,7 +62,7 @@ impl Go {
         command
             .args(["test", "-run=^$", "-bench=.", "-benchtime", time, &count])
             .current_dir(&folder.0);
-        let report = run::output(offline(&mut command, &folder.0))?;
+        let report = command::output(offline(&mut command, &folder.0))?;
         let rounds = by_round(&report)?;
         ensure!(!rounds.is_empty(), "no benchmark in {report:?}");
         Ok(rounds)
@@ -81,7 +81,7 @@ fn offline<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
 
 fn go_environment(program: &Path, name: &str) -> anyhow::Result<String> {
     let mut command = Command::new(program);
-    let text = run::output(command.env("GOTOOLCHAIN", "local").args(["env", name]))?;
+    let text = command::output(command.env("GOTOOLCHAIN", "local").args(["env", name]))?;
     Ok(text.trim().to_string())
 }
 

@@ -10,9 +10,9 @@ use anyhow::{Context as _, bail, ensure};
 use neap_shared::status_page::{self, SizeFigure};
 
 use super::recorded::Step;
+use crate::command;
 use crate::memory_file;
 use crate::programs::which;
-use crate::run;
 
 /// A program and its arguments.
 pub struct Program {
@@ -153,7 +153,7 @@ impl Program {
         let status_page = status_page_of(&mut child);
         let ended = match self.command {
             "redis-server" => serve(&mut child, &folder.0),
-            _ => run::wait(&mut child, run::LONGEST).map(|status| status.success()),
+            _ => command::wait(&mut child, command::LONGEST).map(|status| status.success()),
         };
         ensure!(ended?, "{} failed", self.name);
         let steps = steps(&status_page?)?;
@@ -190,7 +190,7 @@ impl Program {
     /// place.
     fn file(&self) -> anyhow::Result<PathBuf> {
         if self.command == "cc1plus" {
-            let name = run::output(Command::new("g++").arg("-print-prog-name=cc1plus"))?;
+            let name = command::output(Command::new("g++").arg("-print-prog-name=cc1plus"))?;
             return Ok(PathBuf::from(name.trim()));
         }
         let of_system = Path::new("/usr/bin").join(self.command);
@@ -267,13 +267,13 @@ fn serve(server: &mut Child, folder: &Path) -> anyhow::Result<bool> {
         "20000",
         "-q",
     ]);
-    let served = run::output(&mut client);
+    let served = command::output(&mut client);
     let mut stop = Command::new("redis-cli");
-    let stopped = run::output(stop.arg("-s").arg(&socket).args(["shutdown", "nosave"]));
+    let stopped = command::output(stop.arg("-s").arg(&socket).args(["shutdown", "nosave"]));
     if served.is_err() || stopped.is_err() {
         server.kill()?;
     }
-    let ended = run::wait(server, run::LONGEST)?.success();
+    let ended = command::wait(server, command::LONGEST)?.success();
     served.and(stopped).map(|_| ended)
 }
 

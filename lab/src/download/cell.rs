@@ -9,11 +9,11 @@ use anyhow::{Context as _, ensure};
 
 use super::environment::Environment;
 use super::server::Server;
+use crate::command;
 use crate::engine::campaign::Named;
 use crate::engine::figure::{Figure, Unit};
 use crate::names::named;
 use crate::peers::Ready;
-use crate::run;
 use crate::work::identity;
 
 /// Bytes in a MB of this experiment: the report of 2016 requested `100 * 2 ** 20`.
@@ -162,7 +162,7 @@ pub fn once(
         .arg(terms.downloads.to_string())
         .arg(buffers.name())
         .env("LD_PRELOAD", library);
-    let told = Told::parse(&run::output(&mut client)?)?;
+    let told = Told::parse(&command::output(&mut client)?)?;
     identity::ensure_same(Path::new(&told.heap), library)?;
     told.ensure_right(terms, chunk, &mut |bytes| server.crc32(bytes))?;
     Ok(told.sample)

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
+use crate::command::finished;
 use crate::peers::Places;
-use crate::run::finished;
 
 const REQUIREMENTS: &str = include_str!("../../download/requirements.txt");
 const VERSIONS: &str = include_str!("../../download/versions.py");

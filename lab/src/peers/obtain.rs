@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
 use super::list::{Archive, Build, Peer, Root, Source};
-use crate::run::finished;
+use crate::command::finished;
 
 use super::locate::{Places, Ready, built_library, counted_library, locate_source};
 

@@ -9,7 +9,7 @@ use crate::engine::campaign::Campaign;
 use crate::engine::figure::Figure;
 use crate::peers::Ready;
 use crate::work::known::{Known, Part, Reading, SIZES, Totals, readings};
-use crate::{report, run};
+use crate::{command, report, run};
 
 /// What to run.
 pub struct Plan {
@@ -63,7 +63,7 @@ fn once(plan: &Plan) -> anyhow::Result<Vec<Reading>> {
         .args(["worker", "sites", &plan.bytes.to_string()])
         .env("LD_PRELOAD", &plan.neap.library)
         .env("NEAP_SAMPLE", plan.rate.to_string());
-    let report = run::output(&mut command)?;
+    let report = command::output(&mut command)?;
     run::ensure_heap(&report, &plan.neap.library)?;
     let number = |key| anyhow::Ok(report::needed(&report, key)?.parse::<u64>()?);
     ensure!(

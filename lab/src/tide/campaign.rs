@@ -21,7 +21,7 @@ use crate::peers::{self, Places, Ready};
 use crate::work::tide::prices::Priced;
 use crate::work::tide::sizes::{MB, Sizes};
 use crate::work::tide::stacks::StackKind;
-use crate::{machine, report, run};
+use crate::{command, machine, report, run};
 
 /// The write-up's five steps.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -217,7 +217,7 @@ fn prices(
         .args(["worker", "tide-prices", kind.name()])
         .args([stack_bytes.to_string(), burst.to_string()])
         .env("LD_PRELOAD", &neap.library);
-    let report = run::output(&mut command)?;
+    let report = command::output(&mut command)?;
     run::ensure_heap(&report, &neap.library)?;
     parse(&report)
 }

@@ -13,7 +13,7 @@ use super::engines::Present;
 use super::steps::{Run, Step};
 use crate::work::tide::protocol::{Action, Done, Heap};
 use crate::work::tide::sizes::Sizes;
-use crate::{machine, run};
+use crate::{command, machine};
 
 /// How often the resident size is read.
 const EVERY: Duration = Duration::from_millis(20);
@@ -93,7 +93,7 @@ impl Worker {
             .with_context(|| format!("cannot start {}", engine.name))?;
         let actions = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().context("no pipe from the process")?);
-        let longest = run::LONGEST + wait * Step::ALL.len() as u32;
+        let longest = command::LONGEST + wait * Step::ALL.len() as u32;
         let watch = Watch::over(child.id(), longest);
         Ok(Worker {
             child,
@@ -161,7 +161,7 @@ impl Worker {
         // Stop the watch first: it may still kill the process, whose PID must not be reused before.
         let overdue = self.watch.overdue();
         let samples = self.watch.finish();
-        let status = run::wait(&mut self.child, run::LONGEST)?;
+        let status = command::wait(&mut self.child, command::LONGEST)?;
         if let Some(longest) = overdue {
             bail!("killed after {} s", longest.as_secs());
         }

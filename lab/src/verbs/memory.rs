@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::memory::{self, Sizes, Told};
 use crate::peers::{self, Places, Ready};
-use crate::{run, work};
+use crate::{command, run, work};
 
 /// The arguments of `memory`.
 #[derive(Args)]
@@ -90,7 +90,7 @@ fn ensure_good_end(child: &mut Child) -> anyhow::Result<()> {
     if let Some(stderr) = &mut child.stderr {
         stderr.read_to_string(&mut errors)?;
     }
-    let status = run::wait(child, run::LONGEST)?;
+    let status = command::wait(child, command::LONGEST)?;
     let last = errors
         .lines()
         .rev()
