@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `words` | options and operands, by what they take |
 //! | `verbs` | the table of verbs |
+//! | `values` | the values of options |
 //! | `library` | the library's options as flags and variables |
 //! | `refused` | words of earlier releases, and tips for mistyped ones |
 //! | `tests` | `docs/options.md`, which is generated from the tables |
@@ -13,6 +14,7 @@ mod library;
 mod refused;
 #[cfg(test)]
 mod tests;
+mod values;
 mod verbs;
 mod words;
 

@@ -1,8 +1,8 @@
 //! Tests of the tables, and `docs/options.md`, which is generated from them. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
-use super::library;
 use super::verbs::neap;
+use super::{library, values};
 use crate::classes;
 use crate::profile::Value;
 use clap::{Arg, Command};
@@ -79,7 +79,7 @@ fn declared(option: &Declaration) -> String {
         default => format!("`{default}`"),
     };
     let flag = match option.flag {
-        Flag::Value => format!("`--{name} {}`", library::value_name(*kind)),
+        Flag::Value => format!("`--{name} {}`", values::value_name(*kind)),
         Flag::On => format!("`--{name}`"),
         Flag::Off => format!("`--no-{name}`"),
         Flag::Through(words) => format!("`{}`", words.replace('|', "\\|")),

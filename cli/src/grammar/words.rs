@@ -1,7 +1,8 @@
 //! Options and operands, by what they take.
 
-use super::library;
-use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser, ValueParser};
+use super::values;
+use clap::builder::{IntoResettable, OsStringValueParser, PossibleValuesParser, StyledStr};
+use clap::builder::{TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ValueHint, value_parser};
 use std::ffi::OsString;
 
@@ -9,7 +10,7 @@ use std::ffi::OsString;
 pub const LONGEST_MS: u64 = 1_000_000_000;
 
 /// An option that takes nothing.
-pub fn switch(name: &'static str, help: &'static str) -> Arg {
+pub fn switch(name: &'static str, help: impl IntoResettable<StyledStr>) -> Arg {
     Arg::new(name)
         .long(name)
         .help(help)
@@ -17,7 +18,7 @@ pub fn switch(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// The path of a file.
-pub fn file(name: &'static str, help: &'static str) -> Arg {
+pub fn file(name: &'static str, help: impl IntoResettable<StyledStr>) -> Arg {
     let argument = operand(name, help).long(name);
     argument.value_hint(ValueHint::FilePath).value_name("FILE")
 }
@@ -39,12 +40,12 @@ pub fn words(name: &'static str, words: &'static [&'static str], help: &'static 
 
 /// A time in this range of ms.
 pub fn time(name: &'static str, range: [u64; 2], help: &'static str) -> Arg {
-    valued(name, "TIME", library::time(range[0], range[1]), help)
+    valued(name, "TIME", values::time(range[0], range[1]), help)
 }
 
 /// Bytes between two samples.
 pub fn rate(name: &'static str, help: &'static str) -> Arg {
-    valued(name, "SIZE", ValueParser::new(library::rate), help)
+    valued(name, "SIZE", ValueParser::new(values::rate), help)
 }
 
 /// A number of at least 1.
@@ -52,9 +53,14 @@ pub fn number(name: &'static str, help: &'static str) -> Arg {
     valued(name, "N", value_parser!(u64).range(1..).into(), help)
 }
 
-/// With negative numbers as values, so that the error states the range, instead of how to pass an
-/// argument that begins with a dash.
-fn valued(name: &'static str, value: &'static str, parser: ValueParser, help: &'static str) -> Arg {
+/// An option with another value. It takes negative numbers, so that the error states the range,
+/// instead of how to pass an argument that begins with a dash.
+pub fn valued(
+    name: &'static str,
+    value: &'static str,
+    parser: ValueParser,
+    help: impl IntoResettable<StyledStr>,
+) -> Arg {
     let argument = Arg::new(name).long(name).help(help).value_name(value);
     argument.value_parser(parser).allow_negative_numbers(true)
 }
@@ -73,7 +79,7 @@ fn no_format(file: OsString) -> Result<OsString, String> {
 }
 
 /// A word without dashes.
-pub fn operand(name: &'static str, help: &'static str) -> Arg {
+pub fn operand(name: &'static str, help: impl IntoResettable<StyledStr>) -> Arg {
     Arg::new(name)
         .help(help)
         .value_parser(value_parser!(OsString))

@@ -4,9 +4,9 @@
 use super::exposition::{self, Sample};
 use super::{State, View, live, slices, used};
 use neap_shared::ledger::Ledger;
-use neap_shared::stats::{ClassFigures, Snapshot, USE_NAMES};
+use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
 
-/// A metric: its name without `neap_`, its kind, its meaning, and the source of its values.
+/// A metric: its name without `neap_`, its meaning, and the source of its values.
 struct Metric {
     name: &'static str,
     help: &'static str,
@@ -19,12 +19,8 @@ enum Values {
     View(fn(&View) -> f64),
     /// One value per process that has figures.
     Figures(fn(&Snapshot) -> u64),
-    /// One value for each use of spans.
-    Spans(fn(&neap_shared::stats::SpanFigures) -> u64),
-    /// One value for each size class in use.
-    Classes(fn(&ClassFigures) -> u64),
-    /// Several values with a label `state`.
-    States(fn(&Snapshot) -> Vec<(&'static str, u64)>),
+    /// Several values, told apart by a label of this name.
+    By(&'static str, fn(&View) -> Vec<(String, u64)>),
 }
 
 const fn metric(name: &'static str, help: &'static str, values: Values) -> Metric {
@@ -55,20 +51,20 @@ const METRICS: &[Metric] = &[
         Values::Figures(|figures| figures.committed)),
     metric("reserved_bytes", "Address space reserved.", Values::Figures(|figures| figures.reserved)),
     metric("threads", "Threads that have magazines.", Values::Figures(|figures| figures.threads)),
-    metric("stacks", "Coroutine stacks, by state.", Values::States(stacks)),
-    metric("spans", "Spans of the page heap, by use.", Values::Spans(|span| span.spans)),
+    metric("stacks", "Coroutine stacks, by state.", Values::By("state", stacks)),
+    metric("spans", "Spans of the page heap, by use.", Values::By("use", |view| by_use(view, |span| span.spans))),
     metric("span_bytes", "Bytes of spans of the page heap, by use.",
-        Values::Spans(|span| slices(span.slices))),
+        Values::By("use", |view| by_use(view, |span| slices(span.slices)))),
     metric("class_live_blocks", "Blocks in the program's hands, by size class.",
-        Values::Classes(live)),
+        Values::By("class", |view| by_class(view, live))),
     metric("class_free_blocks", "Blocks free in slabs, by size class.",
-        Values::Classes(|class| class.free)),
+        Values::By("class", |view| by_class(view, |class| class.free))),
     metric("class_cached_blocks", "Blocks free in magazines, by size class.",
-        Values::Classes(|class| class.cached)),
+        Values::By("class", |view| by_class(view, |class| class.cached))),
     metric("class_refills", "Refills of magazines by live threads, by size class.",
-        Values::Classes(|class| class.refills)),
+        Values::By("class", |view| by_class(view, |class| class.refills))),
     metric("class_flushes", "Flushes of magazines by live threads, by size class.",
-        Values::Classes(|class| class.flushes)),
+        Values::By("class", |view| by_class(view, |class| class.flushes))),
     metric("minor_faults_total", "Page faults that needed no disk.",
         Values::Figures(|figures| figures.minor_faults)),
     metric("major_faults_total", "Page faults that needed the disk.",
@@ -89,13 +85,35 @@ const METRICS: &[Metric] = &[
         Values::View(|view| view.served.cost_ns as f64 / 1e9)),
 ];
 
-fn stacks(figures: &Snapshot) -> Vec<(&'static str, u64)> {
-    let stacks = &figures.stacks;
-    vec![
-        ("used", stacks.used),
-        ("idle", stacks.idle),
-        ("free", stacks.free),
-    ]
+fn stacks(view: &View) -> Vec<(String, u64)> {
+    let stacks = view.figures.iter().map(|figures| figures.stacks);
+    let states = stacks.flat_map(|stacks| {
+        [
+            ("used", stacks.used),
+            ("idle", stacks.idle),
+            ("free", stacks.free),
+        ]
+    });
+    states
+        .map(|(state, count)| (state.to_owned(), count))
+        .collect()
+}
+
+fn by_class(view: &View, value: fn(&ClassFigures) -> u64) -> Vec<(String, u64)> {
+    let classes = view.figures.iter().flat_map(used);
+    classes
+        .map(|class| (class.bytes.to_string(), value(class)))
+        .collect()
+}
+
+/// The page heap keeps these up to date, without a request.
+fn by_use(view: &View, value: fn(&SpanFigures) -> u64) -> Vec<(String, u64)> {
+    let coarse = view.coarse.as_ref().map(|coarse| coarse.spans);
+    let spans = coarse.or(view.figures.as_ref().map(|figures| figures.spans));
+    let named = USE_NAMES.iter().zip(spans.iter().flatten());
+    named
+        .map(|(name, span)| (name.replace(' ', "_"), value(span)))
+        .collect()
 }
 
 /// All metrics of these processes.
@@ -136,40 +154,16 @@ fn sample(view: &View, label: Option<(&'static str, String)>, value: f64) -> Sam
 
 impl Metric {
     fn samples(&self, view: &View) -> Vec<Sample> {
-        let one = |value| vec![sample(view, None, value)];
-        let figures = view.figures.as_ref();
-        match (&self.values, figures) {
-            (Values::View(value), _) => one(value(view)),
-            (Values::Figures(value), Some(figures)) => one(value(figures) as f64),
-            (Values::Spans(value), _) => by_use(view, *value),
-            (Values::Classes(value), Some(figures)) => used(figures)
-                .map(|class| {
-                    let label = ("class", class.bytes.to_string());
-                    sample(view, Some(label), value(class) as f64)
-                })
+        match self.values {
+            Values::View(value) => vec![sample(view, None, value(view))],
+            Values::Figures(value) => (view.figures.iter())
+                .map(|figures| sample(view, None, value(figures) as f64))
                 .collect(),
-            (Values::States(values), Some(figures)) => values(figures)
-                .into_iter()
-                .map(|(state, value)| sample(view, Some(("state", state.to_owned())), value as f64))
+            Values::By(label, values) => (values(view).into_iter())
+                .map(|(name, value)| sample(view, Some((label, name)), value as f64))
                 .collect(),
-            (_, None) => Vec::new(),
         }
     }
-}
-
-/// The page heap keeps these up to date, without a request.
-fn by_use(view: &View, value: fn(&neap_shared::stats::SpanFigures) -> u64) -> Vec<Sample> {
-    let coarse = view.coarse.as_ref().map(|coarse| coarse.spans);
-    let spans = coarse.or(view.figures.as_ref().map(|figures| figures.spans));
-    let spans = spans.iter().flatten();
-    USE_NAMES
-        .iter()
-        .zip(spans)
-        .map(|(name, span)| {
-            let label = ("use", name.replace(' ', "_"));
-            sample(view, Some(label), value(span) as f64)
-        })
-        .collect()
 }
 
 #[cfg(test)]
