@@ -202,8 +202,9 @@ fn role(link: &Link) -> &'static str {
     }
 }
 
-/// The loader lists what it maps and exits before any code of the program or its libraries runs. It
-/// is started itself, because musl's would run the program whatever the variables of glibc's say.
+/// The loader lists what it maps and exits before any code of the program or its libraries runs.
+/// `--list` has both glibc's and musl's do so. Only glibc's also reads `LD_TRACE_LOADED_OBJECTS`;
+/// under musl's, the program would run.
 fn loads(link: &Link, library: &Path, preload: &OsStr) -> Result<(), String> {
     let loader = link.elf.as_ref().and_then(|elf| elf.loader.as_ref());
     let loader = loader.ok_or("no dynamic loader")?;
