@@ -29,7 +29,10 @@ mkdir -p "$programs"
 build() {
     local program=$programs/$1
     shift
-    [ -e "$program" ] || musl-gcc -O1 -w -pthread -o "$program.part" "$@" && mv "$program.part" "$program"
+    if [ ! -e "$program" ]; then
+        musl-gcc -O1 -w -pthread -o "$program.part" "$@"
+        mv "$program.part" "$program"
+    fi
 }
 
 sources=$cache/sources
