@@ -371,6 +371,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .filter(|free| !free.is_huge())
             .map_or(frontier, |free| free.index.get());
         let at = arena.layout().align_up(start, request.align);
+        let at = at.next_multiple_of(request.grid);
         self.range_over_frontier(id, at, request.slices)
     }
 

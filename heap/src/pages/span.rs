@@ -21,6 +21,8 @@ pub(super) struct SpanRequest {
     pub(super) slices: usize,
     /// At a multiple of how many slices: a power of two.
     pub(super) align: usize,
+    /// At a multiple of how many, if there is room for that.
+    pub(super) grid: usize,
     /// Where they may come from.
     pub(super) source: SpanSource,
     /// How much of them the user will touch.
@@ -38,6 +40,7 @@ impl SpanRequest {
         Self {
             slices,
             align: 1,
+            grid: 1,
             source: SpanSource::Any,
             fill: Fill::Sparse,
             at: None,

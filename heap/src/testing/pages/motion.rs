@@ -113,6 +113,25 @@ fn slow_motion_is_not_purged_by_its_age() {
     assert!(faulted < asked / 8, "{faulted} faulted in of {asked}");
 }
 
+/// Bursts of blocks that end a little beyond a slice, and a slab that stays from each burst.
+#[test]
+fn the_tails_of_blocks_stay_untouched() {
+    let (heap, bytes) = (roomy(), SLICE_BYTES + 8);
+    let pages_of_a_block = bytes.div_ceil(4096);
+    for _ in 0..6 {
+        heap.alloc(1, 1, Use::Slab, SLICE_BYTES).unwrap();
+        let blocks = (0..100).map(|_| heap.alloc(2, 1, Use::Large, bytes).unwrap());
+        for block in blocks.collect::<Vec<_>>() {
+            // SAFETY: the span is ours, and its requested bytes were written.
+            unsafe { heap.free(block.base, Dirty::Prefix(bytes)) };
+        }
+    }
+    let dirty = heap.totals().free_dirty / 4096;
+    let needed = 100 * pages_of_a_block;
+    assert!(dirty < needed * 11 / 10, "{dirty} pages, {needed} needed");
+    assert_eq!(heap.check(), Ok(()));
+}
+
 /// The pages of a crowd of stacks, one in each slice, become one block.
 #[test]
 fn pages_of_stacks_make_way_for_a_block() {
