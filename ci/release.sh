@@ -6,15 +6,14 @@
 #   *.whl                               Python wheels of neap-malloc
 #   SHA256SUMS
 #
-# Two runs on the same files give the same bytes. Set SOURCE_DATE_EPOCH for another date than the
-# last commit's, DIST_UNDER_TEST for other files than target/dist, and give another directory than
-# target/packages as the argument.
+# Two runs on the same files give the same bytes. SOURCE_DATE_EPOCH sets another date than the last
+# commit's, and an argument another directory than target/packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/packages/common.sh
 
 out=$(realpath -m "${1:-$target/packages}")
-name=neap-$version-$(machine_of "$(shipped libneap.so)")-linux
+name=neap-$version-$(machine_of "$dist/libneap.so")-linux
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"

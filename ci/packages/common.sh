@@ -2,7 +2,7 @@
 # Sourced by ci/release.sh, ci/packages/*.sh and ci/packages.sh, in the project's root.
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-dist=${DIST_UNDER_TEST:-$target/dist}
+dist=$target/dist
 version=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)
 # The date of everything in a package, so that two builds of one commit have the same bytes.
 last_change() { git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md; }
@@ -15,17 +15,7 @@ fail() {
     exit 1
 }
 
-# The shipped files of ci/dist.sh, which puts them into one directory or into bin/ and lib/.
-shipped() { # shipped NAME: the path of this file
-    local place
-    for place in "$dist/$1" "$dist/bin/$1" "$dist/lib/$1"; do
-        if [ -f "$place" ]; then
-            echo "$place"
-            return
-        fi
-    done
-    fail "$dist has no $1: run ci/dist.sh"
-}
+[ -x "$dist/neap" ] && [ -e "$dist/libneap.so" ] || fail "$dist lacks neap or libneap.so: run ci/dist.sh"
 
 # The newest version of glibc that a file needs, such as 2.34; nothing if it names none.
 glibc_of() { # glibc_of FILE

@@ -79,27 +79,24 @@ Description: memory allocator that gives free memory back to the system
 END
 
 headers=$work/libneap-dev
-mkdir -p "$headers/usr/lib/$triplet"
-cp -R "$tree/include" "$headers/usr/include"
-for file in libneap.a pkgconfig cmake; do
-    [ ! -e "$tree/lib/$file" ] || cp -R "$tree/lib/$file" "$headers/usr/lib/$triplet/"
-done
-if [ -e "$headers/usr/lib/$triplet/pkgconfig/neap.pc" ]; then
-    sed -i -e 's|^prefix=.*|prefix=/usr|' -e "s|^libdir=.*|libdir=\${prefix}/lib/$triplet|" \
-        "$headers/usr/lib/$triplet/pkgconfig/neap.pc"
+mkdir -p "$headers/usr"
+if [ -x ci/install-prefix.sh ]; then
+    ci/install-prefix.sh "$headers/usr" "lib/$triplet"
+    rm "$headers/usr/lib/$triplet/libneap.so"
+else
+    cp -R "$tree/include" "$headers/usr/include"
 fi
-rmdir --ignore-fail-on-non-empty "$headers/usr/lib/$triplet" "$headers/usr/lib"
 finish libneap-dev <<END
 Section: libdevel
 Multi-Arch: same
 Depends: libneap (= $revision)
-Description: memory allocator that gives free memory back (headers)
+Description: memory allocator that gives free memory back (development)
  Neap replaces malloc in programs that are started with LD_PRELOAD, or linked
  to the library. It returns freed memory to the kernel after a second without
  use, and accounts for every resident byte.
  .
- This package has the headers for coroutine stacks and for the functions of
- C23 that older C libraries do not declare.
+ This package has what programs are linked with, and the headers for coroutine
+ stacks and for the functions of C23 that older C libraries do not declare.
 END
 
 command=$work/neap

@@ -37,6 +37,10 @@ in_an_overlay() {
         printf "#include <neap.h>\nint main(void) { return neap_version()[0] == 0; }\n" >linked.c
         gcc -o linked linked.c -lneap
         ./linked
+        if [ -e "${library%/*}/pkgconfig/neap.pc" ] && command -v pkg-config; then
+            gcc -o linked linked.c $(pkg-config --cflags --libs neap)
+            ./linked
+        fi
         # As upgrades and reinstallation do it.
         dpkg -i ./*.deb
         dpkg -P neap libneap-dev libneap

@@ -8,29 +8,24 @@ cd "$(dirname "$0")/../.."
 prefix=$1
 mkdir -p "$prefix"
 [ -z "$(ls -A "$prefix")" ] || fail "$prefix is not empty"
-neap=$(shipped neap)
 
-install -D -m 755 "$neap" "$prefix/bin/neap"
+install -D -m 755 "$dist/neap" "$prefix/bin/neap"
 # cargo does not strip a program whose package has an optimization level of its own.
 "${STRIP:-strip}" --strip-all "$prefix/bin/neap"
-install -D -m 644 "$(shipped libneap.so)" "$prefix/lib/libneap.so"
-# What only some builds have: a static library, and the files of pkg-config and CMake.
-for file in libneap.a pkgconfig/neap.pc cmake; do
-    if [ -e "$dist/lib/$file" ]; then
-        mkdir -p "$prefix/lib/$(dirname "$file")"
-        cp -R "$dist/lib/$file" "$prefix/lib/$file"
-    fi
-done
-(cd "$dist/include" && find . -type f) | while read -r header; do
-    install -D -m 644 "$dist/include/$header" "$prefix/include/$header"
-done
+if [ -x ci/install-prefix.sh ]; then
+    ci/install-prefix.sh "$prefix"
+else
+    install -D -m 755 "$dist/libneap.so" "$prefix/lib/libneap.so"
+    mkdir "$prefix/include"
+    cp -R "$dist/include/." "$prefix/include/"
+fi
 
 share=$prefix/share
 mkdir -p "$share/man/man1"
-"$neap" help --man "$share/man/man1" >/dev/null
+"$dist/neap" help --man "$share/man/man1" >/dev/null
 completion() { # completion SHELL FILE
     mkdir -p "$(dirname "$share/$2")"
-    "$neap" completions "$1" >"$share/$2"
+    "$dist/neap" completions "$1" >"$share/$2"
 }
 completion bash bash-completion/completions/neap
 completion zsh zsh/site-functions/_neap
