@@ -80,10 +80,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .arena(free.arena())
             .layout()
             .align_up(free.index.get(), request.align);
-        let on_grid = at.next_multiple_of(request.grid);
-        [on_grid, at]
-            .into_iter()
-            .find(|at| at + request.slices <= free.end())
+        request.start_in(at, free.end())
     }
 
     /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes free:

@@ -77,7 +77,10 @@ impl<O: Os> PageHeap<O> {
         debug_assert!(slices > 0 && align_slices.is_power_of_two());
         let request = SpanRequest {
             align: align_slices,
-            grid: grid_of(slices, align_slices, bytes),
+            grid: match use_ {
+                Use::Large if align_slices == 1 => grid_of(slices, bytes),
+                _ => 1,
+            },
             source,
             fill: match use_ {
                 Use::Slab => Fill::Dense,
@@ -244,8 +247,8 @@ impl<O: Os> PageHeap<O> {
 /// of one length begin at multiples of it, each begins where an earlier one began, and the pages
 /// beyond the requested bytes stay untouched. Otherwise they are soon the resident pages of earlier
 /// spans. Long spans have no large tail.
-fn grid_of(slices: usize, align_slices: usize, bytes: usize) -> usize {
-    if slices > MOST_GRID || align_slices > 1 {
+fn grid_of(slices: usize, bytes: usize) -> usize {
+    if slices > MOST_GRID {
         return 1;
     }
     let tail = (slices * SLICE_BYTES).saturating_sub(bytes);

@@ -132,6 +132,26 @@ fn the_tails_of_blocks_stay_untouched() {
     assert_eq!(heap.check(), Ok(()));
 }
 
+/// How many blocks of `slices` slices find room in a small heap, each `tail` bytes shorter.
+fn fitting(slices: usize, tail: usize) -> usize {
+    let heap = heap(Conditions {
+        most_reserved: 2 * MIB,
+        ..Conditions::default()
+    });
+    let bytes = slices * SLICE_BYTES - tail;
+    (0..)
+        .take_while(|_| heap.alloc(slices, 1, Use::Large, bytes).is_some())
+        .count()
+}
+
+#[test]
+fn as_many_blocks_with_tails_find_room_as_without() {
+    for slices in 2..=8 {
+        let [with, without] = [SLICE_BYTES / 2, 0].map(|tail| fitting(slices, tail));
+        assert_eq!(with, without, "{slices} slices");
+    }
+}
+
 /// The pages of a crowd of stacks, one in each slice, become one block.
 #[test]
 fn pages_of_stacks_make_way_for_a_block() {
