@@ -22,26 +22,32 @@ debian lua5.4 'src/*'
 debian libzstd 'lib/*' 'programs/*'
 crates libsqlite3-sys=0.35.0
 
-programs=$cache/programs/musl
+# Compiled again when the recipe or a source changes.
+recipe=$(cat ci/musl.sh ci/musl/sqlite.c "${origins[@]}" | sha256sum | cut -c 1-12)
+programs=$cache/programs/musl/$recipe
 mkdir -p "$programs"
 
 # build PROGRAM FLAG...: compiles it, unless it is there.
 build() {
     local program=$programs/$1
     shift
-    if [ ! -e "$program" ]; then
-        musl-gcc -O1 -w -pthread -o "$program.part" "$@"
-        mv "$program.part" "$program"
-    fi
+    [ ! -e "$program" ] || return 0
+    musl-gcc -O1 -w -pthread -o "$program.part" "$@"
+    mv "$program.part" "$program"
 }
 
 sources=$cache/sources
 build lua -DLUA_USE_POSIX $(ls "$sources/lua5.4/src/"*.c | grep -v /luac.c) -lm &
+compilers=($!)
 build sqlite -I"$sources/libsqlite3-sys/sqlite3" ci/musl/sqlite.c "$sources/libsqlite3-sys/sqlite3/sqlite3.c" -lm &
+compilers+=($!)
 build zstd -DZSTD_MULTITHREAD -DZSTD_DISABLE_ASM -DZSTD_LEGACY_SUPPORT=0 -DXXH_NAMESPACE=ZSTD_ -DBACKTRACE_ENABLE=0 \
     -I"$sources/libzstd/"{lib,lib/common,lib/dictBuilder,programs} "$sources/libzstd/programs/"*.c \
     "$sources/libzstd/lib/"{common,compress,decompress,dictBuilder}/*.c &
-wait -n && wait -n && wait -n
+compilers+=($!)
+for compiler in "${compilers[@]}"; do
+    wait "$compiler"
+done
 
 # same NAME COMMAND...: the command, whose first word is a program, prints the same under the library.
 same() {

@@ -4,6 +4,7 @@
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::transmute;
+use neap_heap::init;
 use neap_heap::reclaim::thread as purge;
 
 static UNSHARE: Next = Next::new(c"unshare");
@@ -60,6 +61,8 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 /// - As `fork(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> c_int {
+    // Its handlers, where it has not started because no call needed it.
+    init::begin_on_the_way();
     if FORK.get().is_null() {
         FORK.look();
     }

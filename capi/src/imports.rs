@@ -1,23 +1,22 @@
-//! What the shipped library takes from the C library where glibc and musl differ.
+//! What the library takes from the C library where glibc's versions and musl differ.
 //!
-//! The library is linked without a C library (`build.rs`). The loader looks up each undefined name
-//! in the process, whatever its version.
+//! The shipped library is linked without a C library (`ci/dist.sh`). The loader looks up each
+//! undefined name in the process, whatever its version.
 
-use core::arch::{asm, global_asm};
-use core::ffi::{c_char, c_int, c_void};
+use core::arch::global_asm;
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
-use core::ptr::null;
-use neap_heap::os::loader::{has_dlsym, set_dlsym, symbol};
-use neap_heap::os::process;
+use core::ptr::null_mut;
+use neap_heap::os::{loader, process};
 
-/// The address of a function that not every C library has; null where there is none.
+/// The address of a name that not every C library has; null where there is none.
 macro_rules! optional {
     ($name:literal) => {{
         let address: *const c_void;
         // SAFETY: reads the word that the loader filled.
         #[cfg(target_arch = "x86_64")]
         unsafe {
-            asm!(
+            core::arch::asm!(
                 concat!(".weak ", $name),
                 concat!("mov {0}, qword ptr [rip + ", $name, "@GOTPCREL]"),
                 out(reg) address,
@@ -27,7 +26,7 @@ macro_rules! optional {
         // SAFETY: as above.
         #[cfg(target_arch = "aarch64")]
         unsafe {
-            asm!(
+            core::arch::asm!(
                 concat!(".weak ", $name),
                 concat!("adrp {0}, :got:", $name),
                 concat!("ldr {0}, [{0}, :got_lo12:", $name, "]"),
@@ -39,30 +38,13 @@ macro_rules! optional {
     }};
 }
 
+pub(crate) use optional;
+
 type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 /// glibc's flag of calls by itself (`__RTLD_DLOPEN`).
 const INTERNAL: c_int = c_int::MIN;
-
-type Handler = Option<unsafe extern "C" fn()>;
-type AtFork = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
-type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int;
-
-// glibc has this name only in the part that is linked statically into each library, and hidden
-// there.
-global_asm!(
-    ".globl pthread_atfork",
-    ".hidden pthread_atfork",
-    ".type pthread_atfork, %function",
-    "pthread_atfork:",
-    #[cfg(target_arch = "x86_64")]
-    "jmp {at_fork}",
-    #[cfg(target_arch = "aarch64")]
-    "b {at_fork}",
-    ".size pthread_atfork, . - pthread_atfork",
-    at_fork = sym at_fork,
-);
 
 // Before glibc 2.34 these are in libraries that a program with one thread and no plugins need not
 // have (neap_heap::os::loader).
@@ -75,53 +57,62 @@ global_asm!(
 );
 
 // Without a version glibc's `memcpy` is the oldest, for programs that overlap. It is slower.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(panic = "abort", target_arch = "x86_64"))]
 global_asm!(".set memcpy, memmove");
 
-/// `pthread_atfork(3)`.
-///
-/// # Safety
-/// - The handlers may be called at every fork.
-unsafe extern "C" fn at_fork(before: Handler, in_parent: Handler, in_child: Handler) -> c_int {
-    let glibc = optional!("__register_atfork");
-    if !glibc.is_null() {
-        // SAFETY: glibc's function of this name. The last argument says which library's unloading
-        // takes the handlers back; this one is never unloaded. The caller's promise.
-        return unsafe {
-            transmute::<*const c_void, Register>(glibc)(before, in_parent, in_child, null())
-        };
-    }
-    // SAFETY: RTLD_NEXT is a handle that dlsym knows.
-    let other = unsafe { symbol(libc::RTLD_NEXT, c"pthread_atfork") };
-    if other.is_null() {
-        return libc::ENOSYS;
-    }
-    // SAFETY: the C library's function of this name, and so of this type; the caller's promise.
-    unsafe { transmute::<*mut c_void, AtFork>(other)(before, in_parent, in_child) }
+/// Whether the C library is glibc.
+pub(crate) fn is_glibc() -> bool {
+    !optional!("gnu_get_libc_version").is_null()
 }
 
-/// Finds `dlsym` in a process that has none because libdl.so is a library of its own. It is loaded as
-/// glibc loads it for itself; not before glibc's own constructor, which would then miss its
-/// arguments.
-pub(crate) fn find_dlsym() {
-    if has_dlsym() || process::environment().is_null() {
-        return;
+/// Whether the C library's own constructor has run. musl has none: its loader does the work first.
+pub(crate) fn is_up() -> bool {
+    // A program may clear its environment later.
+    !process::environment().is_null() || !process::program_name().is_empty()
+}
+
+/// `dlsym(3)`. A process that has none, because libdl.so is a library of its own, asks by the
+/// functions that glibc uses for itself. Null before glibc's own constructor, whose place they would
+/// take, without its arguments.
+///
+/// # Safety
+/// - As `dlsym(3)`: a handle of `dlopen`'s, `RTLD_DEFAULT`, or `RTLD_NEXT` for a name that only
+///   glibc's `libc.so` and this library have.
+pub(crate) unsafe fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    if loader::has_dlsym() {
+        // SAFETY: the caller's promise.
+        return unsafe { loader::symbol(handle, name) };
     }
-    let (open, find) = (optional!("__libc_dlopen_mode"), optional!("__libc_dlsym"));
-    // SAFETY: null, or glibc's functions of these names, which have these types.
-    let functions = unsafe {
-        (
-            transmute::<*const c_void, Option<Open>>(open),
-            transmute::<*const c_void, Option<Find>>(find),
-        )
+    let library = match handle {
+        libc::RTLD_NEXT => open(c"libc.so.6"),
+        // The program, and all that was loaded with it.
+        libc::RTLD_DEFAULT => open(c""),
+        other => other,
     };
-    if let (Some(open), Some(find)) = functions {
-        // SAFETY: C strings; the library stays, and its `dlsym` is what is asked for.
-        unsafe {
-            let library = open(c"libdl.so.2".as_ptr(), libc::RTLD_LAZY | INTERNAL);
-            if !library.is_null() {
-                set_dlsym(find(library, c"dlsym".as_ptr()));
-            }
-        }
-    }
+    find(library, name)
+}
+
+/// glibc's `dlopen`, for a library that needs it and was itself loaded late.
+pub(crate) fn late_dlopen() -> *mut c_void {
+    find(open(c"libdl.so.2"), c"dlopen")
+}
+
+/// Null if the library cannot be loaded, or glibc has no such function of its own (2.34).
+fn open(library: &CStr) -> *mut c_void {
+    let open = optional!("__libc_dlopen_mode");
+    // SAFETY: null, or glibc's function of this name, which has this type.
+    let open = unsafe { transmute::<*const c_void, Option<Open>>(open) };
+    let mode = libc::RTLD_LAZY | INTERNAL;
+    open.filter(|_| is_up())
+        // SAFETY: a C string; a library that is loaded stays.
+        .map_or(null_mut(), |open| unsafe { open(library.as_ptr(), mode) })
+}
+
+fn find(library: *mut c_void, name: &CStr) -> *mut c_void {
+    let find = optional!("__libc_dlsym");
+    // SAFETY: as in `open`.
+    let find = unsafe { transmute::<*const c_void, Option<Find>>(find) };
+    find.filter(|_| !library.is_null())
+        // SAFETY: a library that `open` gave, and a C string.
+        .map_or(null_mut(), |find| unsafe { find(library, name.as_ptr()) })
 }

@@ -15,7 +15,8 @@
 //! | `copies/` | `clone` `_Fork` `syscall`: copies of the process past `fork`, and sandboxes entered by number |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out as well |
-//! | `imports.rs` | no name: what the shipped library takes from the C library where glibc and musl differ |
+//! | `at_fork.rs` | `__register_atfork`, which glibc's `pthread_atfork` calls: Neap's handlers come first |
+//! | `imports.rs` | no name: what the library takes from the C library where glibc's versions and musl differ |
 //! | `options.rs` | no name: the options `deepbind` and `children` |
 //! | `streams.rs` | no name: the lock that glibc's `fork` takes after Neap's |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
@@ -32,6 +33,7 @@
 
 mod aligned;
 mod alone;
+mod at_fork;
 mod c;
 mod control;
 mod copies;
@@ -39,7 +41,6 @@ mod cxx;
 mod dlopen;
 mod errno;
 mod exit;
-#[cfg(panic = "abort")]
 mod imports;
 mod libc_names;
 mod loader;

@@ -2,10 +2,10 @@
 //!
 //! They are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
 
+use crate::imports::symbol;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use core::ptr::NonNull;
-use neap_heap::os::loader;
 
 /// The definition of `name` that comes after this library in the search order.
 pub(crate) fn next(name: &CStr) -> Option<NonNull<c_void>> {
@@ -29,15 +29,6 @@ pub(crate) fn inside(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
         let handle = NonNull::new(libc::dlopen(library.as_ptr(), mode))?;
         NonNull::new(symbol(handle.as_ptr(), name))
     }
-}
-
-/// # Safety
-/// - As [`loader::symbol`].
-unsafe fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
-    #[cfg(panic = "abort")]
-    crate::imports::find_dlsym();
-    // SAFETY: the caller's promise.
-    unsafe { loader::symbol(handle, name) }
 }
 
 /// The address ranges of the loaded objects that contain one of `addresses`. A range stays empty if

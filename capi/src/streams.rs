@@ -1,10 +1,10 @@
 //! glibc's lock on its list of streams, which its `fork` takes after all handlers: see
 //! [`StreamLock`].
 
-use crate::loader;
-use core::ffi::{CStr, c_char, c_void};
+use crate::imports::optional;
+use core::ffi::{c_char, c_void};
 use core::mem::transmute;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::null_mut;
 use neap_heap::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use neap_heap::fork::{StreamLock, set_stream_lock};
 
@@ -15,7 +15,7 @@ struct Streams {
     lock: AtomicPtr<c_void>,
     unlock: AtomicPtr<c_void>,
     reset: AtomicPtr<c_void>,
-    /// Not 0 while the process has one thread: then `fork` takes no lock.
+    /// Not 0 while the process has one thread: then `fork` takes no lock. Null before glibc 2.32.
     single: AtomicPtr<c_char>,
 }
 
@@ -32,17 +32,16 @@ static STREAMS: Streams = Streams {
 #[unsafe(link_section = "neap_fork")]
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds the lock, and registers it with the heap. With another C library there is none.
+/// Registers the lock with the heap. With another C library there is none.
 pub fn begin() {
-    let find = |name: &CStr| loader::next(name).map_or(null_mut(), NonNull::as_ptr);
     let [lock, unlock, reset, single] = [
-        c"_IO_list_lock",
-        c"_IO_list_unlock",
-        c"_IO_list_resetlock",
-        c"__libc_single_threaded",
+        optional!("_IO_list_lock"),
+        optional!("_IO_list_unlock"),
+        optional!("_IO_list_resetlock"),
+        optional!("__libc_single_threaded"),
     ]
-    .map(find);
-    if [lock, unlock, reset, single].contains(&null_mut()) {
+    .map(<*const c_void>::cast_mut);
+    if [lock, unlock, reset].contains(&null_mut()) {
         return;
     }
     STREAMS.lock.store(lock, Ordering::Relaxed);

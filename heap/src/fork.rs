@@ -90,7 +90,7 @@ pub unsafe fn prepare(copier: Copier) {
         streams(),
         streams().and_then(|streams| (streams.is_single)()),
     );
-    let taken = streams.filter(|_| copier == Copier::CLibrary && single == Some(false));
+    let taken = streams.filter(|_| copier == Copier::CLibrary && single != Some(true));
     let coming = taken.map(|_| FORK.note_coming());
     if let Some(streams) = taken {
         (streams.take)();

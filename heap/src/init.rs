@@ -15,6 +15,7 @@ use crate::os::Os;
 use crate::os::abort::{Lossy, warn};
 use crate::os::file;
 use crate::os::linux::Linux;
+use crate::os::loader;
 use crate::os::pagemap_file::forbid as forbid_pagemap;
 use crate::os::process;
 use crate::os::sandbox;
@@ -57,7 +58,7 @@ pub fn frontend() -> Frontend {
 }
 
 /// Begins the process, once: reads the options, prepares for fork. `libneap.so` calls it from its
-/// constructor; in a Rust program the first call that needs a cache does, before `main`.
+/// constructor; in a Rust program the first allocation does, before `main`.
 ///
 /// # Safety
 /// - `envp` is null (then nothing is done) or the process's environment, which no other thread
@@ -69,23 +70,35 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     }
 }
 
-/// [`begin`], in a call of the program's: on a stack of its own, because the caller's may be a
-/// coroutine's.
-///
-/// # Safety
-/// - As [`begin`].
-pub(crate) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
+/// [`begin`], in a call of the program's, unless the process has begun: on a stack of its own,
+/// because the caller's may be a coroutine's. In libneap.so, where the call comes before its
+/// constructor, this starts the library.
+pub fn begin_on_the_way() {
+    if !BEGUN.load(Ordering::Relaxed) {
+        begin_now();
+    }
+}
+
+#[cold]
+fn begin_now() {
+    if let Some(start) = loader::library_start() {
+        return start();
+    }
+    let envp = process::environment();
     if is_first(envp) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the C library's own array; the process's first call comes before `main`, from one
+        // thread.
         own_stack::on_stack(|| unsafe { begin_first(envp) });
     }
 }
 
+/// Whether the process has [begun](begin).
+#[unsafe(link_section = "neap_fork")]
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
 /// Whether there is an environment, and this is the first call with one.
 fn is_first(envp: *mut *mut c_char) -> bool {
-    #[unsafe(link_section = "neap_fork")]
-    static DONE: AtomicBool = AtomicBool::new(false);
-    !envp.is_null() && !DONE.swap(true, Ordering::Relaxed)
+    !envp.is_null() && !BEGUN.swap(true, Ordering::Relaxed)
 }
 
 /// # Safety
@@ -96,6 +109,8 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
         // SAFETY: the caller's promise.
         unsafe { apply_all(envp) };
     }
+    // Before the program can reserve signals for itself.
+    thread::SignalMask::all();
     // After the options: musl keeps the handlers in a block, whose size they may change.
     fork::register();
     // Last: with `NEAP_KERNEL_QUERIES=0` not even this.
@@ -119,12 +134,21 @@ pub(crate) fn current() -> &'static Cache {
 pub fn entered() -> Option<&'static Cache> {
     let cache = current();
     if ptr::eq(cache, &EMPTY) {
-        let entered = HEAP.enter();
-        // After it, for registering may allocate. SAFETY: the C library's own array; the process's
-        // first call comes before `main`, from one thread.
-        unsafe { begin_on_the_way(process::environment()) };
-        return entered;
+        return enter();
     }
+    Some(cache).filter(|cache| !cache.is_sentinel())
+}
+
+/// The thread's first slow call.
+#[cold]
+fn enter() -> Option<&'static Cache> {
+    // First: there must be no cache yet when other classes are put into force.
+    begin_on_the_way();
+    let cache = current();
+    if ptr::eq(cache, &EMPTY) {
+        return HEAP.enter();
+    }
+    // It has allocated, and so entered.
     Some(cache).filter(|cache| !cache.is_sentinel())
 }
 

@@ -4,8 +4,9 @@ use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
+use crate::cache::thread_cache::EMPTY;
 use crate::hook;
-use crate::init::{count_allocation, entered};
+use crate::init::{begin_on_the_way, count_allocation, current, entered};
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
@@ -40,6 +41,9 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
 }
 
 fn span_for(size: usize, align: usize) -> Option<Span<'static>> {
+    if ptr::eq(current(), &EMPTY) {
+        begin_on_the_way();
+    }
     if HEAP.mode() == Mode::Counting
         && let Some(cache) = entered()
     {

@@ -3,11 +3,17 @@
 use neap_heap::cache::heap::HEAP;
 use neap_heap::os::inquiry::Inquiry;
 use neap_heap::{fork, malloc};
-use std::ffi::CString;
-use std::fs::{self, OpenOptions};
+use std::ffi::{CStr, CString};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than any machine takes for a step of these tests.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
@@ -62,7 +68,9 @@ fn a_thread_that_reads_a_slow_file_holds_no_step_and_leaves_no_child_a_descripto
             let mut buffer = [0; 8];
             inquiry.read(&name, &mut buffer)
         });
-        while descriptors() == before {
+        let begun = Instant::now();
+        while descriptors() == before && !reader.is_finished() {
+            assert!(begun.elapsed() < PATIENCE, "the reader opens no file");
             thread::yield_now();
         }
         let asks = Inquiry::begin().is_some();
@@ -74,7 +82,43 @@ fn a_thread_that_reads_a_slow_file_holds_no_step_and_leaves_no_child_a_descripto
         // The reading of the folder had a descriptor of its own.
         assert_eq!(of_a_child, before as i32 - 1, "a child inherits a file");
     });
-    fs::remove_file(&path).unwrap();
     assert_eq!(descriptors(), before);
     assert!(Inquiry::begin().is_some());
+    a_number_that_the_program_reuses_stays_open(&path, &name, &mut answer);
+    fs::remove_file(&path).unwrap();
+}
+
+/// The program closes all descriptors and opens a file, which gets the reader's number.
+fn a_number_that_the_program_reuses_stays_open(path: &Path, name: &CStr, answer: &mut File) {
+    // In the folder of descriptors, the test's own stands before the reader's.
+    let numbers = || {
+        let entries = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = entries.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to == path));
+        let numbers = open.map(|entry| entry.file_name().to_str().unwrap().parse().unwrap());
+        numbers.collect::<Vec<i32>>()
+    };
+    let own = answer.as_raw_fd();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut buffer = [0; 8];
+            Inquiry::begin().unwrap().read(name, &mut buffer)
+        });
+        let begun = Instant::now();
+        let number = loop {
+            if let Some(number) = numbers().into_iter().find(|&number| number != own) {
+                break number;
+            }
+            assert!(begun.elapsed() < PATIENCE && !reader.is_finished());
+        };
+        let other = File::open("/dev/null").unwrap();
+        // SAFETY: plain numbers. The reader's file stays open while it reads.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+        answer.write_all(b"anon 1\n").unwrap();
+        assert_eq!(reader.join().unwrap(), Some(7));
+        // SAFETY: plain numbers.
+        let is_open = unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+        assert!(is_open, "it closed the program's file");
+        // SAFETY: the number is the test's.
+        unsafe { libc::close(number) };
+    });
 }

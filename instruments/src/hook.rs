@@ -4,7 +4,7 @@ use crate::{attach, check, peek, profile, sizes, statistics, unwind};
 use attach::When;
 use neap_heap::cache::heap::Found;
 use neap_heap::cache::thread_cache::Cache;
-use neap_heap::hook::{Instruments, install};
+use neap_heap::hook::{self, Instruments};
 use neap_heap::os::lock::Lock;
 use neap_heap::pages::SliceRef;
 use neap_heap::slab::class::Class;
@@ -23,7 +23,12 @@ static ALL: &dyn Instruments = &All;
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    install(&ALL);
+    install();
+}
+
+/// Installs the instruments, in a library that may start before its constructors.
+pub fn install() {
+    hook::install(&ALL);
 }
 
 impl Instruments for All {

@@ -27,3 +27,5 @@ mod sizes;
 pub mod statistics;
 pub mod survey;
 pub mod unwind;
+
+pub use hook::install;

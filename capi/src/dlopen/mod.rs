@@ -4,6 +4,7 @@
 //! library, past a preloaded allocator; blocks then cross between two heaps.
 //! Debian's PHP loads its extensions so. The option `deepbind` keeps the flag.
 
+use crate::imports::late_dlopen;
 use crate::loader;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{NonNull, null_mut};
@@ -52,9 +53,11 @@ extern "C" fn plan(mode: c_int) -> Plan {
 /// The C library's `dlopen`.
 fn real() -> NonNull<c_void> {
     NonNull::new(REAL.load(Ordering::Relaxed)).unwrap_or_else(|| {
-        let found = loader::next(c"dlopen").unwrap_or(refusal());
-        REAL.store(found.as_ptr(), Ordering::Relaxed);
-        found
+        let found = loader::next(c"dlopen").or_else(|| NonNull::new(late_dlopen()));
+        if let Some(found) = found {
+            REAL.store(found.as_ptr(), Ordering::Relaxed);
+        }
+        found.unwrap_or(refusal())
     })
 }
 

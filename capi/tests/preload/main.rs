@@ -8,6 +8,7 @@ mod entry_points;
 mod exhaustion;
 mod faults;
 mod fork;
+mod late;
 mod limits;
 mod misuse;
 mod process;

@@ -3,8 +3,9 @@
 //! The library under test is the one that cargo built with this test, or the
 //! file that `LIBRARY_UNDER_TEST` names (the shipped one, in `ci/dist.sh`).
 //!
-//! With `C_LIBRARY_UNDER_TEST=musl` the C programs are musl's. The library must be the shipped one
-//! then, because cargo's own needs glibc.
+//! With `C_LIBRARY_UNDER_TEST=musl` the C programs are musl's, with `old-glibc` those of Debian 11's
+//! glibc (`ci/old-glibc.sh`). The library must be the shipped one then, because cargo's own needs
+//! this machine's glibc.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -37,6 +38,8 @@ impl Language {
             (Self::C, CLibrary::Musl) => "musl-gcc",
             (Self::Cxx, CLibrary::Glibc) => "c++",
             (Self::Cxx, CLibrary::Musl) => "musl-g++",
+            (Self::C, CLibrary::OldGlibc) => "old-glibc-cc",
+            (Self::Cxx, CLibrary::OldGlibc) => "old-glibc-c++",
         }
     }
 
@@ -59,7 +62,7 @@ impl Language {
         let _ = writeln!(
             io::stderr(),
             "SKIPPED {count} program(s) so far: no `{compiler}` here (Debian: apt install g++ \
-             musl-tools; musl-g++ is in no package)"
+             musl-tools; ci/old-glibc.sh makes old-glibc-cc; the C++ ones are in no package)"
         );
         false
     }
@@ -70,6 +73,8 @@ impl Language {
 pub enum CLibrary {
     Glibc,
     Musl,
+    /// Before 2.34: threads and the loader's functions are in libraries of their own.
+    OldGlibc,
 }
 
 impl CLibrary {
@@ -78,7 +83,8 @@ impl CLibrary {
         match env::var("C_LIBRARY_UNDER_TEST").as_deref() {
             Err(_) | Ok("glibc") => Self::Glibc,
             Ok("musl") => Self::Musl,
-            Ok(other) => panic!("C_LIBRARY_UNDER_TEST={other}: say glibc or musl"),
+            Ok("old-glibc") => Self::OldGlibc,
+            Ok(other) => panic!("C_LIBRARY_UNDER_TEST={other}: say glibc, musl or old-glibc"),
         }
     }
 
@@ -87,7 +93,7 @@ impl CLibrary {
     /// what musl lacks.
     fn flags(self, flags: &[&OsStr]) -> Vec<OsString> {
         let flags = flags.iter().map(|&flag| flag.to_owned());
-        if self == Self::Glibc {
+        if self != Self::Musl {
             return flags.collect();
         }
         let declarations = sources().join("programs/musl.h");
@@ -119,6 +125,14 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
     (
         "programs/fork/streams.c",
         "musl's fork takes its list of streams after the heap's locks",
+    ),
+    (
+        "programs/start/name_service.c",
+        "musl loads no modules of a name service",
+    ),
+    (
+        "programs/start/name_module.c",
+        "it is loaded by name_service.c",
     ),
     (
         "handlers fork",

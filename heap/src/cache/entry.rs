@@ -5,7 +5,7 @@ use super::bounds::array_bytes;
 use super::colour;
 use super::heap::{HEAP, Heap};
 use super::machine;
-use super::registry::Heir;
+use super::registry::{End, Heir};
 use super::thread_cache::{CACHE_BYTES, Cache, GONE, Opened};
 use crate::base::sync::Ordering;
 use crate::slab::class::Class;
@@ -47,9 +47,9 @@ impl Heap {
     #[cold]
     pub fn enter(&'static self) -> Option<&'static Cache> {
         // A cache and its magazines take two slabs, too much where writable memory is scant.
-        let Some(key) = self
+        let Some(end) = self
             .registry
-            .key(at_thread_end)
+            .end(at_thread_end)
             .filter(|_| !self.pages.is_scant())
         else {
             // SAFETY: a static.
@@ -81,8 +81,10 @@ impl Heap {
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
         unsafe { machine::set_slot(cache) };
         cache.end_move();
-        // SAFETY: `at_thread_end` takes the block of a cache.
-        if !unsafe { key.set(block.as_ptr().cast()) } {
+        if let End::WithThread(key) = end
+            // SAFETY: `at_thread_end` takes the block of a cache.
+            && !unsafe { key.set(block.as_ptr().cast()) }
+        {
             self.retire_cache(block);
             return None;
         }

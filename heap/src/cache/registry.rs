@@ -3,7 +3,7 @@
 use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
-use crate::os::thread::Key;
+use crate::os::thread::{self, Key};
 use core::ffi::c_void;
 use core::ptr;
 
@@ -58,6 +58,15 @@ pub(super) enum Heir {
     Thread,
     /// The drainer that has pinned the cache.
     Drainer,
+}
+
+/// When a cache ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With its thread, whose value of this key it is.
+    WithThread(Key),
+    /// With the process, which has no keys because it started with one thread.
+    WithProcess,
 }
 
 impl Registry {
@@ -152,16 +161,21 @@ impl Registry {
         sums
     }
 
-    /// The key whose destructor is `end`, which ends a cache; `None` if the process has no keys
-    /// left.
-    pub(super) fn key(&self, end: unsafe extern "C" fn(*mut c_void)) -> Option<Key> {
+    /// How the next cache ends; with a thread, its key has `destructor`. `None` if it could not
+    /// end: the process has no keys left, or it got the functions of threads after its start
+    /// and this is not the first thread.
+    pub(super) fn end(&self, destructor: unsafe extern "C" fn(*mut c_void)) -> Option<End> {
         let _guard = self.lock.lock();
+        if !thread::are_there() {
+            let is_first = self.first.load(Ordering::Relaxed).is_null();
+            return is_first.then_some(End::WithProcess);
+        }
         // SAFETY: the lock is held.
         let key = unsafe { &mut *self.key.get() };
         if key.is_none() {
-            *key = Key::create(end);
+            *key = Key::create(destructor);
         }
-        *key
+        key.map(End::WithThread)
     }
 
     pub(super) fn enroll(&self, cache: &Cache) {

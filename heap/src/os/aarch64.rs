@@ -54,6 +54,23 @@ pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isi
     answer
 }
 
+/// The address of libneap.so's start: a hidden symbol, null in every other program with this heap.
+pub(super) fn library_start() -> *const () {
+    let address;
+    // SAFETY: reads the word that the linker filled.
+    unsafe {
+        core::arch::asm!(
+            ".weak neap_start_on_the_way",
+            ".hidden neap_start_on_the_way",
+            "adrp {0}, :got:neap_start_on_the_way",
+            "ldr {0}, [{0}, :got_lo12:neap_start_on_the_way]",
+            out(reg) address,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    address
+}
+
 /// Fills `bytes` bytes with zeros. The C library's `memset` is tuned for this architecture.
 ///
 /// # Safety

@@ -4,9 +4,9 @@
 //! processors. So the reader holds no lock meanwhile that any thread waits for. A fork waits only
 //! while a file is opened or closed, and its child closes the one that is open.
 
-use super::file;
+use super::file::{self, FileIdentity};
 use super::lock::{FutexGuard, FutexLock, Rank};
-use crate::base::sync::plain::{AtomicI32, Ordering::Relaxed};
+use crate::base::sync::plain::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use core::ffi::CStr;
 
 /// Held by the thread that asks. No thread waits for it.
@@ -17,10 +17,47 @@ static ASKING: FutexLock = FutexLock::new(Rank::Apart);
 #[unsafe(link_section = "neap_fork")]
 static OPENING: FutexLock = FutexLock::new(Rank::Opening);
 
-/// The descriptor that is open, or [`NONE`]. Written under [`OPENING`].
+/// The file that is open. Written under [`OPENING`].
 #[unsafe(link_section = "neap_fork")]
-static OPEN: AtomicI32 = AtomicI32::new(NONE);
+static OPEN: Open = Open {
+    descriptor: AtomicI32::new(NONE),
+    device: AtomicU64::new(0),
+    inode: AtomicU64::new(0),
+};
+
+struct Open {
+    /// Its descriptor, or [`NONE`]. The program may close it and open another file under its
+    /// number.
+    descriptor: AtomicI32,
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
 const NONE: i32 = -1;
+
+impl Open {
+    fn note(&self, descriptor: i32, identity: FileIdentity) {
+        self.device.store(identity.device, Relaxed);
+        self.inode.store(identity.inode, Relaxed);
+        self.descriptor.store(descriptor, Relaxed);
+    }
+
+    /// Closes the descriptor, if there is one and its number is still ours.
+    fn close(&self) {
+        let descriptor = self.descriptor.load(Relaxed);
+        if descriptor == NONE {
+            return;
+        }
+        self.descriptor.store(NONE, Relaxed);
+        let identity = FileIdentity {
+            device: self.device.load(Relaxed),
+            inode: self.inode.load(Relaxed),
+        };
+        if file::file_identity(descriptor) == Some(identity) {
+            file::close(descriptor);
+        }
+    }
+}
 
 /// The right to ask.
 #[derive(Debug)]
@@ -41,13 +78,16 @@ impl Inquiry {
             // In a fork's child, a thread that was about to fork itself may hold it for good.
             let _alone = OPENING.try_lock()?;
             let descriptor = file::open_read(path)?;
-            OPEN.store(descriptor, Relaxed);
+            let Some(identity) = file::file_identity(descriptor) else {
+                file::close(descriptor);
+                return None;
+            };
+            OPEN.note(descriptor, identity);
             descriptor
         };
         let read = file::read_some(descriptor, buffer);
         let _alone = OPENING.lock();
-        OPEN.store(NONE, Relaxed);
-        file::close(descriptor);
+        OPEN.close();
         read
     }
 }
@@ -59,7 +99,7 @@ pub fn opening() -> &'static FutexLock {
 
 /// In a fork's child: ends the inquiry of a thread that stayed in the parent.
 pub fn end_inherited() {
-    if ASKING.free_if_left() && OPEN.load(Relaxed) != NONE {
-        file::close(OPEN.swap(NONE, Relaxed));
+    if ASKING.free_if_left() {
+        OPEN.close();
     }
 }

@@ -25,6 +25,11 @@ pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isi
     super::errno::keep_errno(|| unsafe { libc::syscall(number, a, b, c, d) as isize })
 }
 
+/// Null: libneap.so is not built for this machine.
+pub(super) fn library_start() -> *const () {
+    core::ptr::null()
+}
+
 /// Fills `bytes` bytes with zeros. The C library's `memset` is tuned for this architecture.
 ///
 /// # Safety

@@ -62,14 +62,15 @@ pub fn is_secure() -> bool {
 }
 
 unsafe extern "C" {
-    static mut environ: *mut *mut c_char;
+    // Not `environ`: under musl a program's own variable of that name would stand for it.
+    static mut __environ: *mut *mut c_char;
     static program_invocation_short_name: *const c_char;
 }
 
 /// The process's environment; null before the C library has set it.
 pub fn environment() -> *mut *mut c_char {
     // SAFETY: the C library's own variable, read as a plain word.
-    unsafe { environ }
+    unsafe { __environ }
 }
 
 /// The program's file name without its directory; empty if the C library does not know it yet.

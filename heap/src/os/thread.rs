@@ -3,12 +3,18 @@
 //! Every function keeps the caller's `errno`.
 
 use super::arch::call;
-use super::errno::keep_errno;
+use super::errno::{self, keep_errno};
 use super::loader::{is_there, symbol};
 use super::own_stack;
 use super::process::process_id;
 use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_void};
+
+/// Whether the process has the C library's functions of threads. Before glibc 2.34 they are in
+/// libpthread, and a program with one thread need not have it.
+pub fn are_there() -> bool {
+    is_there(libc::pthread_create as *const ())
+}
 
 /// A thread-specific slot whose destructor runs at thread end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +24,7 @@ impl Key {
     /// A new key; `None` if the process has no more. Its caller holds the registry's lock, which
     /// an allocation might wait for: glibc and musl allocate nothing here.
     pub fn create(at_thread_end: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
-        if !is_there(libc::pthread_key_create as *const ()) {
+        if !are_there() {
             return None;
         }
         let mut key = 0;
@@ -62,7 +68,7 @@ impl Key {
 /// The C library needs 4 KiB of stack for it, and the caller's stack may be a coroutine's, so the
 /// call runs on a stack of its own.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize) -> bool {
-    if !is_there(libc::pthread_create as *const ()) {
+    if !are_there() {
         return false;
     }
     let bytes = stack_bytes + LEAST_STACK.load(Ordering::Relaxed);
@@ -115,8 +121,12 @@ pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
     done
 }
 
+/// What `SIGRTMIN` was when it was first asked for; 0 before. `__libc_allocate_rtsig` raises it,
+/// and the signals that it hands out are a program's.
+static LEAST_SIGNAL: AtomicUsize = AtomicUsize::new(0);
+
 /// A thread's mask of signals, in the kernel's form.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct SignalMask(u64);
 
@@ -128,8 +138,13 @@ impl SignalMask {
     /// in glibc, three in musl. If they were masked, `setuid` in another thread would wait for this
     /// one, and in musl hold a lock meanwhile that `fork` takes.
     pub fn all() -> SignalMask {
-        let below = |signal: i32| (1u64 << (signal - 1)) - 1;
-        SignalMask(!(below(libc::SIGRTMIN()) & !below(32)))
+        let mut least = LEAST_SIGNAL.load(Ordering::Relaxed);
+        if least == 0 {
+            least = libc::SIGRTMIN() as usize;
+            LEAST_SIGNAL.store(least, Ordering::Relaxed);
+        }
+        let below = |signal: usize| (1u64 << (signal - 1)) - 1;
+        SignalMask(!(below(least) & !below(32)))
     }
 }
 
@@ -148,10 +163,10 @@ pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
     SignalMask(before)
 }
 
-/// The C library's name of the calling thread: never 0, and of no other live thread.
+/// A name of the calling thread, the address of its `errno`: never 0, and of no other live thread.
+/// `pthread_self` gives 0 before glibc 2.27 where libpthread is missing.
 pub fn own_name() -> usize {
-    // SAFETY: no arguments.
-    unsafe { libc::pthread_self() as usize }
+    errno::place()
 }
 
 /// Names the calling thread, as tools like `top` show it. By number: libneap.so interposes `prctl`.
@@ -220,4 +235,23 @@ pub fn heavy_barrier() -> bool {
         membarrier(PRIVATE_EXPEDITED)
             || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn signals_that_a_program_reserves_for_itself_are_masked() {
+        unsafe extern "C" {
+            fn __libc_allocate_rtsig(high: i32) -> i32;
+        }
+        let before = SignalMask::all();
+        // SAFETY: takes a number.
+        let signal = unsafe { __libc_allocate_rtsig(1) };
+        assert!(signal > 0 && libc::SIGRTMIN() > signal);
+        assert_eq!(SignalMask::all(), before);
+        assert_ne!(before.0 & 1 << (signal - 1), 0);
+    }
 }

@@ -61,6 +61,22 @@ pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isi
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
+/// The address of libneap.so's start: a hidden symbol, null in every other program with this heap.
+pub(super) fn library_start() -> *const () {
+    let address;
+    // SAFETY: reads the word that the linker filled.
+    unsafe {
+        core::arch::asm!(
+            ".weak neap_start_on_the_way",
+            ".hidden neap_start_on_the_way",
+            "mov {0}, qword ptr [rip + neap_start_on_the_way@GOTPCREL]",
+            out(reg) address,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    address
+}
+
 /// Fills `bytes` bytes with zeros by stores that bypass the caches.
 ///
 /// # Safety

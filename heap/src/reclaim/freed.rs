@@ -50,7 +50,9 @@ impl Freed {
         let freed = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         full_barrier_after_rmw();
         let freed = freed.wrapping_add(bytes);
-        let over = freed.wrapping_sub(self.attended.load(Ordering::Relaxed)) > FLOOR_BYTES;
+        // Negative if a thread has dealt with later bytes meanwhile.
+        let since = freed.wrapping_sub(self.attended.load(Ordering::Relaxed)) as isize;
+        let over = since > FLOOR_BYTES as isize;
         // The first to say so has rung. Or `attend` has not seen these bytes, and its word is read.
         over && !self.wanted.load(Ordering::Relaxed)
     }

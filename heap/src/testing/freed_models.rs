@@ -94,6 +94,25 @@ fn dealt_with(way: Way, threads: usize) {
     });
 }
 
+/// A thread that frees less than the floor wishes for nothing, even if the purge thread has already
+/// dealt with later bytes.
+#[test]
+fn little_that_is_freed_causes_no_wish() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let freed = Arc::new(Freed::new());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let freed = freed.clone();
+                loom::thread::spawn(move || assert!(!freed.note(1), "a wish for nothing"))
+            })
+            .collect();
+        freed.attend();
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
 #[test]
 fn a_thread_that_frees_twice_is_noticed_both_times() {
     dealt_with(Way::Right, 1);

@@ -1,0 +1,84 @@
+//! The handlers of `fork`: this library's are registered before all others, and so are the last to
+//! run before a fork. A handler that ran after them could wait for a lock whose holder waits for the
+//! heap.
+//!
+//! Before glibc 2.34 a program's libraries may have been initialised before this one, because
+//! libpthread takes its place. So the library also starts when another one registers handlers.
+
+use crate::loader;
+use core::ffi::{c_int, c_void};
+use core::mem::transmute;
+#[cfg(panic = "abort")]
+use core::ptr::null;
+use neap_heap::init;
+
+type Handler = Option<unsafe extern "C" fn()>;
+type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int;
+#[cfg(panic = "abort")]
+type AtFork = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
+
+/// What glibc's `pthread_atfork` calls, which is linked statically into each library.
+///
+/// # Safety
+/// - As `pthread_atfork(3)`; `library` is the caller's, or null if that is never unloaded.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __register_atfork(
+    before: Handler,
+    in_parent: Handler,
+    in_child: Handler,
+    library: *const c_void,
+) -> c_int {
+    init::begin_on_the_way();
+    // SAFETY: the caller's promise.
+    unsafe { register(before, in_parent, in_child, library) }.unwrap_or(libc::ENOSYS)
+}
+
+/// `None` where the C library is not glibc.
+///
+/// # Safety
+/// - As [`__register_atfork`].
+unsafe fn register(
+    before: Handler,
+    in_parent: Handler,
+    in_child: Handler,
+    library: *const c_void,
+) -> Option<c_int> {
+    let next = loader::next(c"__register_atfork")?;
+    // SAFETY: glibc's function of this name, and so of this type; the caller's promise.
+    Some(unsafe {
+        transmute::<*mut c_void, Register>(next.as_ptr())(before, in_parent, in_child, library)
+    })
+}
+
+// glibc has this name only in the part that is linked statically into each library, and hidden
+// there.
+#[cfg(panic = "abort")]
+core::arch::global_asm!(
+    ".globl pthread_atfork",
+    ".hidden pthread_atfork",
+    ".type pthread_atfork, %function",
+    "pthread_atfork:",
+    #[cfg(target_arch = "x86_64")]
+    "jmp {at_fork}",
+    #[cfg(target_arch = "aarch64")]
+    "b {at_fork}",
+    ".size pthread_atfork, . - pthread_atfork",
+    at_fork = sym at_fork,
+);
+
+/// `pthread_atfork(3)`.
+///
+/// # Safety
+/// - The handlers may be called at every fork.
+#[cfg(panic = "abort")]
+unsafe extern "C" fn at_fork(before: Handler, in_parent: Handler, in_child: Handler) -> c_int {
+    // SAFETY: the caller's promise; this library is never unloaded.
+    if let Some(result) = unsafe { register(before, in_parent, in_child, null()) } {
+        return result;
+    }
+    let Some(other) = loader::next(c"pthread_atfork") else {
+        return libc::ENOSYS;
+    };
+    // SAFETY: the C library's function of this name, and so of this type; the caller's promise.
+    unsafe { transmute::<*mut c_void, AtFork>(other.as_ptr())(before, in_parent, in_child) }
+}

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Runs programs under the shipped library (target/dist/libneap.so) with the C library of Debian 11,
+# glibc 2.31: there threads and the loader's functions are in libraries of their own, which a program
+# need not have (docs/decisions/0025-one-file-for-every-c-library.md).
+#
+# Debian's packages are unpacked beside the sources of ci/suites.sh; nothing is installed. Debian's
+# own programs must print the same as without the library, and use the heap's caches. Programs of
+# ci/old-glibc/ and of capi/tests/ are compiled here, by a compiler that links to the old library.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+library=$(realpath "${LIBRARY_UNDER_TEST:-$target/dist/libneap.so}")
+cache=$target/suites
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+die() {
+    echo "ci/old-glibc.sh: $*" >&2
+    exit 1
+}
+
+# ---- obtain
+
+packages=(libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-s1
+    bash libtinfo6 gawk libsigsegv2 libreadline8 libmpfr6 libgmp10
+    coreutils libselinux1 libpcre2-8-0 libacl1 libattr1 grep libpcre3 xz-utils liblzma5
+    python3.9-minimal libpython3.9-minimal libpython3.9-stdlib libexpat1 zlib1g)
+root=$cache/old-glibc/$(printf '%s\n' bullseye "${packages[@]}" | sha256sum | cut -c 1-12)
+
+obtain() {
+    local apt=$cache/old-glibc/apt keys=/usr/share/keyrings/debian-archive-keyring.gpg archive package link
+    mkdir -p "$apt/lists/partial" "$apt/cache" "$apt/packages"
+    # The archive that this machine uses for its own release.
+    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' |
+        grep '/debian/*$' | head -n 1) || true
+    echo "deb [signed-by=$keys] ${archive:-http://deb.debian.org/debian} bullseye main" >"$apt/sources.list"
+    local options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
+        -o "Dir::State::lists=$apt/lists" -o Dir::State::status=/dev/null -o "Dir::Cache=$apt/cache"
+        -o APT::Sandbox::User=root -o Acquire::Retries=3)
+    apt-get "${options[@]}" update >&2 ||
+        die "apt-get update failed: does $archive still have bullseye? If not, name another archive here"
+    (cd "$apt/packages" && apt-get "${options[@]}" download "${packages[@]}") >&2 ||
+        die "apt-get download failed: no glibc, no test"
+    rm -rf "$root.part"
+    mkdir -p "$root.part"
+    for package in "$apt/packages/"*.deb; do
+        dpkg-deb -x "$package" "$root.part"
+    done
+    # Links to absolute paths mean this root, not the machine's.
+    find "$root.part" -type l -lname '/*' | while read -r link; do
+        ln -sfr "$root.part$(readlink "$link")" "$link"
+    done
+    rm -rf "$root" "$apt"
+    mv "$root.part" "$root"
+    echo "obtained Debian 11's glibc and programs"
+}
+
+[ -e "$root" ] || obtain
+libraries=$root/lib/x86_64-linux-gnu
+loader=$libraries/ld-2.31.so
+
+# The compiler that the tests of capi/ call.
+mkdir -p "$work/bin"
+cat >"$work/bin/old-glibc-cc" <<END
+#!/bin/sh
+exec ${CC:-cc} --sysroot=$root -B$root/usr/lib/x86_64-linux-gnu -L$root/usr/lib/x86_64-linux-gnu -L$libraries \\
+    -Wl,--dynamic-linker=$loader -Wl,-rpath,$libraries "\$@"
+END
+chmod +x "$work/bin/old-glibc-cc"
+export PATH="$work/bin:$PATH"
+
+# ---- Debian's programs
+
+old() { # old COMMAND...: runs a program of the old system; $preload, if set, names the library
+    local program=$root/$1
+    shift
+    "$loader" --library-path "$libraries:$root/usr/lib/x86_64-linux-gnu" ${preload:+--preload "$preload"} "$program" "$@"
+}
+
+# same NAME COMMAND...: the command prints the same under the library, and refills its caches.
+same() {
+    local name=$1
+    shift
+    old "$@" >"$work/plain"
+    preload=$library NEAP_STATS=json NEAP_STATS_FILE=$work/$name.json timeout 300 \
+        bash -c "$(declare -f old); old \"\$@\"" old "$@" >"$work/neap" 2>"$work/messages"
+    cmp "$work/plain" "$work/neap"
+    [ ! -s "$work/messages" ] || die "$name wrote on stderr: $(cat "$work/messages")"
+    grep -q '"refills":[1-9]' "$work/$name.json" || die "$name: no cache of the library's was refilled"
+    echo "pass old-glibc/$name"
+}
+export root libraries loader
+
+seq 1 300000 | shuf --random-source=<(yes) >"$work/numbers"
+# Neither libpthread nor libdl; forks.
+same bash bin/bash -c 'for i in {1..30000}; do a[i]=$i; done; echo ${#a[@]}; echo $(echo forked); (exit 3); echo $?'
+# libdl.
+same gawk usr/bin/gawk '{ a[$1 % 5000] = a[$1 % 5000] $1 } END { for (i = 0; i < 5000; i++) print a[i] }' "$work/numbers"
+# libpthread without libdl; threads.
+same sort usr/bin/sort --parallel=4 -S 8M "$work/numbers"
+same xz usr/bin/xz -T2 --block-size=200KiB -c "$work/numbers"
+# Both.
+same grep bin/grep -E '(1|2)+3(4|5)' "$work/numbers"
+PYTHONHOME=$root/usr same python usr/bin/python3.9 -c '
+import os, threading
+def work(n):
+    return sum(len(str(i) * (i % 50)) for i in range(n))
+results = []
+threads = [threading.Thread(target=lambda n=n: results.append(work(n))) for n in range(20000, 60000, 10000)]
+[t.start() for t in threads]
+for _ in range(20):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if work(1000) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+[t.join() for t in threads]
+print(sorted(results))
+'
