@@ -3,7 +3,9 @@
 use super::process::{Process, range};
 use super::status_page::StatusPage;
 use crate::failure::Failure;
+use rustix::fs::OFlags;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 
 /// A process's memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub fn whole_of_status_page(status_page: &StatusPage) -> Result<KernelView, Fail
 
 fn process(status_page: &StatusPage) -> Result<&Process, Failure> {
     let process = status_page.process();
-    process.ok_or_else(|| Failure::own(format!("{} has ended", status_page.title())))
+    process.ok_or_else(|| failure!("{} has ended", status_page.title()))
 }
 
 /// Like [`whole_of_status_page`].
@@ -57,33 +59,68 @@ pub fn whole(process: &Process) -> Result<KernelView, Failure> {
 fn of_process(process: &Process, arenas: &[Range<u64>]) -> Result<KernelView, Failure> {
     match process.text("smaps") {
         // For a process that has ended, the file is empty.
-        Ok(text) if !text.is_empty() => Ok(parse(&text, arenas)),
+        Ok(text) if !text.is_empty() => {
+            Ok(parse(&text, arenas, |shared| pages_in(process, shared)))
+        }
         _ if process.has_ended() => Err(super::reach::ended(process)),
         Ok(_) => Ok(KernelView::default()),
-        Err(error) => Err(Failure::own(format!(
+        Err(error) => Err(failure!(
             "cannot read what the kernel counts for {}: {error}",
             process.title()
-        ))),
+        )),
     }
 }
 
-/// Sums over the text of smaps.
-fn parse(text: &str, arenas: &[Range<u64>]) -> KernelView {
+/// Sums over the text of smaps. The kernel may have merged an arena with a foreign neighbour.
+/// `count` says how much of the common part is resident, and swapped out, if it can.
+fn parse(
+    text: &str,
+    arenas: &[Range<u64>],
+    count: impl Fn(&[Range<u64>]) -> Option<[u64; 2]>,
+) -> KernelView {
     let mut view = KernelView::default();
-    let mut ours = 0;
+    // At most so many bytes of the mapping are ours.
+    let mut ours = [0; 2];
     for line in text.lines() {
         if let Some(mapping) = range(line) {
-            ours = common(&mapping, arenas);
+            let parts: Vec<_> = common(&mapping, arenas).collect();
+            let bytes = parts.iter().map(|part| part.end - part.start);
+            let bytes = bytes.fold(0, u64::saturating_add);
+            let is_merged = 0 < bytes && bytes < mapping.end.saturating_sub(mapping.start);
+            let counted = is_merged.then(|| count(&parts)).flatten();
+            ours = counted.unwrap_or([bytes; 2]);
         } else if let Some(bytes) = field(line, "Rss:") {
             view.process_rss = view.process_rss.saturating_add(bytes);
-            view.arenas_rss = view.arenas_rss.saturating_add(bytes.min(ours));
+            view.arenas_rss = view.arenas_rss.saturating_add(bytes.min(ours[0]));
         } else if let Some(bytes) = field(line, "Swap:") {
             view.process_swap = view.process_swap.saturating_add(bytes);
-            view.arenas_swap = view.arenas_swap.saturating_add(bytes.min(ours));
+            view.arenas_swap = view.arenas_swap.saturating_add(bytes.min(ours[1]));
         }
     }
     view
 }
+
+/// Bytes of pages in `parts` that are resident, and that are swapped out, by the process's pagemap.
+fn pages_in(process: &Process, parts: &[Range<u64>]) -> Option<[u64; 2]> {
+    let file = process.file("pagemap", OFlags::RDONLY).ok()?;
+    let page = rustix::param::page_size() as u64;
+    let mut bytes = [0; 2];
+    for first in parts.iter().flat_map(|part| part.clone().step_by(CHUNK)) {
+        let end = parts.iter().find(|part| part.contains(&first))?.end;
+        let pages = end.min(first + CHUNK as u64).div_ceil(page) - first / page;
+        let mut entries = vec![0; pages as usize * 8];
+        file.read_exact_at(&mut entries, first / page * 8).ok()?;
+        for entry in entries.chunks_exact(8) {
+            // The highest bits of an entry: present, and swapped out.
+            bytes[0] += u64::from(entry[7] >> 7 & 1) * page;
+            bytes[1] += u64::from(entry[7] >> 6 & 1) * page;
+        }
+    }
+    Some(bytes)
+}
+
+/// So many bytes of addresses are looked at together.
+const CHUNK: usize = 64 << 20;
 
 /// `Rss:                 128 kB`, in bytes.
 pub fn field(line: &str, name: &str) -> Option<u64> {
@@ -96,17 +133,15 @@ pub fn field(line: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Bytes of a mapping that lie in arenas. The kernel may have merged an arena with a foreign
-/// neighbour.
-fn common(mapping: &Range<u64>, arenas: &[Range<u64>]) -> u64 {
-    let common = |arena: &Range<u64>| {
-        let end = arena.end.min(mapping.end);
-        end.saturating_sub(arena.start.max(mapping.start))
-    };
-    arenas
+/// The parts of a mapping that lie in arenas.
+fn common<'a>(
+    mapping: &'a Range<u64>,
+    arenas: &'a [Range<u64>],
+) -> impl Iterator<Item = Range<u64>> + 'a {
+    let parts = arenas
         .iter()
-        .map(common)
-        .fold(0, |sum, bytes| sum.saturating_add(bytes))
+        .map(|arena| arena.start.max(mapping.start)..arena.end.min(mapping.end));
+    parts.filter(|part| part.start < part.end)
 }
 
 #[cfg(test)]
@@ -120,7 +155,7 @@ kB\nVmFlags: rd wr\n\
 
     #[test]
     fn mappings_in_arenas_are_told_from_the_rest() {
-        let view = parse(SMAPS, std::slice::from_ref(&(0x1000..0x5000)));
+        let view = parse(SMAPS, std::slice::from_ref(&(0x1000..0x5000)), |_| None);
         let expected = KernelView {
             arenas_rss: 8192,
             arenas_swap: 4096,
@@ -129,7 +164,7 @@ kB\nVmFlags: rd wr\n\
         };
         assert_eq!(view, expected);
         assert_eq!(view.foreign_rss(), 4096);
-        assert_eq!(parse(SMAPS, &[]).arenas_rss, 0);
+        assert_eq!(parse(SMAPS, &[], |_| None).arenas_rss, 0);
     }
 
     #[test]
@@ -138,8 +173,25 @@ kB\nVmFlags: rd wr\n\
             start: u64::MAX,
             end: 0,
         };
-        assert_eq!(parse(SMAPS, &[backwards, 0x4fff..0x5000]).arenas_rss, 1);
-        let all = parse(SMAPS, &[0..u64::MAX, 0..u64::MAX]);
+        let narrow = [backwards, 0x4fff..0x5000];
+        assert_eq!(parse(SMAPS, &narrow, |_| None).arenas_rss, 1);
+        let all = parse(SMAPS, &[0..u64::MAX, 0..u64::MAX], |_| None);
         assert_eq!(all.arenas_rss, all.process_rss);
+    }
+
+    #[test]
+    fn of_a_merged_mapping_the_pages_in_the_arena_count() {
+        const MIB: usize = 1 << 20;
+        // So large that the C library maps it, and nothing touched it before.
+        let mut block = vec![0u8; 48 * MIB];
+        let middle = (block.as_ptr().addr() + 24 * MIB) as u64;
+        block[..20 * MIB].fill(1);
+        block[40 * MIB] = 1;
+        let process = Process::open(std::process::id() as i32).unwrap();
+        let arena = middle..middle + (20 * MIB) as u64;
+        let view = of_process(&process, std::slice::from_ref(&arena)).unwrap();
+        // One page, huge where the kernel makes all pages huge.
+        assert!((1..=2 * MIB as u64).contains(&view.arenas_rss), "{view:?}");
+        assert_eq!(block[40 * MIB], 1);
     }
 }

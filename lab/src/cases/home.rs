@@ -18,6 +18,16 @@ pub struct Home {
     pub env: PathBuf,
 }
 
+/// How the variables of allocators begin.
+const ALLOCATORS: [&[u8]; 6] = [
+    b"MALLOC_",
+    b"GLIBC_TUNABLES",
+    b"MIMALLOC_",
+    b"TCMALLOC_",
+    b"SNMALLOC_",
+    b"NEAP_",
+];
+
 impl Home {
     /// The directories of a case. Its packages are below the target directory, beside the peers.
     ///
@@ -78,6 +88,15 @@ impl Home {
             .env("GEM_HOME", &gems)
             .env("GEM_PATH", &gems)
             .env_remove("LD_PRELOAD");
+        // An allocator has its defaults unless its row or the case says otherwise.
+        for (name, _) in std::env::vars_os() {
+            if ALLOCATORS
+                .iter()
+                .any(|start| name.as_encoded_bytes().starts_with(start))
+            {
+                command.env_remove(name);
+            }
+        }
     }
 }
 
@@ -93,7 +112,7 @@ impl Work {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (me, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("neap-case-{me}-{count}"));
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {folder:?}"))?;
+        fs::create_dir(&folder).with_context(|| format!("cannot make {folder:?}"))?;
         Ok(Work(folder))
     }
 

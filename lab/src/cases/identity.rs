@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use super::tree::{files, maps};
+use super::tree::{files, maps, proportional_bytes};
 
 /// Parts of allocators' file names.
 const LIBRARIES: [&str; 6] = [
@@ -35,6 +35,24 @@ pub fn objection(processes: &[u32], is_own: bool) -> Option<String> {
             .or_else(|| linked(&fs::read_link(format!("/proc/{id}/exe")).ok()?))
     };
     processes.iter().find_map(of_process)
+}
+
+/// A process without the allocator may be a helper, such as a shell, of at most so many bytes.
+const HELPER_BYTES: u64 = 8 << 20;
+
+/// Why processes that did not map the allocator matter; `None` if they are small.
+pub fn stranger(processes: &[u32]) -> Option<String> {
+    processes.iter().find_map(|&id| {
+        let bytes = proportional_bytes(id);
+        let name = fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
+        (bytes > HELPER_BYTES).then(|| {
+            let megabytes = bytes / 1_000_000;
+            format!(
+                "{} holds {megabytes} MB without the library",
+                name.trim_end()
+            )
+        })
+    })
 }
 
 fn other_library(maps: &str) -> Option<String> {
@@ -68,6 +86,11 @@ mod tests {
         let other = format!("{maps}7f02-7f03 r-xp 0 08:01 1 /usr/lib/libjemalloc.so.2\n");
         assert_eq!(other_library(&other).unwrap(), "libjemalloc.so.2");
         assert!(objection(&[], true).is_some());
+        let held = vec![7u8; 2 * HELPER_BYTES as usize];
+        let told = stranger(&[std::process::id()]).unwrap();
+        assert!(told.ends_with("without the library"), "{told}");
+        assert_eq!(held[held.len() / 2], 7);
+        assert_eq!(stranger(&[]), None);
         assert_eq!(linked(&"/bin/sh".into()), None);
         let file = std::env::temp_dir().join(format!("neap-case-mark-{}", std::process::id()));
         fs::write(&file, b"\x7fELF <jemalloc>: %s").unwrap();

@@ -17,7 +17,10 @@ pub fn missing(case: &Case, home: &Home) -> Option<String> {
     if !packages.is_empty() {
         return Some(format!("Debian's {} missing", packages.join(", ")));
     }
-    let is_done = || fs::read_to_string(stamp(home)).ok() == print_of(case).ok();
+    let is_done = || {
+        let wanted = print_of(case);
+        fs::read_to_string(stamp(home)).is_ok_and(|there| wanted.is_ok_and(|it| it == there))
+    };
     (needs_folder(case) && !is_done()).then(|| "its packages are not installed".to_string())
 }
 
@@ -34,6 +37,8 @@ pub fn install(case: &Case, home: &Home, say: &dyn Fn(&str)) -> anyhow::Result<(
         return Ok(());
     }
     fs::create_dir_all(&home.env).with_context(|| format!("cannot make {:?}", home.env))?;
+    // An installation that breaks off leaves none that counts.
+    let _ = fs::remove_file(stamp(home));
     for mut command in commands(case, home) {
         let words = command.get_args().map(|word| word.to_string_lossy());
         let words: Vec<_> = words.collect();

@@ -177,7 +177,8 @@ impl Run<'_> {
             }
             "rest" if self.observed.work.is_some() && self.observed.rest.is_none() => {
                 self.observed.rest = self.mark(at);
-                let objection = identity::objection(&self.tree.counted(), self.is_own);
+                let objection = identity::objection(&self.tree.counted(), self.is_own)
+                    .or_else(|| identity::stranger(&self.tree.uncounted()));
                 if let Some(said) = objection {
                     let what = "not comparable".to_string();
                     return Err(Failure { what, said });

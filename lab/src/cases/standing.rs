@@ -1,6 +1,6 @@
 //! Neap among the allocators of a case.
 
-use super::allocators::NEAP;
+use super::allocators::{GLIBC, NEAP};
 use super::figures::{CHECK, CPU, END, FINE, OUTCOME, PEAK, TIME};
 use crate::engine::figure::Figure;
 use crate::engine::record::{Record, Row, distinct};
@@ -106,13 +106,17 @@ fn has_other_check(record: &Record, case: &str, peer: &str) -> bool {
     let runs: Vec<_> = record.runs().filter(|run| run.case() == case).collect();
     let checks = || runs.iter().filter_map(|run| run.text(CHECK));
     let count = |check: &str| checks().filter(|other| *other == check).count();
-    // The first of those that are equally frequent.
+    let is_glibcs = |check: &str| {
+        let mut of_glibc = runs.iter().filter(|run| run.peer() == GLIBC);
+        of_glibc.any(|run| run.text(CHECK) == Some(check))
+    };
+    // The C library's, of those that are equally frequent.
     let usual = distinct(checks())
         .into_iter()
         .rev()
-        .max_by_key(|check| count(check));
+        .max_by_key(|check| (count(check), is_glibcs(check)));
     let mut own = runs.iter().filter(|run| run.peer() == peer);
-    own.any(|run| run.text(CHECK).is_some_and(|check| Some(check) != usual))
+    own.any(|run| run.text(OUTCOME) == Some(FINE) && run.text(CHECK) != usual)
 }
 
 #[cfg(test)]
@@ -151,5 +155,22 @@ mod tests {
         assert_eq!(fault("snmalloc").as_deref(), Some("signal 11"));
         assert_eq!(fault("tcmalloc").as_deref(), Some("check differs"));
         assert_eq!(fault("neap"), None);
+    }
+
+    #[test]
+    fn of_two_results_the_c_librarys_is_right_and_none_is_wrong() {
+        let without = run(1.0, 1.0, "a", FINE).into_iter();
+        let without = without.filter(|figure| figure.name != CHECK).collect();
+        let record = record([
+            ("few", "neap", 0, run(20.0, 3.0, "b", FINE)),
+            ("few", "glibc", 0, run(40.0, 2.0, "a", FINE)),
+            ("many", "neap", 0, run(20.0, 3.0, "a", FINE)),
+            ("many", "glibc", 0, run(40.0, 2.0, "a", FINE)),
+            ("many", "jemalloc", 0, without),
+        ]);
+        let differs = Some("check differs".to_string());
+        assert_eq!(fault(&record, "few", "neap"), differs);
+        assert_eq!(fault(&record, "few", "glibc"), None);
+        assert_eq!(fault(&record, "many", "jemalloc"), differs);
     }
 }

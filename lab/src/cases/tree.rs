@@ -50,6 +50,8 @@ struct Process {
     start: u64,
     /// Processor time in the kernel's ticks, with that of children that ended.
     ticks: u64,
+    /// It has ended and waits to be reaped. Until then its ticks are in no other process's.
+    has_ended: bool,
 }
 
 impl Tree {
@@ -84,10 +86,18 @@ impl Tree {
         }
     }
 
-    /// The processes that count.
+    /// The processes that count, by what they have mapped now: `exec` may have changed that.
     pub fn counted(&mut self) -> Vec<u32> {
+        self.mapped.clear();
         let all = self.processes();
         self.with_library(&all)
+    }
+
+    /// The living processes that do not count.
+    pub fn uncounted(&mut self) -> Vec<u32> {
+        let counted = self.counted();
+        let is_other = |id: &u32| !counted.contains(id) && maps(*id).is_some_and(|m| !m.is_empty());
+        self.known.iter().copied().filter(is_other).collect()
     }
 
     /// Makes the kernel's peak of every process begin anew.
@@ -106,7 +116,7 @@ impl Tree {
         }
     }
 
-    /// The living processes below the subject, and orphans.
+    /// The processes below the subject, and orphans.
     fn processes(&mut self) -> Vec<Process> {
         let me = std::process::id();
         let all = all_processes();
@@ -126,7 +136,8 @@ impl Tree {
             self.mapped.insert(life, mapped);
             mapped
         };
-        let with: Vec<&Process> = processes.iter().filter(has_it).collect();
+        let living = processes.iter().filter(|process| !process.has_ended);
+        let with: Vec<&Process> = living.filter(has_it).collect();
         with.into_iter().map(|process| process.id).collect()
     }
 }
@@ -148,7 +159,7 @@ pub fn files(maps: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Resident bytes, where a page that several processes share counts in parts.
-fn proportional_bytes(id: u32) -> u64 {
+pub fn proportional_bytes(id: u32) -> u64 {
     machine::kib_of(&format!("/proc/{id}/smaps_rollup"), "Pss").unwrap_or(0) * 1_024
 }
 
@@ -165,22 +176,23 @@ fn all_processes() -> Vec<Process> {
     ids.filter_map(process).collect()
 }
 
-/// The process with that number, if it lives.
+/// The process with that number, if there is one.
 fn process(id: u32) -> Option<Process> {
     parsed(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
-/// A process, unless it has ended and only waits to be reaped.
+/// A process by its line.
 fn parsed(id: u32, stat: &str) -> Option<Process> {
     // The command's name may hold spaces and parentheses, so fields are counted from its end.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     let times: Option<Vec<u64>> = (11..=14).map(number).collect();
-    (fields.first()? != &"Z").then_some(Process {
+    Some(Process {
         id,
         parent: number(1)? as u32,
         start: number(19)?,
         ticks: times?.into_iter().sum(),
+        has_ended: fields.first()? == &"Z",
     })
 }
 
@@ -209,7 +221,8 @@ pub fn adopt_orphans() {
 pub fn end_all() {
     let me = std::process::id();
     for _ in 0..PASSES {
-        let descendants = below(&all_processes(), |process| process.parent == me);
+        let mut descendants = below(&all_processes(), |process| process.parent == me);
+        descendants.retain(|process| !process.has_ended);
         if descendants.is_empty() {
             break;
         }
@@ -230,6 +243,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
 
     fn one(id: u32, parent: u32) -> Process {
         Process {
@@ -237,6 +253,7 @@ mod tests {
             parent,
             start: 0,
             ticks: 1,
+            has_ended: false,
         }
     }
 
@@ -256,10 +273,43 @@ mod tests {
             parent: 3,
             start: 777,
             ticks: 100,
+            has_ended: false,
         };
         assert_eq!(parsed(12, stat), Some(expected));
-        assert_eq!(parsed(12, &stat.replace(") S", ") Z")), None);
+        let ended = Process {
+            has_ended: true,
+            ..expected
+        };
+        assert_eq!(parsed(12, &stat.replace(") S", ") Z")), Some(ended));
         assert_eq!(parsed(12, "12 (a) S 3"), None);
+    }
+
+    #[test]
+    fn what_a_process_mapped_before_exec_does_not_count() {
+        let shell = fs::canonicalize("/bin/sh").unwrap();
+        let mut child = Command::new(&shell)
+            .args(["-c", "read line; exec sleep 100"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut tree = Tree::new(child.id(), None, &shell);
+        let within = |mut is_so: Box<dyn FnMut() -> bool + '_>| {
+            let until = Instant::now() + Duration::from_secs(30);
+            while !is_so() {
+                assert!(Instant::now() < until, "not within 30 s");
+                std::thread::sleep(PAUSE);
+            }
+        };
+        within(Box::new(|| tree.held(Look::Around).processes == 1));
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let name = format!("/proc/{}/comm", child.id());
+        within(Box::new(|| {
+            fs::read_to_string(&name).is_ok_and(|it| it == "sleep\n")
+        }));
+        assert!(tree.counted().is_empty());
+        assert_eq!(tree.uncounted(), [child.id()]);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -138,6 +138,17 @@ fn another_check_is_a_fault_of_that_allocator() {
 }
 
 #[test]
+fn variables_of_allocators_come_from_the_row_alone() {
+    let output = Command::new(env!("CARGO_BIN_EXE_neap-lab"))
+        .args(["cases", "--quiet", "--cases", &small(), "--json"])
+        .args(["--only", "differs", "--peers", "glibc"])
+        .env("MALLOC_ARENA_MAX", "7")
+        .output();
+    let json = parsed(&output.expect("neap-lab does not start"));
+    assert_eq!(figure(&json, "differs", "glibc", "check"), "none");
+}
+
+#[test]
 fn what_is_missing_is_told_and_a_record_has_a_table_and_a_picture() {
     let of = folder("cases");
     let needy = of.join("needy");
