@@ -37,12 +37,15 @@ pub enum Written {
 /// # Errors
 /// Standard output is closed, or cannot be written to.
 pub fn write(text: &str) -> Result<Written, Failure> {
+    write_to(anstream::stdout(), text.as_bytes())
+}
+
+fn write_to(mut out: impl Write, bytes: &[u8]) -> Result<Written, Failure> {
     let failed = |why: &dyn std::fmt::Display| failure!("cannot write to standard output: {why}");
     if IS_CLOSED.load(Ordering::Relaxed) {
         return Err(failed(&"it is closed; redirect it to a file or a pipe"));
     }
-    let mut out = anstream::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(Written::Whole),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Written::Unread),
         Err(error) => Err(failed(&error)),
@@ -52,4 +55,9 @@ pub fn write(text: &str) -> Result<Written, Failure> {
 /// [`write`] as the end of a verb. A reader that closes its end early is no error.
 pub fn print(text: &str) -> Outcome {
     write(text).map(|_| 0)
+}
+
+/// [`print`] for bytes, which are written as they are.
+pub fn print_bytes(bytes: &[u8]) -> Outcome {
+    write_to(std::io::stdout(), bytes).map(|_| 0)
 }

@@ -78,7 +78,7 @@ fn help(option: &Declaration) -> String {
 }
 
 /// With a lower-case first letter. The doc of a switch is an imperative: "Keep a status page".
-fn in_a_sentence(doc: &str) -> String {
+pub fn in_a_sentence(doc: &str) -> String {
     let mut letters = doc.chars();
     let first = letters.next().into_iter().flat_map(char::to_lowercase);
     first.chain(letters).collect()

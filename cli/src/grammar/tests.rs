@@ -88,6 +88,10 @@ fn declared(option: &Declaration) -> String {
     let was = option
         .was
         .map_or(String::new(), |was| format!(", earlier `{was}`"));
+    let doc = match option.flag {
+        Flag::Off => format!("If 0, do not {}", library::in_a_sentence(doc)),
+        _ => (*doc).to_owned(),
+    };
     format!("| {flag} | `{env}`{was} | {kind} | {default} | {doc} |\n")
 }
 
@@ -154,6 +158,10 @@ fn the_options_page_is_what_is_declared() {
     }
     let found = fs::read_to_string(PAGE).unwrap_or_default();
     assert_eq!(found, page(), "see the head of this file");
+    let off = OPTIONS.iter().filter(|option| option.flag == Flag::Off);
+    for row in off.map(declared) {
+        assert!(row.contains("| If 0, do not "), "{row}");
+    }
 }
 
 #[test]

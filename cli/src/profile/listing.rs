@@ -3,7 +3,7 @@
 
 use super::calls::{Share, functions};
 use super::model::{Frame, Profile, Stack, Value};
-use super::summary::{amount, percent};
+use super::summary::{amount, elsewhere, percent, phrase};
 use super::symbols::clean;
 use crate::failure::Failure;
 use regex_lite::Regex;
@@ -188,8 +188,12 @@ fn nothing(profile: &Profile, value: Value, pattern: &Regex) -> Failure {
         .collect();
     Failure::own(match names.is_empty() {
         true => format!(
-            "the profile has no {} at all: choose another --value",
-            value.word()
+            "the profile has no {}{}",
+            phrase(profile, value),
+            match elsewhere(profile) {
+                "" => ": nothing was sampled yet",
+                elsewhere => elsewhere,
+            }
         ),
         false => format!(
             "no function matches {pattern}; the largest are {}",

@@ -74,6 +74,62 @@ pub fn is_rust_library(frame: &Frame) -> bool {
     }
 }
 
+/// Prefixes of functions that allocate on others' behalf: languages' runtimes, and common wrappers.
+const RUNTIME: [&str; 37] = [
+    "operator new",
+    "std::",
+    "<std::",
+    "core::",
+    "<core::",
+    "alloc::",
+    "<alloc::",
+    "hashbrown::",
+    "<hashbrown::",
+    "__rust_",
+    "__rustc",
+    "__gnu_cxx::",
+    "__libc_",
+    "__strdup",
+    "strdup",
+    "strndup",
+    "_IO_",
+    "zmalloc",
+    "zcalloc",
+    "zrealloc",
+    "ztrymalloc",
+    "ztrycalloc",
+    "ztryrealloc",
+    "PyMem_",
+    "_PyMem_",
+    "PyObject_Malloc",
+    "PyObject_Calloc",
+    "PyObject_Realloc",
+    "_PyObject_Malloc",
+    "_PyObject_Calloc",
+    "_PyObject_Realloc",
+    "_PyObject_GC_",
+    "g_malloc",
+    "g_realloc",
+    "xmalloc",
+    "xrealloc",
+    "xcalloc",
+];
+
+/// Whether the frame is of a language's runtime, of the C library, or a common wrapper of malloc.
+pub fn is_runtime(frame: &Frame) -> bool {
+    let function = frame.function.as_str();
+    let inner = function.strip_prefix('<').unwrap_or(function);
+    let module = base(&frame.module);
+    RUNTIME.iter().any(|start| function.starts_with(start))
+        || LIBRARIES.iter().any(|start| module.starts_with(start))
+        || inner.starts_with("alloc[") // a v0-mangled crate with its hash
+        || function.starts_with("void std::")
+        || function.starts_with("void* std::")
+}
+
+/// The C library and C++'s.
+const LIBRARIES: [&str; 4] = ["libc.so.", "libc-2.", "ld-musl-", "libstdc++.so."];
+
 #[cfg(test)]
 mod tests {
     use super::*;

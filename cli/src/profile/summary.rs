@@ -3,7 +3,8 @@
 
 use super::calls::{Grouping, Place, line, places};
 use super::model::{Extent, Figures, Frame, Profile, Value, base};
-use super::plumbing::is_rust_library;
+use super::plumbing::{is_runtime, is_rust_library};
+use super::uncertainty;
 use neap_shared::stats::Bytes;
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ pub fn summary(profile: &Profile, value: Value) -> String {
         text += &format!("{gap}\n");
     }
     text += &largest(profile, value);
+    if matches!(value, Value::LiveSpace | Value::LiveObjects) {
+        text += &uncertainty::missing(profile).unwrap_or_default();
+    }
     if let Some(unnamed) = profile.unnamed() {
         text += &format!("{unnamed}\n");
     }
@@ -166,7 +170,7 @@ fn largest(profile: &Profile, value: Value) -> String {
 }
 
 /// Where else to look if the profile has none of this value.
-fn elsewhere(profile: &Profile) -> &'static str {
+pub fn elsewhere(profile: &Profile) -> &'static str {
     match profile.total().alloc_bytes {
         0 => "",
         _ => ": --value alloc_space shows what was allocated",
@@ -195,7 +199,11 @@ fn of_what(value: Value, figures: &Figures, extent: Extent) -> String {
     match (count, bytes) {
         (0, _) | (_, 0) if is_growth(value, extent) => apart(bytes, count),
         (1, _) => format!("1 object of {}", Bytes(bytes)),
-        _ => format!("{} of {}", objects(count), Bytes(bytes / count.max(1))),
+        _ => format!(
+            "{} of {}",
+            objects(count),
+            Bytes(rounded(bytes, count.max(1)))
+        ),
     }
 }
 
@@ -216,7 +224,7 @@ pub fn apart(bytes: u64, count: u64) -> String {
     }
 }
 
-/// `24 bytes asked for, 32 usable, in each of 1000 objects`.
+/// `on average 24 bytes asked for, 32 usable, in 1,000 objects`.
 pub fn rounding(figures: &Figures, extent: Extent) -> String {
     let grown = (figures.live_bytes, figures.live_objects);
     if extent != Extent::Whole && (grown.0 == 0 || grown.1 == 0) {
@@ -224,7 +232,7 @@ pub fn rounding(figures: &Figures, extent: Extent) -> String {
     }
     let count = figures.live_objects.max(1);
     format!(
-        "{} bytes asked for, {} usable, in each of {}",
+        "on average {} bytes asked for, {} usable, in {}",
         grouped(rounded(figures.live_bytes, count)),
         grouped(rounded(figures.live_usable, count)),
         objects(figures.live_objects)
@@ -265,7 +273,8 @@ fn way(profile: &Profile, value: Value, place: &Place<'_>) -> String {
         .iter()
         .find(first)
         .map_or(&[][..], |place| &place.frames[1..]);
-    let caller = callers.iter().find(|frame| !is_rust_library(frame));
+    let is_library = |frame: &Frame| is_rust_library(frame) || is_runtime(frame);
+    let caller = callers.iter().find(|frame| !is_library(frame));
     match caller.or(callers.first()) {
         None => call(innermost),
         Some(caller) => format!("{}, called by {}", call(innermost), call(caller)),
@@ -383,6 +392,20 @@ mod tests {
         };
         let words = of_what(Value::AllocSpace, &figures, Extent::Session { shrunk: 0 });
         assert_eq!(words, "2 objects of 24 B");
+    }
+
+    #[test]
+    fn a_mean_is_rounded_as_elsewhere() {
+        let figures = Figures {
+            live_objects: 3,
+            live_bytes: 599,
+            live_usable: 599,
+            ..Figures::default()
+        };
+        let words = of_what(Value::LiveSpace, &figures, Extent::Whole);
+        assert_eq!(words, "3 objects of 200 B");
+        let words = of_what(Value::Waste, &figures, Extent::Whole);
+        assert!(words.starts_with("on average 200 bytes"), "{words}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::calls::Place;
 use super::model::{Extent, Figures, Profile};
+use neap_shared::stats::Bytes;
 
 /// Samples, and the variance of the bytes that they represent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +31,12 @@ impl Estimate {
         }
     }
 
+    fn of_all(profile: &Profile) -> Self {
+        let stacks = profile.stacks.iter();
+        let all = stacks.map(|stack| Self::of(&stack.figures, profile.rate));
+        all.fold(Self::default(), Self::and)
+    }
+
     fn and(self, other: Self) -> Self {
         Self {
             samples: self.samples + other.samples,
@@ -53,10 +60,8 @@ pub fn sentence(profile: &Profile, first: &Place<'_>) -> Option<String> {
     if profile.rate == 0 || profile.extent != Extent::Whole {
         return None;
     }
-    let of = |figures: &Figures| Estimate::of(figures, profile.rate);
-    let all = profile.stacks.iter().map(|stack| of(&stack.figures));
-    let all = all.fold(Estimate::default(), Estimate::and);
-    let first = of(&first.figures);
+    let all = Estimate::of_all(profile);
+    let first = Estimate::of(&first.figures, profile.rate);
     Some(format!(
         "The live bytes rest on {} (standard error {}), those of the first place on {} ({}).\n",
         counted(all.samples),
@@ -64,6 +69,31 @@ pub fn sentence(profile: &Profile, first: &Place<'_>) -> Option<String> {
         counted(first.samples),
         first.error()
     ))
+}
+
+/// Fewer live samples than this may hide a leak.
+const FEW: f64 = 10.0;
+/// The rate to advise, in bytes.
+const FINER: u64 = 16 << 10;
+
+/// A sentence on what a profile of so few live samples may not show. Of three times the rate, no
+/// sample falls in one case in twenty.
+pub fn missing(profile: &Profile) -> Option<String> {
+    let rate = profile.rate;
+    let was_sampled = rate > 0 && profile.total().alloc_bytes > 0;
+    let is_few = was_sampled && Estimate::of_all(profile).samples < FEW;
+    let or_finer = match rate > FINER {
+        true => ", or use --sample 16K",
+        false => "",
+    };
+    is_few.then(|| {
+        format!(
+            "At one sample in {}, growth of less than about {} can be missing: sample for \
+             longer{or_finer}.\n",
+            Bytes(rate),
+            Bytes(rate.saturating_mul(3))
+        )
+    })
 }
 
 fn counted(samples: f64) -> String {

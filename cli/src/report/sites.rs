@@ -3,7 +3,9 @@
 //! A profile has stacks of calls. People look for their own function, not for the library's that it
 //! called. So a site is the innermost call outside all languages' runtimes.
 
-use crate::profile::{Figures, Frame, Profile, Stack, base, source};
+use crate::profile::{Figures, Frame, Profile, Stack, base, is_runtime, source};
+use crate::recording::format::Classes;
+use neap_shared::classes::{BUILT_IN, MAX_BLOCK};
 use std::collections::HashMap;
 
 /// One place.
@@ -19,6 +21,9 @@ pub struct Site {
     pub figures: Figures,
     /// Bytes of the stack that `callers` come from.
     most: u64,
+    /// The sum over the stacks of the square of their live usable bytes, divided by their live
+    /// objects. It is least if the blocks of all stacks have the same mean.
+    squares: f64,
 }
 
 /// Most callers listed.
@@ -32,6 +37,27 @@ impl Site {
             "" => format!("`{function}`"),
             place => format!("`{function}` ({})", plain(place)),
         }
+    }
+
+    /// Whether both are the same place.
+    pub fn is_at(&self, other: &Self) -> bool {
+        (&self.function, &self.place) == (&other.function, &other.place)
+    }
+
+    /// The mean size of its live blocks, if they may all have the same size: the means of the stacks
+    /// are alike, and the mean is a class, or larger than every class.
+    pub fn block(&self, classes: Option<&Classes>) -> Option<u64> {
+        let objects = self.figures.live_objects as f64;
+        let mean = self.figures.live_usable as f64 / objects;
+        let alike = self.squares <= 1.05 * self.figures.live_usable as f64 * mean;
+        // The number of objects is rounded.
+        let off = mean * (0.001 + 0.5 / objects);
+        let is_mean = |class: u64| (class as f64 - mean).abs() <= off;
+        let is_class = match classes {
+            Some(recorded) => recorded.classes.iter().any(|class| is_mean(class.bytes)),
+            None => BUILT_IN.iter().any(|&class| is_mean(class.into())),
+        };
+        (alike && (is_class || mean > MAX_BLOCK as f64)).then_some(mean.round() as u64)
     }
 
     /// Usable minus requested bytes of live objects.
@@ -55,6 +81,12 @@ pub fn sites(profile: &Profile) -> Vec<Site> {
         });
         let site = found.entry(key).or_insert_with(|| named(stack, at));
         site.figures.add(&stack.figures);
+        let Figures {
+            live_usable,
+            live_objects,
+            ..
+        } = stack.figures;
+        site.squares += (live_usable as f64).powi(2) / live_objects.max(1) as f64;
         if stack.figures.alloc_bytes > site.most {
             site.most = stack.figures.alloc_bytes;
             site.callers = callers(stack, at);
@@ -90,47 +122,9 @@ pub fn place(frame: &Frame) -> String {
 fn own(frames: &[std::sync::Arc<Frame>]) -> usize {
     frames
         .iter()
-        .position(|frame| !is_runtime(frame))
+        .position(|frame| !is_runtime(frame) && !is_start(frame))
         .unwrap_or(0)
 }
-
-/// Prefixes of functions that allocate on others' behalf: languages' runtimes, and common wrappers.
-const RUNTIME: [&str; 34] = [
-    "operator new",
-    "std::",
-    "<std::",
-    "core::",
-    "<core::",
-    "alloc::",
-    "<alloc::",
-    "hashbrown::",
-    "<hashbrown::",
-    "__rust_",
-    "__rustc",
-    "__gnu_cxx::",
-    "__libc_",
-    "__strdup",
-    "strdup",
-    "strndup",
-    "_IO_",
-    "zmalloc",
-    "zcalloc",
-    "zrealloc",
-    "ztrymalloc",
-    "ztrycalloc",
-    "ztryrealloc",
-    "PyMem_",
-    "_PyMem_",
-    "PyObject_Malloc",
-    "PyObject_Calloc",
-    "PyObject_Realloc",
-    "_PyObject_GC_",
-    "g_malloc",
-    "g_realloc",
-    "xmalloc",
-    "xrealloc",
-    "xcalloc",
-];
 
 /// Whether the function calls `main` or a thread's function.
 fn is_start(frame: &Frame) -> bool {
@@ -142,15 +136,6 @@ fn is_start(frame: &Frame) -> bool {
         "clone3",
     ];
     starts.contains(&frame.function.as_str())
-}
-
-fn is_runtime(frame: &Frame) -> bool {
-    let function = frame.function.as_str();
-    let inner = function.strip_prefix('<').unwrap_or(function);
-    RUNTIME.iter().any(|start| function.starts_with(start))
-        || inner.starts_with("alloc[") // a v0-mangled crate with its hash
-        || function.starts_with("void std::")
-        || function.starts_with("void* std::")
 }
 
 #[cfg(test)]
@@ -209,6 +194,38 @@ mod tests {
         );
         assert_eq!(sites[2].figures.alloc_bytes, 14);
         assert_eq!(sites[2].callers, ["twice", "main"]);
+    }
+
+    #[test]
+    fn a_site_is_no_function_of_the_c_library() {
+        let library = |function: &str, module: &str| {
+            Arc::new(Frame {
+                module: format!("/lib/{module}"),
+                ..(*frame(function, 42)).clone()
+            })
+        };
+        let named = |frames: &[Arc<Frame>]| {
+            let stack = Stack {
+                frames: frames.to_vec(),
+                ..Stack::default()
+            };
+            sites(&Profile {
+                stacks: vec![stack],
+                ..Profile::default()
+            })[0]
+                .function
+                .clone()
+        };
+        let copies = library("__GI___strdup", "libc.so.6");
+        let starts = library("__libc_start_call_main", "libc.so.6");
+        let own = [copies.clone(), frame("parse", 7), starts.clone()];
+        assert_eq!(named(&own), "parse");
+        assert_eq!(
+            named(&[library("getline", "ld-musl-x86_64.so.1"), frame("f", 1)]),
+            "f"
+        );
+        let start = frame("_start", 1);
+        assert_eq!(named(&[copies, starts, start]), "__GI___strdup");
     }
 
     #[test]

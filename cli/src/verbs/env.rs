@@ -84,9 +84,9 @@ fn found() -> Result<PathBuf, Failure> {
     let library = library::find()?;
     if library::is_of_a_build(&library) {
         say!(
-            "note: {0} is a file of a build, which the next build replaces; for a path that stays: \
-             install -m 755 {0} /usr/local/lib/libneap.so, then neap env --library \
-             /usr/local/lib/libneap.so",
+            "note: {} is a development build, which the next build replaces; for a library to \
+             install, run ci/dist.sh, or ci/release.sh for packages, and name its place: neap env \
+             --library /usr/local/lib/libneap.so",
             quoted(&library)
         );
     }

@@ -4,12 +4,13 @@ use super::arguments;
 use crate::attach::Target;
 use crate::failure::{Failure, Outcome, shown};
 use crate::files;
-use crate::output::print;
+use crate::output::{print, print_bytes};
 use crate::profile::{self, Profile, Value, Waiter, Wish, pprof};
 use crate::progress::Talk;
 use crate::recording;
 use clap::ArgMatches;
 use std::ffi::OsString;
+use std::io::{IsTerminal, stdout};
 use std::path::Path;
 
 /// Gathers the profile and prints or writes it.
@@ -27,6 +28,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let bytes = form.bytes(&profile, value)?;
     match file {
         Some(file) => files::write(&file, &bytes).map(|()| 0),
+        None if matches!(form, Form::Pprof) => print_bytes(&bytes),
         None => print(&String::from_utf8_lossy(&bytes)),
     }
 }
@@ -60,8 +62,9 @@ impl<'a> Form<'a> {
     /// Checks before a long wait that the pattern is valid and the file can be written.
     fn check(&self, file: Option<&Path>) -> Result<(), Failure> {
         match (self, file) {
-            (Self::Pprof, None) => Err(failure!(
-                "a file of pprof's format is binary: name it with -o FILE"
+            (Self::Pprof, None) if stdout().is_terminal() => Err(failure!(
+                "a file of pprof's format is binary, and standard output is a terminal: name a \
+                 file with -o FILE, or redirect it"
             )),
             (Self::List(pattern), _) => profile::check_pattern(pattern),
             _ => Ok(()),

@@ -34,6 +34,17 @@ fn without_a_path_it_is_the_library_that_is_there() {
 }
 
 #[test]
+fn a_library_of_a_build_is_not_what_to_install() {
+    let output = neap().arg("env").output().unwrap();
+    let said = said(&output);
+    assert!(
+        output.status.success() && said.contains("ci/dist.sh"),
+        "{said}"
+    );
+    assert!(!said.contains("install -m 755"), "{said}");
+}
+
+#[test]
 fn a_shell_gets_back_what_was_given() {
     let odd = "it's \"a\" $HOME `b` \\ file";
     let lines = printed(neap().args([

@@ -158,6 +158,14 @@ fn every_form_comes_from_a_file_as_from_the_process() {
     assert!(of_file(&["--format=tree", "--value=waste"]).contains("from add_node (planted.c:"));
     assert!(of_file(&["--format=collapsed"]).contains(";download 104857600\n"));
     assert!(of_file(&["--list=^add_node$"]).contains("struct node *node = malloc(sizeof *node);"));
+    let pprof = neap()
+        .arg("profile")
+        .arg(&file)
+        .arg("--format=pprof")
+        .output();
+    let (in_a_pipe, rewritten) = (pprof.unwrap().stdout, planted.file("again.pb.gz"));
+    fs::write(&rewritten, &in_a_pipe).unwrap();
+    assert!(printed(neap().arg("profile").arg(&rewritten)).contains("download (planted.c:"));
     let svg = planted.file("flame.svg");
     assert_eq!(
         of_file(&["--format=flamegraph", "-o", svg.to_str().unwrap()]),

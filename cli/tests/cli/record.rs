@@ -110,6 +110,31 @@ fn a_program_that_is_killed_leaves_a_recording_that_names_its_faults() {
     }
 }
 
+/// The program of "Find a leak in a minute": one copy in ten stays.
+#[test]
+fn a_leak_of_one_request_in_ten_names_the_programs_own_function() {
+    let room = room();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/requests.c");
+    compile(["-g", source, "-o"], &room.path().join("requests"));
+    let flags = ["--record=r", "--profile=p.pb.gz", "--sample=64K"];
+    run(&room, &flags, &["./requests"]);
+    for file in ["r", "p.pb.gz"] {
+        let verdict = verdict(&room.path().join(file));
+        let finding = &verdict["findings"][0];
+        let (kind, site) = (&finding["kind"], &finding["site"]);
+        assert!(kind == "leak" && site == "parse", "{file}: {verdict:#}");
+        let opening = verdict["verdict"].as_str().unwrap();
+        assert!(
+            opening.contains("`parse` (requests.c:6)"),
+            "{file}: {opening}"
+        );
+        assert!(
+            !verdict.to_string().contains("freed, or most were"),
+            "{verdict:#}"
+        );
+    }
+}
+
 #[test]
 fn the_programs_output_and_status_are_its_own_and_quiet_is_quiet() {
     let room = room();

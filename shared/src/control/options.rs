@@ -299,7 +299,7 @@ pub static OPTIONS: &[Declaration] = &[
         flag: Flag::Off,
         group: Group::Fit,
         doc: "Keep a status page for `neap stat`, `neap top` and the other tools. 1: from the \
-              start, as `neap run` sets it. 0: never. If not set: once the heap has grown by \
+              start, as `neap run` sets it. If not set: once the heap has grown by \
               1 MiB, or 256 calls took a slow path.",
     },
     Declaration {

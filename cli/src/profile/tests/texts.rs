@@ -2,7 +2,7 @@
 
 use super::planted;
 use crate::profile::{
-    Extent, Profile, Value, check_pattern, collapsed, flamegraph, json, leaks, listing, tree,
+    Extent, Frame, Profile, Value, check_pattern, collapsed, flamegraph, json, leaks, listing, tree,
 };
 use std::fs;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ The largest part of the live bytes, 100.0 MiB (78.2 %), comes from download (pla
 by main \
 (planted.c:1): 1 object of 100.0 MiB.
 Size classes add 8.0 MiB, 8.0 MiB of it in fresh_node (planted.c:20), called by add_node \
-(planted.c:25): 24 bytes \
-asked for, 32 usable, in each of 1,048,576 objects.
+(planted.c:25): on average \
+24 bytes asked for, 32 usable, in 1,048,576 objects.
 ";
 
 const TREE: &str = "
@@ -101,6 +101,48 @@ fn a_profile_of_nothing_says_so() {
 }
 
 #[test]
+fn few_live_samples_say_what_they_can_miss() {
+    let mut profile = planted();
+    let few = "growth of less than about 1.5 MiB can be missing";
+    for value in [Value::LiveSpace, Value::AllocSpace] {
+        assert!(!tree(&profile, value).contains(few));
+    }
+    for stack in &mut profile.stacks {
+        stack.figures.live_objects = 0;
+        stack.figures.live_bytes = 0;
+        stack.figures.live_usable = 0;
+    }
+    for text in [tree, leaks] {
+        let text = text(&profile, Value::LiveSpace);
+        let advice = format!("{few}: sample for longer, or use --sample 16K.\n");
+        assert!(text.contains(&advice), "{text}");
+    }
+    assert!(!tree(&profile, Value::AllocSpace).contains(few));
+    profile.rate = 4096;
+    let text = tree(&profile, Value::LiveSpace);
+    assert!(
+        text.contains("about 12.0 KiB can be missing: sample for longer.\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_first_sentence_names_the_programs_own_caller() {
+    let mut profile = planted();
+    let wrapper = |function: &str| {
+        Arc::new(Frame {
+            function: function.to_owned(),
+            ..(*profile.stacks[0].frames[0]).clone()
+        })
+    };
+    let wrappers = ["_PyObject_Malloc", "PyObject_Malloc"].map(wrapper);
+    profile.stacks[0].frames.splice(0..0, wrappers);
+    let text = tree(&profile, Value::LiveSpace);
+    let way = "comes from _PyObject_Malloc (planted.c:10), called by download (planted.c:10): ";
+    assert!(text.contains(way), "{text}");
+}
+
+#[test]
 fn leaks_are_places_the_largest_first() {
     let text = leaks(&planted(), Value::LiveObjects);
     let (_, list) = text.split_once("\n\n").unwrap();
@@ -132,8 +174,8 @@ fn equal_places_are_summed_up() {
     profile.stacks.extend(planted().stacks);
     let text = leaks(&profile, Value::Waste);
     assert!(text.contains(
-        "1 place, 1 shown\n\n  16.0 MiB, 100.0 %: 24 bytes asked for, 32 usable, \
-                           in each of 2,097,152"
+        "1 place, 1 shown\n\n  16.0 MiB, 100.0 %: on average 24 bytes asked for, 32 usable, \
+         in 2,097,152"
     ));
 }
 
@@ -245,6 +287,20 @@ fn patterns_that_match_nothing_or_are_none() {
             .to_string()
             .contains("the largest are download, fresh_node, keep"),
         "{failure}"
+    );
+    let nothing_live = |profile: &Profile| {
+        let failure = listing(profile, Value::LiveSpace, "main").unwrap_err();
+        failure.to_string()
+    };
+    assert_eq!(
+        nothing_live(&Profile::default()),
+        "the profile has no live bytes: nothing was sampled yet"
+    );
+    let mut freed = planted();
+    freed.stacks.drain(..3);
+    assert_eq!(
+        nothing_live(&freed),
+        "the profile has no live bytes: --value alloc_space shows what was allocated"
     );
     let failure = check_pattern("(((").unwrap_err();
     let text = failure.to_string();

@@ -59,5 +59,8 @@ pub fn stands_out_in_small(part: u64, whole: u64, most: u64) -> bool {
 
 /// A share in percent.
 pub fn percent(part: u64, whole: u64) -> String {
-    format!("{:.0} %", 100.0 * share(part, whole))
+    match 100.0 * share(part, whole) {
+        part if part > 0.0 && part < 0.5 => "under 1 %".to_owned(),
+        part => format!("{part:.0} %"),
+    }
 }

@@ -3,6 +3,7 @@
 use super::finding::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use super::growth::Growth;
 use crate::profile::{Extent, Figures, Profile};
+use crate::recording::format::Classes;
 use crate::report::date::seconds;
 use crate::report::sites::{Site, sites};
 use crate::report::subject::Subject;
@@ -37,7 +38,7 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
         .filter_map(|finding| finding.site.clone())
         .collect();
     found.extend(
-        at_peak(subject)
+        at_peak(subject, &sites)
             .into_iter()
             .filter(|finding| !told.iter().any(|site| finding.site.as_ref() == Some(site))),
     );
@@ -57,14 +58,16 @@ fn held(profile: &Profile, subject: &Subject) -> (u64, &'static str) {
     }
 }
 
-/// The sites that held much at the peak.
-fn at_peak(subject: &Subject) -> Vec<Finding> {
+/// The sites that held much at the peak, and how much of it the same sites hold at the end.
+fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
     let Some((peak_ms, profile)) = subject.at_peak else {
         return Vec::new();
     };
     let whole = profile.total().live_bytes;
     largest(&sites(profile), |site| {
         let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
+        let left = at_end.iter().find(|other| other.is_at(site));
+        let left = left.map_or(0, |other| other.figures.live_bytes);
         stands_out(live_bytes, whole, 0.25).then(|| Finding {
             kind: "peak",
             bytes: live_bytes,
@@ -78,17 +81,28 @@ fn at_peak(subject: &Subject) -> Vec<Finding> {
                 site.name()
             ),
             detail: format!(
-                "{live_objects} objects, {} after the start; by the end they were freed, or \
-                 most were.{}",
+                "{live_objects} objects, {} after the start. At the end, {} of this place were \
+                 live.{}",
                 seconds(*peak_ms),
+                Bytes(left),
                 path(site)
             ),
-            remedy: "This is what decides how much memory the program needs: work in smaller \
+            remedy: match left >= live_bytes / 2 {
+                true => STAYED,
+                false => {
+                    "This is what decides how much memory the program needs: work in smaller \
                      pieces there, or free a part before the next is made."
-                .to_owned(),
+                }
+            }
+            .to_owned(),
         })
     })
 }
+
+/// The remedy for what is live at the end.
+const STAYED: &str = "If it should be gone by then, look for the missing free on the paths that \
+                      leave this function's callers, or for a container that only grows. If it is \
+                      the program's data, it is what the memory is for.";
 
 fn largest(sites: &[Site], judge: impl Fn(&Site) -> Option<Finding>) -> Vec<Finding> {
     let mut found: Vec<_> = sites.iter().filter_map(judge).collect();
@@ -124,12 +138,10 @@ fn leak(
                 still(subject)
             ),
             format!(
-                "{part} of all that was allocated there was never freed.{path}{}",
+                "{part} of all that was allocated there had not been freed by then.{path}{}",
                 growth.map_or_else(String::new, Growth::remark)
             ),
-            "If it should be gone by then, look for the missing free on the paths that leave this \
-             function's callers, or for a container that only grows. If it is the program's data, \
-             it is what the memory is for.",
+            STAYED,
         ),
         Extent::Session { .. } => (
             "the growth of what is live",
@@ -152,12 +164,14 @@ fn leak(
     })
 }
 
-/// Whether a quarter of the allocated bytes stayed, in many objects, and they are much of the
-/// whole. `most` is the process's highest resident count; 0: unknown.
+/// Whether many objects stayed and are much of the whole: a quarter of what was allocated there, or
+/// half of all that is live, because a leak may take one object in a thousand. `most` is the
+/// process's highest resident count; 0: unknown.
 fn stays(figures: &Figures, total: &Figures, most: u64) -> bool {
     let many = figures.live_objects >= LEAST_OBJECTS;
     let bytes = figures.live_bytes;
-    many && share(bytes, figures.alloc_bytes) >= 0.25
+    let stayed = share(bytes, figures.alloc_bytes) >= 0.25 || share(bytes, total.live_bytes) >= 0.5;
+    many && stayed
         && (stands_out(bytes, total.live_bytes, 0.10)
             || stands_out_in_small(bytes, total.live_bytes, most))
 }
@@ -175,18 +189,21 @@ fn rounding(subject: &Subject, extent: Extent, at_end: &[Site], total: &Figures)
         Extent::Whole => "live at the end",
         Extent::Session { .. } => "more than were live before",
     };
-    let found = largest(at_end, |site| waste(site, total, when));
+    let found = largest(at_end, |site| waste(site, total, when, subject.classes));
     match (found.as_slice(), subject.at_peak) {
         ([], Some((_, peak))) => {
             let total = peak.total();
-            largest(&sites(peak), |site| waste(site, &total, "live at the peak"))
+            let when = "live at the peak";
+            largest(&sites(peak), |site| {
+                waste(site, &total, when, subject.classes)
+            })
         }
         _ => found,
     }
 }
 
 /// A large part of the blocks' usable bytes was not requested.
-fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
+fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) -> Option<Finding> {
     let Figures {
         live_objects: objects,
         live_bytes: asked,
@@ -216,22 +233,29 @@ fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
             Bytes(usable),
             path(site)
         ),
-        remedy: fitting(&site.figures).to_owned(),
+        remedy: fitting(site.block(classes)).to_owned(),
     })
 }
 
 /// Up to this many bytes, every multiple of 16 is a class, and C programs cannot get another.
 const FINE_BYTES: u64 = 128;
 
-/// The remedy for objects that do not fit their class.
-fn fitting(figures: &Figures) -> &'static str {
-    if figures.live_usable <= FINE_BYTES * figures.live_objects {
-        "Shrink the object to a multiple of 16 bytes, use the remaining bytes, or put several \
+/// The remedy for objects that do not fit their class of `block` bytes.
+fn fitting(block: Option<u64>) -> &'static str {
+    match block {
+        None => {
+            "The blocks have several sizes, so no one size fits them: `neap tune -- PROGRAM` \
+             shows which classes waste most."
+        }
+        Some(..=FINE_BYTES) => {
+            "Shrink the object to a multiple of 16 bytes, use the remaining bytes, or put several \
          objects into one block: a C program gets blocks in multiples of 16 bytes. A Rust program \
          with Neap as its own allocator states the alignment, and gets a class every 8 bytes."
-    } else {
-        "Shrink the object to the class below or fill it up to the class above, put several into \
+        }
+        Some(_) => {
+            "Shrink the object to the class below or fill it up to the class above, put several into \
          one block, or let `neap tune -- PROGRAM` make a class for this size."
+        }
     }
 }
 
@@ -239,7 +263,7 @@ fn fitting(figures: &Figures) -> &'static str {
 fn sizes(figures: &Figures) -> String {
     let mean = |bytes: u64| (bytes as f64 / figures.live_objects.max(1) as f64).round();
     format!(
-        "{} bytes in blocks of {}",
+        "on average {} bytes in blocks of {}",
         mean(figures.live_bytes),
         mean(figures.live_usable)
     )

@@ -49,6 +49,11 @@ fn blocks(objects: u64, asked: u64, usable: u64) -> Figures {
 
 /// The verdict on these samples and a profile of these stacks.
 fn verdict(samples: &[Sample], stacks: Vec<Stack>) -> Verdict {
+    verdict_of(samples, stacks, None)
+}
+
+/// [`verdict`], with a profile of the peak.
+fn verdict_of(samples: &[Sample], stacks: Vec<Stack>, at_peak: Option<&(u64, Profile)>) -> Verdict {
     let profile = Profile {
         stacks,
         ..Profile::default()
@@ -65,6 +70,7 @@ fn verdict(samples: &[Sample], stacks: Vec<Stack>) -> Verdict {
     subject.samples = samples.iter().collect();
     subject.profile = Some(&profile).filter(|profile| !profile.stacks.is_empty());
     subject.events = vec![&ended];
+    subject.at_peak = at_peak;
     judge(&subject)
 }
 
@@ -198,7 +204,58 @@ fn what_is_freed_is_no_leak() {
     let mut figures = blocks(20_000, 1000, 1000);
     figures.alloc_bytes *= 10;
     figures.alloc_objects *= 10;
-    assert_eq!(kinds(&verdict(&[], vec![stack("churn", figures)])), [""; 0]);
+    let mut stacks = small_places(300);
+    stacks.push(stack("churn", figures));
+    assert_eq!(kinds(&verdict(&[], stacks)), [""; 0]);
+}
+
+/// A hundred places that hold this many blocks of 1,000 bytes each.
+fn small_places(objects: u64) -> Vec<Stack> {
+    let places = 0..100;
+    let place = |number| stack(&format!("f{number}"), blocks(objects, 1000, 1000));
+    places.map(place).collect()
+}
+
+/// Live blocks of 1,000 bytes of a place that allocated ten times as many.
+fn tenth(objects: u64) -> Figures {
+    let live = blocks(objects, 1000, 1000);
+    Figures {
+        alloc_objects: live.alloc_objects * 10,
+        alloc_bytes: live.alloc_bytes * 10,
+        ..live
+    }
+}
+
+#[test]
+fn a_leak_of_one_request_in_ten_is_named_if_it_is_most_of_what_is_live() {
+    let mut stacks = small_places(100);
+    stacks.push(stack("forget", tenth(20_000)));
+    let verdict = verdict(&[], stacks);
+    assert_eq!(kinds(&verdict), ["leak"]);
+    let finding = &verdict.findings[0];
+    assert_eq!(finding.site.as_deref(), Some("forget"));
+    let part = "10 % of all that was allocated there had not been freed by then";
+    assert!(finding.detail.starts_with(part), "{}", finding.detail);
+}
+
+#[test]
+fn what_held_most_at_the_peak_is_not_called_freed_if_it_is_live() {
+    let at_peak = Profile {
+        stacks: vec![stack("session", blocks(20_000, 1000, 1000))],
+        ..Profile::default()
+    };
+    for (live, said, remedy) in [
+        (15_000, "14.3 MiB of this place were live", "only grows"),
+        (0, "0 B of this place were live", "smaller pieces"),
+    ] {
+        let mut stacks = small_places(300);
+        stacks.push(stack("session", tenth(live)));
+        let verdict = verdict_of(&[], stacks, Some(&(3000, at_peak.clone())));
+        assert_eq!(kinds(&verdict), ["peak"]);
+        let finding = &verdict.findings[0];
+        assert!(finding.detail.contains(said), "{}", finding.detail);
+        assert!(finding.remedy.contains(remedy), "{}", finding.remedy);
+    }
 }
 
 #[test]
@@ -207,14 +264,39 @@ fn planted_waste_is_named_with_its_sizes() {
     churned.alloc_bytes *= 100;
     churned.alloc_objects *= 100;
     let verdict = verdict(&[], vec![stack("node", churned)]);
-    assert_eq!(kinds(&verdict), ["waste"]);
-    assert!(
-        verdict.opening.contains("24 bytes in blocks of 32"),
-        "{}",
-        verdict.opening
-    );
-    assert!(verdict.opening.contains("`node`"));
-    assert_eq!(verdict.findings[0].bytes, 16 * MB);
+    assert_eq!(kinds(&verdict), ["leak", "waste"]);
+    let told = "`node` (planted.c:12): on average 24 bytes in blocks of 32.";
+    assert!(verdict.opening.contains(told), "{}", verdict.opening);
+    assert_eq!(verdict.findings[1].bytes, 16 * MB);
+    let remedy = &verdict.findings[1].remedy;
+    assert!(remedy.starts_with("Shrink the object"), "{remedy}");
+}
+
+#[test]
+fn a_mean_of_several_sizes_has_no_remedy_for_one_size() {
+    let of = |stacks: Vec<Figures>| {
+        let stacks = stacks.into_iter().map(|figures| stack("string", figures));
+        let verdict = verdict(&[], stacks.collect());
+        let waste = verdict
+            .findings
+            .iter()
+            .find(|finding| finding.kind == "waste");
+        waste.unwrap().remedy.clone()
+    };
+    let keys = blocks(1_000_000, 21, 32);
+    let values = blocks(1_000_000, 90, 112);
+    let mut both = keys;
+    both.add(&values);
+    both.live_usable -= 3_000_000;
+    assert!(of(vec![keys, keys]).starts_with("Shrink the object"));
+    // Two callers' sizes, whose mean is a class; one caller's, whose mean is none.
+    for mixed in [vec![keys, values], vec![both]] {
+        let remedy = of(mixed);
+        assert!(
+            remedy.starts_with("The blocks have several sizes"),
+            "{remedy}"
+        );
+    }
 }
 
 #[test]
