@@ -20,6 +20,10 @@ use core::ptr::{self, NonNull};
 /// `docs/decisions/0005-realloc.md` has the measurements.
 const MOVE_BYTES: usize = 256 << 10;
 
+/// Up to this many bytes, copying to resident pages is cheaper: a move drops these pages and takes
+/// the block's own away from where they are, and both are faulted in again.
+const COPY_BYTES: usize = 4 << 20;
+
 /// Resizes a block of [`crate::malloc::allocate`], moving it if necessary, and keeps the common
 /// part of the contents. Returns null when out of memory, and then leaves the block as it was.
 ///
@@ -221,8 +225,12 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
         return ptr::null_mut();
     };
     let moved = held.min(size).next_multiple_of(Linux.page_bytes());
-    // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
-    match unsafe { HEAP.pages.move_pages(base, span.base, moved) } {
+    let result = match moved <= COPY_BYTES && is_warm(&span, moved) {
+        true => Err(RemapError::Refused),
+        // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
+        false => unsafe { HEAP.pages.move_pages(base, span.base, moved) },
+    };
+    match result {
         Ok(()) => {}
         // SAFETY: as above.
         Err(RemapError::Refused) => unsafe {
@@ -238,6 +246,11 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
         large::free(&place, base.as_ptr().addr(), Tag::LARGE);
     }
     span.base.as_ptr()
+}
+
+/// Whether at least half as many bytes as `moved` may be resident in a span just given out.
+fn is_warm(span: &Span<'_>, moved: usize) -> bool {
+    (span.slices * SLICE_BYTES - span.cold) * 2 >= moved
 }
 
 /// Leaves a span in use for good that the kernel took away: no block is there, and nothing is

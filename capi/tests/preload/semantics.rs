@@ -14,6 +14,11 @@ fn alignments() {
 }
 
 #[test]
+fn a_buffer_that_grows_uses_resident_pages() {
+    passes("programs/realloc_warm.c");
+}
+
+#[test]
 fn sized() {
     passes_linked("programs/sized.c");
 }
