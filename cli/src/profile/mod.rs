@@ -46,7 +46,7 @@ pub use listing::{check_pattern, listing};
 #[cfg(test)]
 pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
-pub use plumbing::is_runtime;
+pub use plumbing::{is_runtime, is_start};
 pub use summary::{gap, session_words, source};
 pub use tree::tree;
 

@@ -127,6 +127,18 @@ pub fn is_runtime(frame: &Frame) -> bool {
         || function.starts_with("void* std::")
 }
 
+/// Whether the function calls `main` or a thread's function.
+pub fn is_start(frame: &Frame) -> bool {
+    let starts = [
+        "__libc_start_call_main",
+        "__libc_start_main_impl",
+        "_start",
+        "start_thread",
+        "clone3",
+    ];
+    starts.contains(&frame.function.as_str())
+}
+
 /// The C library and C++'s.
 const LIBRARIES: [&str; 4] = ["libc.so.", "libc-2.", "ld-musl-", "libstdc++.so."];
 

@@ -3,7 +3,7 @@
 
 use super::calls::{Grouping, Place, line, places};
 use super::model::{Extent, Figures, Frame, Profile, Value, base};
-use super::plumbing::{is_runtime, is_rust_library};
+use super::plumbing::{is_runtime, is_rust_library, is_start};
 use super::uncertainty;
 use neap_shared::stats::Bytes;
 use std::sync::Arc;
@@ -274,8 +274,9 @@ fn way(profile: &Profile, value: Value, place: &Place<'_>) -> String {
         .find(first)
         .map_or(&[][..], |place| &place.frames[1..]);
     let is_library = |frame: &Frame| is_rust_library(frame) || is_runtime(frame);
-    let caller = callers.iter().find(|frame| !is_library(frame));
-    match caller.or(callers.first()) {
+    let mut callers = callers.iter().take_while(|frame| !is_start(frame));
+    let nearest = callers.clone().next();
+    match callers.find(|frame| !is_library(frame)).or(nearest) {
         None => call(innermost),
         Some(caller) => format!("{}, called by {}", call(innermost), call(caller)),
     }

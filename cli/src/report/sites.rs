@@ -3,7 +3,7 @@
 //! A profile has stacks of calls. People look for their own function, not for the library's that it
 //! called. So a site is the innermost call outside all languages' runtimes.
 
-use crate::profile::{Figures, Frame, Profile, Stack, base, is_runtime, source};
+use crate::profile::{Figures, Frame, Profile, Stack, base, is_runtime, is_start, source};
 use crate::recording::format::Classes;
 use neap_shared::classes::{BUILT_IN, MAX_BLOCK};
 use std::collections::HashMap;
@@ -53,10 +53,8 @@ impl Site {
         // The number of objects is rounded.
         let off = mean * (0.001 + 0.5 / objects);
         let is_mean = |class: u64| (class as f64 - mean).abs() <= off;
-        let is_class = match classes {
-            Some(recorded) => recorded.classes.iter().any(|class| is_mean(class.bytes)),
-            None => BUILT_IN.iter().any(|&class| is_mean(class.into())),
-        };
+        let of_a_file = classes.is_some_and(|used| used.classes.iter().any(|c| is_mean(c.bytes)));
+        let is_class = of_a_file || BUILT_IN.iter().any(|&class| is_mean(class.into()));
         (alike && (is_class || mean > MAX_BLOCK as f64)).then_some(mean.round() as u64)
     }
 
@@ -124,18 +122,6 @@ fn own(frames: &[std::sync::Arc<Frame>]) -> usize {
         .iter()
         .position(|frame| !is_runtime(frame) && !is_start(frame))
         .unwrap_or(0)
-}
-
-/// Whether the function calls `main` or a thread's function.
-fn is_start(frame: &Frame) -> bool {
-    let starts = [
-        "__libc_start_call_main",
-        "__libc_start_main_impl",
-        "_start",
-        "start_thread",
-        "clone3",
-    ];
-    starts.contains(&frame.function.as_str())
 }
 
 #[cfg(test)]

@@ -136,10 +136,18 @@ fn the_first_sentence_names_the_programs_own_caller() {
         })
     };
     let wrappers = ["_PyObject_Malloc", "PyObject_Malloc"].map(wrapper);
+    let start = wrapper("__libc_start_call_main");
+    let alone = [profile.stacks[0].frames[0].clone(), start];
     profile.stacks[0].frames.splice(0..0, wrappers);
     let text = tree(&profile, Value::LiveSpace);
     let way = "comes from _PyObject_Malloc (planted.c:10), called by download (planted.c:10): ";
     assert!(text.contains(way), "{text}");
+    profile.stacks[0].frames = alone.to_vec();
+    let text = tree(&profile, Value::LiveSpace);
+    assert!(
+        text.contains("comes from download (planted.c:10): "),
+        "{text}"
+    );
 }
 
 #[test]
