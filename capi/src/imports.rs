@@ -3,41 +3,13 @@
 //! The library is linked without a C library (`build.rs`). The loader looks up each undefined name
 //! in the process, whatever its version.
 
-use core::arch::{asm, global_asm};
+use crate::optional::optional;
+use core::arch::global_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null;
 use neap_heap::os::loader::{has_dlsym, set_dlsym, symbol};
 use neap_heap::os::process;
-
-/// The address of a function that not every C library has; null where there is none.
-macro_rules! optional {
-    ($name:literal) => {{
-        let address: *const c_void;
-        // SAFETY: reads the word that the loader filled.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            asm!(
-                concat!(".weak ", $name),
-                concat!("mov {0}, qword ptr [rip + ", $name, "@GOTPCREL]"),
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            asm!(
-                concat!(".weak ", $name),
-                concat!("adrp {0}, :got:", $name),
-                concat!("ldr {0}, [{0}, :got_lo12:", $name, "]"),
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        address
-    }};
-}
 
 type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;

@@ -1,10 +1,11 @@
-//! libneap.so: the C and C++ names.
+//! libneap.so and libneap.a: the C and C++ names.
 //!
 //! Every exported symbol is in one of these files, and every hot one inlines [`neap_heap::malloc`]
 //! or a neighbouring module directly:
 //!
 //! | file | names |
 //! |---|---|
+//! | `archive.rs` | no name: what `libneap.a` takes from the program that it is linked into |
 //! | `c.rs` | `malloc` `calloc` `realloc` `free` and their relatives, as glibc 2.36 behaves |
 //! | `aligned.rs` | `memalign` `posix_memalign` `aligned_alloc` `valloc` `pvalloc` |
 //! | `sized.rs` | C23's `free_sized` and `free_aligned_sized` |
@@ -15,7 +16,8 @@
 //! | `copies/` | `clone` `_Fork` `syscall`: copies of the process past `fork`, and sandboxes entered by number |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out as well |
-//! | `imports.rs` | no name: what the shipped library takes from the C library where glibc and musl differ |
+//! | `imports.rs` | no name: what `libneap.so` takes from the C library where glibc and musl differ |
+//! | `optional.rs` | no name: names that not every process has |
 //! | `options.rs` | no name: the options `deepbind` and `children` |
 //! | `streams.rs` | no name: the lock that glibc's `fork` takes after Neap's |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
@@ -32,6 +34,8 @@
 
 mod aligned;
 mod alone;
+#[cfg(all(panic = "abort", feature = "archive"))]
+mod archive;
 mod c;
 mod control;
 mod copies;
@@ -39,11 +43,13 @@ mod cxx;
 mod dlopen;
 mod errno;
 mod exit;
-#[cfg(panic = "abort")]
+#[cfg(all(panic = "abort", not(feature = "archive")))]
 mod imports;
 mod libc_names;
 mod loader;
 mod next;
+#[cfg(panic = "abort")]
+mod optional;
 mod options;
 #[cfg(panic = "abort")]
 mod panic;

@@ -34,8 +34,10 @@ pub(crate) fn inside(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
 /// # Safety
 /// - As [`loader::symbol`].
 unsafe fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
-    #[cfg(panic = "abort")]
+    #[cfg(all(panic = "abort", not(feature = "archive")))]
     crate::imports::find_dlsym();
+    #[cfg(all(panic = "abort", feature = "archive"))]
+    crate::archive::find_dlsym();
     // SAFETY: the caller's promise.
     unsafe { loader::symbol(handle, name) }
 }

@@ -56,8 +56,9 @@ pub fn frontend() -> Frontend {
     }
 }
 
-/// Begins the process, once: reads the options, prepares for fork. `libneap.so` calls it from its
-/// constructor; in a Rust program the first call that needs a cache does, before `main`.
+/// Begins the process, once: reads the options, prepares for fork. `libneap.so` and `libneap.a` call
+/// it from their constructor; in a Rust program the first call that needs a cache does, before
+/// `main`.
 ///
 /// # Safety
 /// - `envp` is null (then nothing is done) or the process's environment, which no other thread
@@ -91,6 +92,15 @@ fn is_first(envp: *mut *mut c_char) -> bool {
 /// # Safety
 /// - As [`begin`]; for the first caller only.
 unsafe fn begin_first(envp: *mut *mut c_char) {
+    // A thread that sleeps before there is a status page would not hear what rings by the page. The
+    // C library may allocate in here.
+    // SAFETY: the caller's promise.
+    purge::start_none_during(|| unsafe { begin_alone(envp) });
+}
+
+/// # Safety
+/// - As [`begin_first`].
+unsafe fn begin_alone(envp: *mut *mut c_char) {
     purge::note_process();
     if !process::is_secure() {
         // SAFETY: the caller's promise.
@@ -120,9 +130,11 @@ pub fn entered() -> Option<&'static Cache> {
     let cache = current();
     if ptr::eq(cache, &EMPTY) {
         let entered = HEAP.enter();
-        // After it, for registering may allocate. SAFETY: the C library's own array; the process's
-        // first call comes before `main`, from one thread.
-        unsafe { begin_on_the_way(process::environment()) };
+        if cfg!(not(feature = "constructor")) {
+            // After it, for registering may allocate. SAFETY: the C library's own array; the
+            // process's first call comes before `main`, from one thread.
+            unsafe { begin_on_the_way(process::environment()) };
+        }
         return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())
