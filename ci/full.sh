@@ -18,6 +18,8 @@ required install ci/install.sh
 required dist ci/dist.sh
 tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" ci/ledger.sh "$target/ledger.csv"
 tier python ci/python-suite.sh full
+# With a notebook's kernel, from Python's package index.
+tier packages ci/packages.sh full
 # Every test of other projects' suites, glibc's in all of its variants.
 tier suites ci/suites.sh full
 # Every overcommit mode, if this machine allows the change; the old one is restored in any case.

@@ -29,6 +29,8 @@ wanted=(
     /usr/include/boost/context/fiber.hpp:libboost-context-dev
     # Needed by ci/suites.sh and to unpack its sources.
     stress-ng:stress-ng xz:xz-utils
+    # Checks the packages for Debian.
+    lintian:lintian
     # A guest under an emulator.
     qemu-x86_64:qemu-user
     # Allocators to compare with.

@@ -29,7 +29,10 @@ mkdir -p "$programs"
 build() {
     local program=$programs/$1
     shift
-    [ -e "$program" ] || musl-gcc -O1 -w -pthread -o "$program.part" "$@" && mv "$program.part" "$program"
+    if [ ! -e "$program" ]; then
+        musl-gcc -O1 -w -pthread -o "$program.part" "$@"
+        mv "$program.part" "$program"
+    fi
 }
 
 sources=$cache/sources
@@ -48,6 +51,7 @@ same() {
     timeout 300 "$target/dist/neap" run --stats="$work/$name.json" --format json -- "$program" "$@" >"$work/neap"
     cmp "$work/plain" "$work/neap"
     grep -q '"refills":[1-9]' "$work/$name.json" || die "$name has no statistics of the library's heap"
+    "$target/dist/neap" doctor -- "$program" >"$work/doctor" </dev/null || die "neap doctor refuses $name"
     echo "pass musl/$name"
 }
 

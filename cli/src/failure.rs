@@ -4,6 +4,20 @@ use anstyle::{AnsiColor, Style};
 use std::ffi::OsStr;
 use std::fmt;
 
+/// A [`Failure`] of `neap` itself, with a message as `format!` makes it.
+macro_rules! failure {
+    ($($message:tt)*) => {
+        $crate::failure::Failure::own(format!($($message)*))
+    };
+}
+
+/// Writes one line to standard error.
+macro_rules! say {
+    ($($message:tt)*) => {
+        $crate::failure::say(&format!($($message)*))
+    };
+}
+
 /// A process did not answer in time.
 pub const TIMED_OUT: u8 = 124;
 /// `neap` itself failed, or was called wrongly.
@@ -50,7 +64,7 @@ impl Failure {
     /// Writes the line to standard error and returns the exit code.
     pub fn report(&self) -> i32 {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-        say(&format!("{red}error:{red:#} {}", self.message));
+        say!("{red}error:{red:#} {}", self.message);
         i32::from(self.code)
     }
 }

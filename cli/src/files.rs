@@ -25,10 +25,7 @@ pub fn read(file: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     let read = File::open(file).and_then(|open| open.take(most).read_to_end(&mut bytes));
     match read {
         Ok(_) => Ok(bytes),
-        Err(error) => Err(Failure::own(format!(
-            "cannot read {}: {error}",
-            shown(file)
-        ))),
+        Err(error) => Err(failure!("cannot read {}: {error}", shown(file))),
     }
 }
 
@@ -89,7 +86,7 @@ fn create(draft: &Path) -> io::Result<File> {
 }
 
 fn failure(file: &Path, error: &io::Error) -> Failure {
-    Failure::own(format!("cannot write {}: {error}", shown(file)))
+    failure!("cannot write {}: {error}", shown(file))
 }
 
 /// Some file systems report a full disk only at this point.

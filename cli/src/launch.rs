@@ -101,9 +101,9 @@ pub fn set_variables(variables: impl IntoIterator<Item = (&'static str, OsString
 fn text(text: OsString) -> Result<CString, Failure> {
     CString::new(text.into_vec()).map_err(|error| {
         let bytes = error.into_vec();
-        Failure::own(format!(
+        failure!(
             "an argument has a zero byte: {}",
             shown(OsStr::from_bytes(&bytes))
-        ))
+        )
     })
 }

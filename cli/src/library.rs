@@ -25,9 +25,7 @@ pub const PRELOAD: &str = "LD_PRELOAD";
 /// The library that belongs to this program.
 pub fn find() -> Result<PathBuf, Failure> {
     let exe = env::current_exe().map_err(|error| {
-        Failure::own(format!(
-            "cannot tell where neap itself is: {error} (is /proc mounted?)"
-        ))
+        failure!("cannot tell where neap itself is: {error} (is /proc mounted?)")
     })?;
     let room = exe.parent().unwrap_or(Path::new("/"));
     let places = PLACES.map(|place| room.join(place));
@@ -40,10 +38,7 @@ pub fn find() -> Result<PathBuf, Failure> {
 /// The library's headers, which programs are compared with.
 pub fn headers(library: &Path) -> Result<Elf, Failure> {
     let damaged = |what: &dyn std::fmt::Display| {
-        Failure::own(format!(
-            "{} is damaged: {what}; install it again",
-            shown(library)
-        ))
+        failure!("{} is damaged: {what}; install it again", shown(library))
     };
     let headers = Elf::read(library).map_err(|error: io::Error| damaged(&error))?;
     headers.ok_or_else(|| damaged(&"no ELF headers"))
@@ -54,10 +49,10 @@ fn missing(places: &[PathBuf]) -> Failure {
         .iter()
         .map(|place| shown(place).to_string())
         .collect();
-    Failure::own(format!(
+    failure!(
         "the library cannot be found: put libneap.so beside neap or in ../lib (looked at {})",
         looked.join(", ")
-    ))
+    )
 }
 
 /// Whether cargo built the file, and will again.
@@ -116,11 +111,11 @@ fn nameable(library: &Path) -> Result<PathBuf, Failure> {
     let mut plain = rooms.iter().filter(|room| is_plain(room));
     let linked = plain.find_map(|room| link(room, library).ok());
     linked.ok_or_else(|| {
-        Failure::own(format!(
+        failure!(
             "the dynamic loader cannot preload {}: its path has a space, a colon or a dollar sign, \
              and no directory for a link was found; put the library elsewhere",
             shown(library)
-        ))
+        )
     })
 }
 

@@ -20,6 +20,7 @@
 //! | `top/` | a process, or all of them, at intervals |
 //! | `serve/` | figures and profiles over HTTP |
 //! | `view/` | a process at one moment, as text, JSON or metrics |
+//! | `filters` | filters of all templates |
 //! | `failure` | errors and exit codes |
 //!
 //! The entry point is C's `main`. Rust's own would ignore SIGPIPE first, but the program that this
@@ -27,10 +28,13 @@
 
 #![cfg_attr(not(test), no_main)]
 
+#[macro_use]
+mod failure;
+
 mod attach;
 mod classes;
-mod failure;
 mod files;
+mod filters;
 mod grammar;
 mod launch;
 mod library;

@@ -37,9 +37,7 @@ pub enum Written {
 /// # Errors
 /// Standard output is closed, or cannot be written to.
 pub fn write(text: &str) -> Result<Written, Failure> {
-    let failed = |why: &dyn std::fmt::Display| {
-        Failure::own(format!("cannot write to standard output: {why}"))
-    };
+    let failed = |why: &dyn std::fmt::Display| failure!("cannot write to standard output: {why}");
     if IS_CLOSED.load(Ordering::Relaxed) {
         return Err(failed(&"it is closed; redirect it to a file or a pipe"));
     }

@@ -4,6 +4,7 @@
 //! by `NEAP_STATS_FILE`, so pages of processes that end together stay whole.
 
 use crate::failure::{Failure, shown};
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -22,27 +23,21 @@ pub struct Inbox {
 impl Inbox {
     /// Makes the file.
     pub fn new() -> Result<Self, Failure> {
-        let refused = |error: io::Error| {
+        Self::create().map_err(|error| {
             let room = env::temp_dir();
-            Failure::own(format!(
-                "cannot keep statistics in {}: {error}; set TMPDIR or use --stats=FILE",
-                shown(&room)
-            ))
-        };
-        let room = env::temp_dir().join(format!(
-            "neap-stats-{}-{:016x}",
-            process::id(),
-            secret().map_err(refused)?
-        ));
-        DirBuilder::new()
-            .mode(0o711)
-            .create(&room)
-            .map_err(refused)?;
-        let file = room.join(format!("{:016x}", secret().map_err(refused)?));
+            let room = shown(&room);
+            failure!("cannot keep statistics in {room}: {error}; set TMPDIR or use --stats=FILE")
+        })
+    }
+
+    fn create() -> io::Result<Self> {
+        let name = format!("neap-stats-{}-{:016x}", process::id(), secret()?);
+        let room = env::temp_dir().join(name);
+        DirBuilder::new().mode(0o711).create(&room)?;
+        let file = room.join(format!("{:016x}", secret()?));
         let inbox = Self { room, file };
-        File::create_new(&inbox.file)
-            .and_then(|file| file.set_permissions(fs::Permissions::from_mode(0o622)))
-            .map_err(refused)?;
+        let file = File::create_new(&inbox.file)?;
+        file.set_permissions(fs::Permissions::from_mode(0o622))?;
         Ok(inbox)
     }
 
@@ -51,15 +46,11 @@ impl Inbox {
         &self.file
     }
 
-    /// Copies what has arrived to standard error. Tells whether anything had.
-    pub fn print(&self) -> io::Result<Arrival> {
+    /// Copies what has arrived to standard error, and returns how many bytes that was.
+    pub fn print(&self) -> io::Result<usize> {
         let pages = fs::read(&self.file)?;
         io::stderr().write_all(&pages)?;
-        Ok(if pages.is_empty() {
-            Arrival::Nothing
-        } else {
-            Arrival::Something
-        })
+        Ok(pages.len())
     }
 }
 
@@ -69,24 +60,11 @@ impl Drop for Inbox {
     }
 }
 
-/// Whether any process left statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// At least one.
-    Something,
-    /// None.
-    Nothing,
-}
-
 /// Checks before the start that the program can append to `file`. Returns a name for it that
 /// survives a change of directory.
 pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
-    let refused = |error: io::Error| {
-        Failure::own(format!(
-            "cannot write the statistics to {}: {error}",
-            shown(file)
-        ))
-    };
+    let refused =
+        |error: io::Error| failure!("cannot write the statistics to {}: {error}", shown(file));
     OpenOptions::new()
         .append(true)
         .create(true)
@@ -98,10 +76,7 @@ pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
 /// A random number that other users cannot guess.
 pub fn secret() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    // SAFETY: the pointer and the length are those of `bytes`.
-    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    match count {
-        8 => Ok(u64::from_ne_bytes(bytes)),
-        _ => Err(io::Error::last_os_error()),
-    }
+    // The kernel never gives a part of so few bytes.
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
 }

@@ -30,26 +30,20 @@ impl Ending {
 /// Watches the program while it runs.
 pub trait Watch {
     /// The interval between ticks.
-    fn interval(&self) -> Duration;
+    fn interval(&self) -> Duration {
+        Duration::MAX
+    }
     /// The program with this PID has started. From here on every signal is blocked, also in threads
     /// created now.
-    fn began(&mut self, pid: libc::pid_t);
+    fn began(&mut self, _pid: libc::pid_t) {}
     /// Called at every interval.
-    fn tick(&mut self);
+    fn tick(&mut self) {}
 }
 
 /// No watching.
 pub struct Unwatched;
 
-impl Watch for Unwatched {
-    fn interval(&self) -> Duration {
-        Duration::MAX
-    }
-
-    fn began(&mut self, _pid: libc::pid_t) {}
-
-    fn tick(&mut self) {}
-}
+impl Watch for Unwatched {}
 
 /// Starts the program and waits until it has ended.
 ///

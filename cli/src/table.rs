@@ -2,39 +2,49 @@
 
 use anstyle::{AnsiColor, Style};
 use rustix::termios::tcgetwinsize;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::fmt::Write;
 use std::io;
 
 /// One item of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The item's name.
     pub name: &'static str,
     /// How it is.
     pub state: State,
+    /// What it is, or why it is absent; may be empty.
+    pub value: String,
     /// What it means for the user.
     pub meaning: String,
 }
 
 /// The state of an item.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It works, optionally with a value.
-    Ok(String),
-    /// It does not work, with the reason.
-    Absent(String),
+    /// It works.
+    Ok,
+    /// It does not work.
+    Absent,
     /// A value that is neither good nor bad.
-    Is(String),
+    Is,
 }
 
 impl Finding {
     /// A finding.
-    pub fn new(name: &'static str, state: State, meaning: impl Into<String>) -> Self {
+    pub fn new(
+        name: &'static str,
+        state: State,
+        value: impl Into<String>,
+        meaning: impl Into<String>,
+    ) -> Self {
+        let (value, meaning) = (value.into(), meaning.into());
         Self {
             name,
             state,
-            meaning: meaning.into(),
+            value,
+            meaning,
         }
     }
 
@@ -46,50 +56,48 @@ impl Finding {
         without: &'static str,
     ) -> Self {
         match tried {
-            Ok(()) => Self::new(name, State::Ok(String::new()), with),
-            Err(error) => Self::new(name, State::Absent(error.to_string()), without),
+            Ok(()) => Self::ok(name, "", with),
+            Err(error) => Self::absent(name, error.to_string(), without),
         }
     }
 
-    /// As a JSON object.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "state": self.state.word(),
-            "value": self.state.value(),
-            "meaning": self.meaning,
-        })
+    /// It is there, or as it should be.
+    pub fn ok(name: &'static str, value: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Self::new(name, State::Ok, value, meaning)
     }
-}
 
-impl State {
-    /// The state's name in JSON.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Ok(_) => "ok",
-            Self::Absent(_) => "absent",
-            Self::Is(_) => "is",
+    /// It is not.
+    pub fn absent(name: &'static str, why: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Self::new(name, State::Absent, why, meaning)
+    }
+
+    /// It has this value, or cannot be read.
+    pub fn read(name: &'static str, value: Option<String>, otherwise: &str, meaning: &str) -> Self {
+        match value {
+            Some(value) => Self::is(name, value, meaning),
+            None => Self::absent(name, otherwise, meaning),
         }
     }
 
-    fn value(&self) -> &str {
-        let (Self::Ok(value) | Self::Absent(value) | Self::Is(value)) = self;
-        value
+    /// It has this value, which is neither good nor bad.
+    pub fn is(name: &'static str, value: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Self::new(name, State::Is, value, meaning)
     }
 
+    /// The cell beside the name.
     fn text(&self) -> String {
-        match self {
-            Self::Is(value) => value.clone(),
-            Self::Ok(value) => with_value("OK", value),
-            Self::Absent(value) => with_value("absent", value),
+        match self.state {
+            State::Is => self.value.clone(),
+            State::Ok => with_value("OK", &self.value),
+            State::Absent => with_value("absent", &self.value),
         }
     }
 
     fn style(&self) -> Style {
-        match self {
-            Self::Is(_) => Style::new(),
-            Self::Ok(_) => AnsiColor::BrightGreen.on_default(),
-            Self::Absent(_) => AnsiColor::BrightYellow.on_default(),
+        match self.state {
+            State::Is => Style::new(),
+            State::Ok => AnsiColor::BrightGreen.on_default(),
+            State::Absent => AnsiColor::BrightYellow.on_default(),
         }
     }
 }
@@ -123,7 +131,7 @@ fn of_width(title: &str, findings: &[Finding], width: Option<usize>) -> String {
         lengths.max().unwrap_or(0)
     };
     let name = widest(|finding| finding.name.to_owned());
-    let (mut state, mut meaning) = (widest(|finding| finding.state.text()), usize::MAX);
+    let (mut state, mut meaning) = (widest(Finding::text), usize::MAX);
     if let Some(width) = width {
         let left = width.saturating_sub(name + MARGINS).max(2);
         state = state.min(left / 2);
@@ -132,9 +140,9 @@ fn of_width(title: &str, findings: &[Finding], width: Option<usize>) -> String {
     let bold = Style::new().bold();
     let mut out = format!("{bold}{title}{bold:#}\n");
     for finding in findings {
-        let states = folded(&finding.state.text(), state);
+        let states = folded(&finding.text(), state);
         let meanings = folded(&finding.meaning, meaning);
-        let style = finding.state.style();
+        let style = finding.style();
         for index in 0..states.len().max(meanings.len()) {
             let first = if index == 0 { finding.name } else { "" };
             let cell = |cells: &[String]| cells.get(index).cloned().unwrap_or_default();
@@ -193,8 +201,8 @@ mod tests {
     #[test]
     fn only_the_cells_beside_the_name_are_folded() {
         let findings = [
-            Finding::new("name", State::Is("4 KiB".into()), "what it means for you"),
-            Finding::new("n", State::Absent(String::new()), "short"),
+            Finding::is("name", "4 KiB", "what it means for you"),
+            Finding::absent("n", "", "short"),
         ];
         let table =
             |width| anstream::adapter::strip_str(&of_width("T", &findings, width)).to_string();

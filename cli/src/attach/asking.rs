@@ -20,56 +20,25 @@ use std::time::{Duration, Instant};
 /// First and longest pause between two looks for an answer; each pause is twice the one before.
 const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(2)];
 
-/// The answer to a request for figures.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is never more than one")]
-pub enum Answer {
-    /// Figures that the process wrote after the request.
-    Fresh(Snapshot),
-    /// None yet. [`StatusPage::silence`] says why.
-    Pending,
-}
-
-/// The answer to a request to purge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purge {
-    /// The purge gave back this many bytes.
-    Done(u64),
-    /// Not yet carried out.
-    Pending,
-}
-
-/// The answer to a request to sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sampling {
-    /// The process samples at this rate, in bytes; 0: sampling is off.
-    InForce(u64),
-    /// Not yet considered.
-    Pending,
-}
-
 impl StatusPage {
-    /// Asks for figures and waits for them for at most `timeout`.
+    /// Asks for figures and waits for them for at most `timeout`. Returns what the process wrote
+    /// after the request, or `None`; [`Self::silence`] then says why.
     ///
     /// # Errors
     ///
     /// The process has ended, or never completes the figures that it writes.
-    pub fn ask(&self, timeout: Duration) -> Result<Answer, Failure> {
-        match self.question(
-            offset_of!(Control, ask),
-            |control| control.ask,
-            |served| served.ask,
-            timeout,
-        )? {
-            None => Ok(Answer::Pending),
-            Some(_) => self.figures().map(Answer::Fresh).ok_or_else(|| self.torn()),
+    pub fn ask(&self, timeout: Duration) -> Result<Option<Snapshot>, Failure> {
+        let word = offset_of!(Control, ask);
+        match self.question(word, |served| served.ask, timeout)? {
+            None => Ok(None),
+            Some(_) => self.figures().map(Some).ok_or_else(|| self.torn()),
         }
     }
 
     /// Asks for figures without waiting.
     pub fn nudge(&self) -> Result<(), Failure> {
-        let next = self.control()?.ask.wrapping_add(1);
-        self.put(offset_of!(Control, ask), next)?;
+        let word = offset_of!(Control, ask);
+        self.put(word, self.word(word)?.wrapping_add(1))?;
         self.ring()
     }
 
@@ -85,59 +54,46 @@ impl StatusPage {
         };
         self.put(offset_of!(Control, interval_ms), wanted.min(others))?;
         let until = now.saturating_add(millis(lease).min(LEASE_MS));
-        match control.lease_until_ms > until && control.lease_until_ms <= now + LEASE_MS {
-            true => {}
-            false => self.put(offset_of!(Control, lease_until_ms), until)?,
+        if !(until + 1..=now + LEASE_MS).contains(&control.lease_until_ms) {
+            self.put(offset_of!(Control, lease_until_ms), until)?;
         }
         self.ring()
     }
 
-    /// Has the process give all its free pages back to the kernel.
-    pub fn purge(&self, timeout: Duration) -> Result<Purge, Failure> {
-        Ok(
-            match self.question(
-                offset_of!(Control, purge),
-                |control| control.purge,
-                |served| served.purge,
-                timeout,
-            )? {
-                Some(served) => Purge::Done(served.purged_bytes),
-                None => Purge::Pending,
-            },
-        )
+    /// Has the process give all its free pages back to the kernel. Returns how many bytes it gave
+    /// back, or `None` if it has not done so within `timeout`.
+    pub fn purge(&self, timeout: Duration) -> Result<Option<u64>, Failure> {
+        let word = offset_of!(Control, purge);
+        let served = self.question(word, |served| served.purge, timeout)?;
+        Ok(served.map(|served| served.purged_bytes))
     }
 
     /// Switches sampling on, with a mean of `rate` bytes between two samples, or off with 0.
+    /// Returns the rate in force, or `None` if the process has not answered within `timeout`.
     ///
     /// # Errors
     ///
     /// The process has ended, or refuses.
-    pub fn sample(&self, rate: u64, timeout: Duration) -> Result<Sampling, Failure> {
+    pub fn sample(&self, rate: u64, timeout: Duration) -> Result<Option<u64>, Failure> {
         self.put(offset_of!(Control, sample_rate), rate)?;
-        match self.question(
-            offset_of!(Control, sample),
-            |control| control.sample,
-            |served| served.sample,
-            timeout,
-        )? {
-            None => Ok(Sampling::Pending),
-            Some(served) if served.sample_refusal == Refusal::None as u64 => {
-                Ok(Sampling::InForce(served.sample_rate))
+        let word = offset_of!(Control, sample);
+        match self.question(word, |served| served.sample, timeout)? {
+            Some(served) if served.sample_refusal != Refusal::None as u64 => {
+                Err(self.refusal(served.sample_refusal))
             }
-            Some(served) => Err(self.refusal(served.sample_refusal)),
+            served => Ok(served.map(|served| served.sample_rate)),
         }
     }
 
-    /// Makes a request. Returns the process's [`Served`] once it has answered, or `None` after
-    /// `timeout`.
+    /// Makes a request, whose number is at `word` of [`Control`]. Returns the process's [`Served`]
+    /// once it has answered, or `None` after `timeout`.
     fn question(
         &self,
         word: usize,
-        asked: fn(&Control) -> u64,
         answered: fn(&Served) -> u64,
         timeout: Duration,
     ) -> Result<Option<Served>, Failure> {
-        let number = asked(&self.control()?).wrapping_add(1);
+        let number = self.word(word)?.wrapping_add(1);
         self.put(word, number)?;
         self.ring()?;
         let (start, [mut look, longest]) = (Instant::now(), LOOK);
@@ -147,7 +103,7 @@ impl StatusPage {
                 return Ok(Some(served));
             }
             // Another observer may have written a smaller number at the same moment.
-            if !reaches(asked(&self.control()?), number) {
+            if !reaches(self.word(word)?, number) {
                 self.put(word, number)?;
                 self.ring()?;
             }
@@ -160,6 +116,11 @@ impl StatusPage {
             thread::sleep(look.min(timeout));
             look = (2 * look).min(longest);
         }
+    }
+
+    fn word(&self, word: usize) -> Result<u64, Failure> {
+        let value = self.reach.value(CONTROL_AT + word);
+        value.map_err(|error| self.lost(&error))
     }
 
     fn control(&self) -> Result<Control, Failure> {
@@ -190,42 +151,39 @@ impl StatusPage {
     fn lost(&self, error: &io::Error) -> Failure {
         match self.has_ended() {
             true => self.over(),
-            false => Failure::own(format!(
+            false => failure!(
                 "{}: its status page cannot be reached: {error}",
                 self.title()
-            )),
+            ),
         }
     }
 
     fn over(&self) -> Failure {
         match self.process() {
             Some(process) => ended(process),
-            None => Failure::own(format!("process {} has ended", self.head().pid)),
+            None => failure!("process {} has ended", self.head().pid),
         }
     }
 
     fn torn(&self) -> Failure {
-        Failure::own(format!(
+        failure!(
             "{}: its status page is malformed: its figures are never complete",
             self.title()
-        ))
+        )
     }
 
     fn refusal(&self, why: u64) -> Failure {
-        let title = self.title();
-        Failure::own(match why {
-            _ if why == Refusal::Rate as u64 => {
-                format!("{title} does not sample at this rate: it is out of bounds")
-            }
-            _ if why == Refusal::Memory as u64 => {
-                format!("{title} cannot sample: there is no memory for the profile")
-            }
-            _ if why == Refusal::Sandbox as u64 => format!(
-                "{title} cannot sample: it has forbidden itself the system calls that sampling \
-                 needs"
-            ),
-            _ => format!("{title} refuses to sample for a reason that this neap does not know"),
-        })
+        let is = |refusal: Refusal| why == refusal as u64;
+        let reason = if is(Refusal::Rate) {
+            "does not sample at this rate: it is out of bounds"
+        } else if is(Refusal::Memory) {
+            "cannot sample: there is no memory for the profile"
+        } else if is(Refusal::Sandbox) {
+            "cannot sample: it has forbidden itself the system calls that sampling needs"
+        } else {
+            "refuses to sample for a reason that this neap does not know"
+        };
+        failure!("{} {reason}", self.title())
     }
 }
 
@@ -371,12 +329,9 @@ mod tests {
     fn nobody_answers() {
         let forged = Forged::status_page();
         let status_page = forged.open();
-        assert!(matches!(status_page.ask(SHORT).unwrap(), Answer::Pending));
-        assert_eq!(status_page.purge(SHORT).unwrap(), Purge::Pending);
-        assert_eq!(
-            status_page.sample(1 << 19, SHORT).unwrap(),
-            Sampling::Pending
-        );
+        assert!(status_page.ask(SHORT).unwrap().is_none());
+        assert_eq!(status_page.purge(SHORT).unwrap(), None);
+        assert_eq!(status_page.sample(1 << 19, SHORT).unwrap(), None);
         let control = status_page.control().unwrap();
         assert_eq!((control.ask, control.purge, control.sample), (1, 1, 1));
         assert_eq!(control.sample_rate, 1 << 19);
@@ -393,15 +348,10 @@ mod tests {
         forged.write(FIGURES_AT, &2_u64.to_ne_bytes());
         let status_page = forged.open();
         with_server(&forged, obliging, || {
-            let Answer::Fresh(figures) = status_page.ask(LONG).unwrap() else {
-                panic!("no answer")
-            };
+            let figures = status_page.ask(LONG).unwrap().expect("an answer");
             assert_eq!(figures.live, 7);
-            assert_eq!(status_page.purge(LONG).unwrap(), Purge::Done(4096));
-            assert_eq!(
-                status_page.sample(512, LONG).unwrap(),
-                Sampling::InForce(512)
-            );
+            assert_eq!(status_page.purge(LONG).unwrap(), Some(4096));
+            assert_eq!(status_page.sample(512, LONG).unwrap(), Some(512));
         });
     }
 

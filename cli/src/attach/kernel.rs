@@ -37,7 +37,7 @@ pub fn whole_of_status_page(status_page: &StatusPage) -> Result<KernelView, Fail
 
 fn process(status_page: &StatusPage) -> Result<&Process, Failure> {
     let process = status_page.process();
-    process.ok_or_else(|| Failure::own(format!("{} has ended", status_page.title())))
+    process.ok_or_else(|| failure!("{} has ended", status_page.title()))
 }
 
 /// Like [`whole_of_status_page`].
@@ -60,10 +60,10 @@ fn of_process(process: &Process, arenas: &[Range<u64>]) -> Result<KernelView, Fa
         Ok(text) if !text.is_empty() => Ok(parse(&text, arenas)),
         _ if process.has_ended() => Err(super::reach::ended(process)),
         Ok(_) => Ok(KernelView::default()),
-        Err(error) => Err(Failure::own(format!(
+        Err(error) => Err(failure!(
             "cannot read what the kernel counts for {}: {error}",
             process.title()
-        ))),
+        )),
     }
 }
 

@@ -31,7 +31,7 @@ mod target;
 #[cfg(test)]
 pub mod testing;
 
-pub use asking::{Answer, Purge, Sampling, Silence, now_ms};
+pub use asking::{Silence, now_ms};
 pub use process::Process;
 pub use region::Region;
 pub use status_page::StatusPage;

@@ -27,10 +27,11 @@ const MOST_WAITING: usize = 512;
 /// Bytes of a message.
 const MESSAGE: usize = 3 * size_of::<u64>();
 
-/// The socket, bound but not read yet.
+/// The socket, and what has arrived at it. Dropping it ends the thread that reads.
 #[derive(Debug)]
 pub struct Monitor {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
+    waiting: Arc<Mutex<Vec<Arrival>>>,
     room: Room,
 }
 
@@ -43,11 +44,11 @@ impl Room {
     /// Creates it in the first directory that allows it.
     fn new() -> Result<Room, Failure> {
         let refused = |folder: &Path, error: &io::Error| {
-            Failure::own(format!(
+            failure!(
                 "cannot make a socket for the program in {}: {error}; set TMPDIR to a directory \
                  that can be written",
                 shown(folder)
-            ))
+            )
         };
         let secret = secret().map_err(|error| refused(&env::temp_dir(), &error))?;
         let name = format!("neap-{}-{secret:016x}", std::process::id());
@@ -98,13 +99,17 @@ impl Monitor {
         let room = Room::new()?;
         let name = room.socket();
         let socket = socket(&name).map_err(|error| {
-            Failure::own(format!(
+            failure!(
                 "cannot make the socket {} for the program: {error}; set TMPDIR to a directory on \
                  another file system",
                 shown(&name)
-            ))
+            )
         })?;
-        Ok(Monitor { socket, room })
+        Ok(Monitor {
+            socket: Arc::new(socket),
+            waiting: Arc::default(),
+            room,
+        })
     }
 
     /// The value for `NEAP_MONITOR`.
@@ -117,16 +122,14 @@ impl Monitor {
     /// # Panics
     ///
     /// If no thread can be started.
-    pub fn start(self) -> Inbox {
-        let socket = Arc::new(self.socket);
-        let waiting = Arc::new(Mutex::new(Vec::new()));
-        let (reader, sink) = (Arc::clone(&socket), Arc::clone(&waiting));
-        thread::spawn(move || read(&reader, &sink));
-        Inbox {
-            socket,
-            waiting,
-            _room: self.room,
-        }
+    pub fn start(&self) {
+        let (socket, waiting) = (Arc::clone(&self.socket), Arc::clone(&self.waiting));
+        thread::spawn(move || read(&socket, &waiting));
+    }
+
+    /// What has arrived since the last call, oldest first.
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -136,14 +139,6 @@ fn socket(path: &Path) -> io::Result<OwnedFd> {
     sockopt::set_socket_passcred(&socket, true)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
-}
-
-/// The arrivals from processes.
-#[derive(Debug)]
-pub struct Inbox {
-    socket: Arc<OwnedFd>,
-    waiting: Arc<Mutex<Vec<Arrival>>>,
-    _room: Room,
 }
 
 /// A status page or a region that a process sent.
@@ -164,14 +159,7 @@ pub enum What {
     Profile(Region),
 }
 
-impl Inbox {
-    /// Takes all arrivals.
-    pub fn arrivals(&self) -> Vec<Arrival> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Drop for Inbox {
+impl Drop for Monitor {
     fn drop(&mut self) {
         // Wakes the thread, which ends. This can only fail for a descriptor that is no socket.
         let _ = shutdown(&*self.socket, Shutdown::Read);
@@ -265,10 +253,10 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
     use std::time::{Duration, Instant};
 
-    fn wait_for(inbox: &Inbox, count: usize) -> Vec<Arrival> {
+    fn wait_for(monitor: &Monitor, count: usize) -> Vec<Arrival> {
         let (mut all, start) = (Vec::new(), Instant::now());
         while all.len() < count && start.elapsed() < Duration::from_secs(20) {
-            all.extend(inbox.arrivals());
+            all.extend(monitor.arrivals());
             thread::yield_now();
         }
         all
@@ -306,7 +294,8 @@ mod tests {
             &[GREETING, KIND_STATUS_PAGE, 7],
             &[status_page.file()],
         );
-        let arrivals = wait_for(&monitor.start(), 2);
+        monitor.start();
+        let arrivals = wait_for(&monitor, 2);
         let us = std::process::id();
         assert!(arrivals.iter().all(|arrival| arrival.pid == us));
         assert!(
@@ -331,7 +320,7 @@ mod tests {
     fn a_flood_does_not_take_all_descriptors() {
         let monitor = Monitor::bind().unwrap();
         let name = monitor.name().into_vec();
-        let inbox = monitor.start();
+        monitor.start();
         let status_page = Forged::status_page();
         for _ in 0..MOST_WAITING + 40 {
             send(
@@ -342,19 +331,20 @@ mod tests {
         }
         // The thread reads the messages in order, so the last ones are dropped.
         let start = Instant::now();
-        while inbox.waiting.lock().unwrap().len() < MOST_WAITING
+        while monitor.waiting.lock().unwrap().len() < MOST_WAITING
             && start.elapsed() < Duration::from_secs(20)
         {
             thread::yield_now();
         }
-        assert_eq!(inbox.arrivals().len(), MOST_WAITING);
+        assert_eq!(monitor.arrivals().len(), MOST_WAITING);
     }
 
     #[test]
-    fn the_thread_ends_with_the_inbox() {
-        let inbox = Monitor::bind().unwrap().start();
-        let waiting = Arc::downgrade(&inbox.waiting);
-        drop(inbox);
+    fn the_thread_ends_with_the_monitor() {
+        let monitor = Monitor::bind().unwrap();
+        monitor.start();
+        let waiting = Arc::downgrade(&monitor.waiting);
+        drop(monitor);
         let start = Instant::now();
         while waiting.strong_count() > 0 && start.elapsed() < Duration::from_secs(20) {
             thread::yield_now();

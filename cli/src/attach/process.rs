@@ -34,11 +34,9 @@ impl Process {
         match rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty()) {
             Ok(directory) => Ok(Process { pid, directory }),
             Err(Errno::NOENT) if Path::new("/proc/self").exists() => {
-                Err(Failure::own(format!("there is no process {pid}")))
+                Err(failure!("there is no process {pid}"))
             }
-            Err(error) => Err(Failure::own(format!(
-                "cannot look at process {pid} in /proc: {error}"
-            ))),
+            Err(error) => Err(failure!("cannot look at process {pid} in /proc: {error}")),
         }
     }
 

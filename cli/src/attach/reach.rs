@@ -22,17 +22,11 @@ const MOST_MAPPINGS: usize = 64;
 
 /// A way to read the bytes.
 #[derive(Debug)]
-pub enum Reach {
-    /// The file itself.
-    File(File),
-    /// The process's memory where the file is mapped, because the process has closed its
-    /// descriptor.
-    Memory {
-        /// `/proc/PID/mem`.
-        memory: File,
-        /// Where the mapping starts.
-        base: u64,
-    },
+pub struct Reach {
+    file: File,
+    /// Where `file`, which is then `/proc/PID/mem`, maps the memory file, because the process has
+    /// closed its descriptor. `None`: `file` is the memory file itself.
+    base: Option<u64>,
 }
 
 /// A kind of memory file that Neap makes.
@@ -53,7 +47,7 @@ impl Kind {
 impl Reach {
     /// The file behind a descriptor, if its size is sealed.
     pub fn of_descriptor(descriptor: OwnedFd, kind: Kind) -> Result<Reach, Failure> {
-        let refused = |why: String| Failure::own(format!("the file {}: {why}", kind.link()));
+        let refused = |why: String| failure!("the file {}: {why}", kind.link());
         let stat = rustix::fs::fstat(&descriptor).map_err(|error| refused(error.to_string()))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(refused(
@@ -66,7 +60,10 @@ impl Reach {
             _ => return Err(refused("is not sealed, so Neap did not make it".into())),
         }
         match u64::try_from(stat.st_size) == Ok(kind.bytes) {
-            true => Ok(Reach::File(File::from(descriptor))),
+            true => Ok(Reach {
+                file: File::from(descriptor),
+                base: None,
+            }),
             false => Err(refused(format!(
                 "has {} bytes instead of {}: use the neap that came with the library",
                 stat.st_size, kind.bytes
@@ -101,12 +98,11 @@ impl Reach {
 
     /// Fills `bytes` from `at` on.
     pub fn read(&self, at: usize, bytes: &mut [u8]) -> io::Result<()> {
-        match self {
-            Reach::File(file) => file.read_exact_at(bytes, at as u64),
-            Reach::Memory { memory, base } => {
-                memory.read_exact_at(bytes, base.saturating_add(at as u64))
-            }
-        }
+        self.file.read_exact_at(bytes, self.place(at))
+    }
+
+    fn place(&self, at: usize) -> u64 {
+        self.base.unwrap_or(0).saturating_add(at as u64)
     }
 
     /// A value at `at`.
@@ -142,21 +138,15 @@ impl Reach {
 
     /// Writes one aligned word, and so atomically.
     pub fn put(&self, at: usize, word: u64) -> io::Result<()> {
-        let bytes = word.to_ne_bytes();
-        match self {
-            Reach::File(file) => file.write_all_at(&bytes, at as u64),
-            Reach::Memory { memory, base } => {
-                memory.write_all_at(&bytes, base.saturating_add(at as u64))
-            }
-        }
+        self.file.write_all_at(&word.to_ne_bytes(), self.place(at))
     }
 
     /// Wakes the process's thread. Does nothing if only the process's memory can be reached; then
     /// the process's next slow path finds the request.
     pub fn ring(&self) -> io::Result<()> {
-        match self {
-            Reach::File(file) => bell::ring(file),
-            Reach::Memory { .. } => Ok(()),
+        match self.base {
+            None => bell::ring(&self.file),
+            Some(_) => Ok(()),
         }
     }
 
@@ -196,9 +186,9 @@ fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
             return Ok(reach);
         }
         match process.file("mem", OFlags::RDWR) {
-            Ok(memory) => Ok(Reach::Memory {
-                memory,
-                base: range.start,
+            Ok(file) => Ok(Reach {
+                file,
+                base: Some(range.start),
             }),
             Err(error) => Err(closed(process, &error)),
         }
@@ -253,16 +243,16 @@ fn closed(process: &Process, error: &io::Error) -> Failure {
         }
         _ => "run neap as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
     };
-    Failure::own(format!(
+    failure!(
         "{} has closed the descriptor of its status page, and this system forbids reading its \
          memory ({error}): {advice}",
         process.title()
-    ))
+    )
 }
 
 /// The process has ended.
 pub fn ended(process: &Process) -> Failure {
-    Failure::own(format!("process {} has ended", process.pid()))
+    failure!("process {} has ended", process.pid())
 }
 
 /// This process's user.

@@ -29,11 +29,11 @@ impl Region {
     pub fn open(pid: i32) -> Result<Region, Failure> {
         let process = Process::open(pid)?;
         Region::of_process(&process)?.ok_or_else(|| {
-            Failure::own(format!(
+            failure!(
                 "{} does not sample: start it with neap run --profile, or switch it on with neap \
                  profile",
                 process.title()
-            ))
+            )
         })
     }
 
@@ -83,10 +83,10 @@ impl Region {
         let used = usize::try_from(head.sites).unwrap_or(usize::MAX);
         let mut bytes = vec![0; sites::site_at(used.min(sites::MOST_SITES))];
         self.reach.read(0, &mut bytes).map_err(|error| {
-            Failure::own(format!(
+            failure!(
                 "the profile of process {} cannot be read: {error}",
                 self.pid
-            ))
+            )
         })?;
         leave_out_later_sites(&mut bytes, head.sites);
         Ok(bytes)
@@ -107,7 +107,7 @@ fn head(reach: &Reach) -> Result<Head, Failure> {
     let head = reach.head(0, expected, |head: &Head| {
         [head.magic, head.version, head.bytes]
     });
-    head.map_err(|why| Failure::own(format!("a profile's region {why}")))
+    head.map_err(|why| failure!("a profile's region {why}"))
 }
 
 #[cfg(test)]

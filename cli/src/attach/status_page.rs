@@ -71,7 +71,7 @@ impl StatusPage {
     /// The status page behind a descriptor that a process has sent.
     pub fn of_descriptor(descriptor: OwnedFd) -> Result<StatusPage, Failure> {
         let reach = Reach::of_descriptor(descriptor, KIND)?;
-        let head = head(&reach).map_err(|why| Failure::own(format!("a status page {why}")))?;
+        let head = head(&reach).map_err(|why| failure!("a status page {why}"))?;
         let pid = i32::try_from(head.pid).unwrap_or_default();
         let process = Process::open(pid).ok();
         Ok(StatusPage {

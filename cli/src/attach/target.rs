@@ -29,9 +29,9 @@ impl Target {
     pub fn find(word: &OsStr) -> Result<Target, Failure> {
         match word.to_str().and_then(|text| text.parse::<i32>().ok()) {
             Some(pid) if pid > 0 => Process::open(pid).map(|process| Target::of(&process)),
-            Some(pid) => Err(Failure::own(format!(
+            Some(pid) => Err(failure!(
                 "{pid} is not a process: give a number that ps shows, or a name"
-            ))),
+            )),
             None => named(word),
         }
     }
@@ -41,7 +41,8 @@ impl Target {
         format!("{} ({})", shown(&self.name), self.pid)
     }
 
-    fn of(process: &Process) -> Target {
+    /// This process.
+    pub fn of(process: &Process) -> Target {
         Target {
             pid: process.pid(),
             name: process.name(),
@@ -103,24 +104,20 @@ fn named(word: &OsStr) -> Result<Target, Failure> {
         .collect();
     match (under.as_slice(), called.as_slice()) {
         ([target], _) => Ok((*target).clone()),
-        ([], []) => Err(Failure::own(format!(
-            "there is no process {}{}",
-            shown(word),
-            of_whom()
-        ))),
+        ([], []) => Err(failure!("there is no process {}{}", shown(word), of_whom())),
         // The attempt to open it tells why it failed.
         ([], [target]) => Ok(target.clone()),
-        ([], several) => Err(Failure::own(format!(
+        ([], several) => Err(failure!(
             "none of the {} processes {} runs under Neap: start one with neap run",
             several.len(),
             shown(word)
-        ))),
-        (several, _) => Err(Failure::own(format!(
+        )),
+        (several, _) => Err(failure!(
             "{} processes under Neap are called {}: give one of their numbers: {}",
             several.len(),
             shown(word),
             numbers(several)
-        ))),
+        )),
     }
 }
 
@@ -135,19 +132,16 @@ fn numbers(targets: &[&Target]) -> String {
 
 /// The processes whose status pages this user may open, lowest PID first.
 fn processes() -> Result<Vec<Process>, Failure> {
-    let entries = fs::read_dir("/proc").map_err(|error| {
-        Failure::own(format!(
-            "cannot list processes: {error} (is /proc mounted?)"
-        ))
-    })?;
+    let entries = fs::read_dir("/proc")
+        .map_err(|error| failure!("cannot list processes: {error} (is /proc mounted?)"))?;
     let mut numbers: Vec<i32> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     if !numbers.contains(&std::process::id().cast_signed()) {
-        return Err(Failure::own(
+        return Err(failure!(
             "/proc does not show processes, not even this one: mount it (mount -t proc proc \
              /proc), \
-             or leave the sandbox that hides it",
+             or leave the sandbox that hides it"
         ));
     }
     numbers.sort_unstable();

@@ -27,10 +27,10 @@ pub fn file(sizes: &[u16], program: &str) -> String {
 /// The file cannot be read, or the library would not accept it.
 pub fn absolute(file: &Path) -> Result<OsString, Failure> {
     let refused = |why: &dyn std::fmt::Display| {
-        Failure::own(format!(
+        failure!(
             "--classes {}: {why}; neap tune writes such files",
             shown(file)
-        ))
+        )
     };
     let text = std::fs::read(file).map_err(|error| refused(&error))?;
     neap_shared::classes::parse(&text).map_err(|error| refused(&error))?;

@@ -87,10 +87,10 @@ impl Histogram {
             .ok_or_else(|| "it is not text".to_owned())
             .and_then(Self::parse)
             .map_err(|why| {
-                Failure::own(format!(
+                failure!(
                     "{} is not a file that neap tune --save-sizes wrote: {why}",
                     shown(path)
-                ))
+                )
             })
     }
 

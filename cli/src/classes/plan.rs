@@ -69,11 +69,11 @@ pub fn least() -> usize {
 pub fn best(histogram: &Histogram, most: usize) -> Result<Vec<u16>, Failure> {
     let least = least();
     if !(least..=MOST).contains(&most) {
-        return Err(Failure::own(format!(
+        return Err(failure!(
             "--max-classes {most}: the library holds {MOST}, and fewer than {least} would waste \
              more on other \
              sizes than the built-in classes"
-        )));
+        ));
     }
     let plain = Search::new(histogram, Smallest::Sixteen).run(most);
     // Requests of up to 8 bytes need no 16-byte alignment.

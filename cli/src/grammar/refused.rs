@@ -44,9 +44,7 @@ pub fn explained(mut error: clap::Error) -> Result<clap::Error, Failure> {
         return Ok(error);
     };
     if let Some(now) = successor(&verb, &word) {
-        return Err(Failure::own(format!(
-            "neap {verb} no longer has {word}: use {now}"
-        )));
+        return Err(failure!("neap {verb} no longer has {word}: use {now}"));
     }
     // Clap's own tip would have the program called like the mistyped option.
     error.remove(ContextKind::Suggested);

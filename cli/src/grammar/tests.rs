@@ -1,11 +1,11 @@
 //! Tests of the tables, and `docs/options.md`, which is generated from them. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
-use super::command::neap;
-use super::verbs::VERBS;
-use super::words::{Opt, Takes};
+use super::verbs::neap;
+use super::{library, values};
 use crate::classes;
 use crate::profile::Value;
+use clap::{Arg, Command};
 use neap_shared::control::{Declaration, Flag, Group, OPTIONS};
 use std::fmt::Write;
 use std::{env, fs};
@@ -51,14 +51,17 @@ fn page() -> String {
     page += "\n## Options of each command\n\nA PROCESS is a PID, or a name if only one process \
              under \
              Neap has it.\n";
-    for verb in VERBS.iter().filter(|verb| !verb.options.is_empty()) {
+    for verb in neap().get_subcommands() {
+        if options(verb).is_empty() {
+            continue;
+        }
         write!(
             page,
             "\n### `neap {}`\n\n| option | default | what it does |\n|---|---|---|\n",
-            verb.name
+            verb.get_name()
         )
         .unwrap();
-        verb.options.iter().for_each(|option| page += &own(option));
+        options(verb).iter().for_each(|option| page += &own(option));
     }
     page
 }
@@ -76,7 +79,7 @@ fn declared(option: &Declaration) -> String {
         default => format!("`{default}`"),
     };
     let flag = match option.flag {
-        Flag::Value => format!("`--{name} {}`", super::library::value_name(*kind)),
+        Flag::Value => format!("`--{name} {}`", values::value_name(*kind)),
         Flag::On => format!("`--{name}`"),
         Flag::Off => format!("`--no-{name}`"),
         Flag::Through(words) => format!("`{}`", words.replace('|', "\\|")),
@@ -88,27 +91,60 @@ fn declared(option: &Declaration) -> String {
     format!("| {flag} | `{env}`{was} | {kind} | {default} | {doc} |\n")
 }
 
-fn own(option: &Opt) -> String {
-    let (value, default) = match option.takes {
-        Takes::Nothing => (String::new(), None),
-        Takes::File => (" FILE".to_owned(), None),
-        Takes::OptionalFile => ("[=FILE]".to_owned(), None),
-        Takes::Directory => (" DIRECTORY".to_owned(), None),
-        Takes::Words(words, default) => (format!(" {}", words.join("\\|")), default),
-        Takes::Time(.., default) => (" TIME".to_owned(), default),
-        Takes::Rate => (" SIZE".to_owned(), None),
-        Takes::Number => (" N".to_owned(), None),
-        Takes::Regex => (" REGEX".to_owned(), None),
-        Takes::Address(default) => (" ADDRESS:PORT".to_owned(), Some(default)),
+/// The options of a verb without the library's.
+fn options(verb: &Command) -> Vec<&Arg> {
+    let groups = ["run", "env"].contains(&verb.get_name());
+    let theirs: Vec<Arg> = match groups {
+        true => Group::ALL
+            .into_iter()
+            .flat_map(library::arguments)
+            .collect(),
+        false => Vec::new(),
+    };
+    verb.get_arguments()
+        .filter(|one| one.get_long().is_some_and(|word| word != "help"))
+        .filter(|one| theirs.iter().all(|other| other.get_id() != one.get_id()))
+        .collect()
+}
+
+fn words(option: &Arg) -> Vec<String> {
+    let words = option.get_possible_values();
+    words
+        .iter()
+        .map(|word| word.get_name().to_owned())
+        .collect()
+}
+
+fn default(option: &Arg) -> Option<String> {
+    let default = option.get_default_values().first()?;
+    Some(default.to_string_lossy().into_owned())
+}
+
+/// The name of the value.
+fn kind(option: &Arg) -> Option<String> {
+    Some(option.get_value_names()?.first()?.to_string())
+}
+
+fn own(option: &Arg) -> String {
+    let value = match kind(option) {
+        None => String::new(),
+        Some(name) if option.is_require_equals_set() => format!("[={name}]"),
+        Some(name) if name == "WORD" => format!(" {}", words(option).join("\\|")),
+        Some(name) => format!(" {name}"),
     };
     let short = option
-        .short
+        .get_short()
         .map_or(String::new(), |letter| format!("`-{letter}`, "));
-    let default = default.map_or(String::new(), |default| format!("`{default}`"));
+    let default = default(option).map_or(String::new(), |default| format!("`{default}`"));
     format!(
         "| {short}`--{}{value}` | {default} | {} |\n",
-        option.name, option.help
+        option.get_id(),
+        option.get_help().unwrap_or_default()
     )
+}
+
+fn verb(name: &str) -> Command {
+    neap().find_subcommand(name).unwrap().clone()
 }
 
 #[test]
@@ -128,49 +164,32 @@ fn the_command_line_is_consistent() {
 #[test]
 fn the_bounds_of_tune_are_those_of_the_library() {
     let bounds = format!("[{} to {1}; default: {1}]", classes::least(), classes::MOST);
-    let tune = VERBS.iter().find(|verb| verb.name == "tune").unwrap();
+    let tune = verb("tune");
+    let mut helps = tune.get_arguments().filter_map(Arg::get_help);
     assert!(
-        tune.options
-            .iter()
-            .any(|option| option.help.contains(&bounds)),
+        helps.any(|help| help.to_string().contains(&bounds)),
         "{bounds}"
     );
 }
 
 #[test]
 fn the_values_of_a_profile_are_known() {
-    let profile = VERBS.iter().find(|verb| verb.name == "profile").unwrap();
-    let value = profile
-        .options
-        .iter()
-        .find(|option| option.name == "value")
-        .unwrap();
-    let Takes::Words(words, default) = value.takes else {
-        panic!("--value takes a word");
-    };
-    assert_eq!(words, Value::ALL.map(Value::word));
-    assert_eq!(default, Some(Value::default().word()));
+    let profile = verb("profile");
+    let mut options = profile.get_arguments();
+    let value = options.find(|option| option.get_id() == "value").unwrap();
+    assert_eq!(words(value), Value::ALL.map(Value::word));
+    assert_eq!(default(value).unwrap(), Value::default().word());
 }
 
 /// Each word has the same kind of value in all commands.
 #[test]
 fn a_word_has_one_meaning() {
-    let kind = |takes| match takes {
-        Takes::Nothing => "a switch",
-        Takes::File | Takes::OptionalFile => "a file",
-        Takes::Directory => "a directory",
-        Takes::Words(..) => "a word",
-        Takes::Time(..) => "a time",
-        Takes::Rate => "a size",
-        Takes::Number => "a number",
-        Takes::Regex => "an expression",
-        Takes::Address(_) => "an address",
-    };
-    let all = || VERBS.iter().flat_map(|verb| verb.options);
+    let neap = neap();
+    let all = || neap.get_subcommands().flat_map(options);
     for one in all() {
-        for other in all().filter(|other| other.name == one.name) {
-            assert_eq!(kind(one.takes), kind(other.takes), "--{}", one.name);
-            assert_eq!(one.short, other.short, "--{}", one.name);
+        for other in all().filter(|other| other.get_id() == one.get_id()) {
+            assert_eq!(kind(one), kind(other), "--{}", one.get_id());
+            assert_eq!(one.get_short(), other.get_short(), "--{}", one.get_id());
         }
     }
 }

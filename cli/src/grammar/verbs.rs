@@ -1,7 +1,12 @@
-//! The table of verbs.
+//! The table of verbs, as clap's commands.
 
-use super::words::{Count, LONGEST_MS, Library, Operand, Opt, Takes, Verb};
-use neap_shared::control::Group::Write;
+use super::library;
+use super::words::{
+    LONGEST_MS, file, number, operand, optional_file, program, rate, switch, time, words,
+};
+use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
+use neap_shared::control::Group;
+use std::net::SocketAddr;
 
 /// What `neap` prints when it is run without arguments.
 pub const OVERVIEW: &str = "\
@@ -19,212 +24,209 @@ neap help lists all commands; neap help run explains one.
 
 const PROGRAM: &str = "The program, found by PATH, and its arguments";
 const UNITS: &str = "Times have a unit: 500ms, 2s, 5m, 1h. Sizes are bytes, or 512K, 64M, 2G, 1T.";
-const QUIET: Opt = Opt::new("quiet", Takes::Nothing, "Print nothing but errors").short('q');
-const OUTPUT: Opt = Opt::new("output", Takes::File, "").short('o');
-const TEXT_OR_JSON: Opt = Opt::new(
-    "format",
-    Takes::Words(&["text", "json"], Some("text")),
-    "What to print",
-);
-const PROCESS: Operand = Operand::new(
-    "PROCESS",
-    Count::One,
-    "The process: its PID, or its name if only one process under Neap has it",
-);
-const TIMEOUT: Opt = Opt::new(
-    "timeout",
-    Takes::Time(0, LONGEST_MS, Some("2s")),
-    "How long to wait for the process's answer",
-);
-const STATS: Opt = Opt::new(
-    "stats",
-    Takes::OptionalFile,
-    "Write one page of statistics for each process when it exits, to standard error or appended to \
-     FILE",
-)
-.of(Write);
 
-/// Every verb, most useful first.
+fn quiet() -> Arg {
+    switch("quiet", "Print nothing but errors").short('q')
+}
+
+fn output(help: &'static str) -> Arg {
+    file("output", help).short('o')
+}
+
+fn text_or_json(help: &'static str) -> Arg {
+    words("format", &["text", "json"], help).default_value("text")
+}
+
+fn process() -> Arg {
+    operand(
+        "PROCESS",
+        "The process: its PID, or its name if only one process under Neap has it",
+    )
+}
+
+fn timeout() -> Arg {
+    let help = "How long to wait for the process's answer";
+    time("timeout", [0, LONGEST_MS], help).default_value("2s")
+}
+
+fn stats() -> Arg {
+    optional_file(
+        "stats",
+        "Write one page of statistics for each process when it exits, to standard error or \
+         appended to FILE",
+    )
+}
+
+/// A verb. `usage` has what may follow its name, one form a line.
+fn verb(name: &'static str, about: &'static str, usage: &[&str]) -> Command {
+    let lines: Vec<_> = usage
+        .iter()
+        .map(|line| format!("neap {name} {line}"))
+        .collect();
+    let command = Command::new(name).about(about);
+    match lines.is_empty() {
+        true => command,
+        false => command.override_usage(lines.join("\n       ")),
+    }
+}
+
+/// The library's options by group, after a verb's own: those without a group, and those that say
+/// what is written. The help is the last.
+fn with_library(mut own: Vec<Arg>, written: Vec<Arg>) -> Vec<Arg> {
+    let mut written = Some(written);
+    for group in Group::ALL {
+        let first = written
+            .take_if(|_| group == Group::Write)
+            .into_iter()
+            .flatten();
+        let all = first.chain(library::arguments(group));
+        own.extend(all.map(|argument| argument.help_heading(group.title())));
+    }
+    let help = Arg::new("help")
+        .long("help")
+        .short('h')
+        .action(ArgAction::Help);
+    own.push(help.help("Print help").help_heading("Other"));
+    own
+}
+
+/// The whole command line: every verb, most useful first.
 #[rustfmt::skip]
-pub const VERBS: &[Verb] = &[
-    Verb {
-        usage: &["[OPTIONS] [--] PROGRAM [ARGUMENTS]..."],
-        operands: &[Operand::new("PROGRAM", Count::Program, PROGRAM)],
-        options: &[
-            STATS,
-            Opt::new("record", Takes::OptionalFile,
-                "Record the heap over time, for neap report [default FILE: PROGRAM.neap]")
-                .of(Write),
-            Opt::new("profile", Takes::OptionalFile,
-                "Sample allocations and write the heap profile [default FILE: \
-                 neap.PROGRAM.PID.pb.gz]").of(Write),
-            Opt::new("leaks", Takes::Nothing,
-                "Sample allocations and print what is still live at the end, by place, to standard \
-                 error").of(Write),
-            Opt::new("format", Takes::Words(&["text", "json"], Some("text")),
-                "The form of the statistics; json is one object per line").needs("stats").of(Write),
-            Opt::new("interval", Takes::Time(20, 3_600_000, Some("100ms")),
-                "Time between two readings of the heap").needs("record").of(Write),
-            QUIET.of(Write),
-        ],
-        library: Library::Options,
-        notes: &[UNITS,
-            "The exit status is the program's own. It is 125 if neap itself fails, 126 if the \
-             program cannot run under Neap, and 127 if there is no such program."],
-        ..Verb::new("run", "Run a program, and the programs it starts, under Neap")
-    },
-    Verb {
-        operands: &[PROCESS.times(Count::Optional)],
-        options: &[
-            Opt::new("format", Takes::Words(&["screen", "text", "json"], None),
+pub fn neap() -> Command {
+    let verbs = [
+        verb("run", "Run a program, and the programs it starts, under Neap",
+            &["[OPTIONS] [--] PROGRAM [ARGUMENTS]..."])
+            .disable_help_flag(true)
+            .args(with_library(vec![], vec![
+                stats(),
+                optional_file("record",
+                    "Record the heap over time, for neap report [default FILE: PROGRAM.neap]"),
+                optional_file("profile", "Sample allocations and write the heap profile \
+                     [default FILE: neap.PROGRAM.PID.pb.gz]"),
+                switch("leaks", "Sample allocations and print what is still live at the end, by \
+                     place, to standard error"),
+                text_or_json("The form of the statistics; json is one object per line")
+                    .requires("stats"),
+                time("interval", [20, 3_600_000], "Time between two readings of the heap")
+                    .default_value("100ms").requires("record"),
+                quiet(),
+            ]))
+            .arg(program("PROGRAM", PROGRAM).required(true))
+            .after_help(format!("{UNITS}\n\nThe exit status is the program's own. It is 125 if \
+                 neap itself fails, 126 if the program cannot run under Neap, and 127 if there \
+                 is no such program.")),
+        verb("top", "Watch where the memory of a process is, or list all processes under Neap", &[])
+            .arg(words("format", &["screen", "text", "json"],
                 "How to show it: a screen with keys, lines, or one JSON object per line [default: \
-                 screen on a terminal, else text]"),
-            Opt::new("interval", Takes::Time(0, LONGEST_MS, Some("1s")),
-                "Time between two updates"),
-            Opt::new("times", Takes::Number, "End after this many updates"),
-        ],
-        notes: &["Keys: q quits, p has the process give its free memory back, s sorts, arrows \
-                  choose and scroll, Enter shows one process, Esc goes back, Ctrl-Z stops it until \
-                  the shell's fg, ? explains. neap top lists your processes; if root runs it, \
-                  those of all users."],
-        ..Verb::new("top", "Watch where the memory of a process is, or list all processes under \
-                            Neap")
-    },
-    Verb {
-        operands: &[PROCESS],
-        options: &[
-            Opt::new("format", Takes::Words(&["text", "json", "prometheus"], Some("text")),
-                "What to print"),
-            TIMEOUT,
-        ],
-        notes: &["Exits with 124 if the process did not answer in time. neap then shows the \
-                  figures that its page heap wrote last and the kernel's counts, and says why the \
-                  process did not answer. Exits with 125 if there is nothing to show."],
-        ..Verb::new("stat", "Say where the memory of a running process is")
-    },
-    Verb {
-        usage: &["[OPTIONS] PROCESS", "[OPTIONS] FILE"],
-        operands: &[PROCESS.saying(
-            "A process, by its PID or name, or the FILE of a pprof profile of any program")],
-        options: &[
-            Opt::new("format", Takes::Words(
-                &["tree", "leaks", "collapsed", "flamegraph", "pprof", "json"], Some("tree")),
+                 screen on a terminal, else text]"))
+            .arg(time("interval", [0, LONGEST_MS], "Time between two updates").default_value("1s"))
+            .arg(number("times", "End after this many updates"))
+            .arg(process())
+            .after_help("Keys: q quits, p has the process give its free memory back, s sorts, \
+                 arrows choose and scroll, Enter shows one process, Esc goes back, Ctrl-Z stops \
+                 it until the shell's fg, ? explains. neap top lists your processes; if root \
+                 runs it, those of all users."),
+        verb("stat", "Say where the memory of a running process is", &[])
+            .arg(words("format", &["text", "json", "prometheus"], "What to print")
+                .default_value("text"))
+            .arg(timeout())
+            .arg(process().required(true))
+            .after_help("Exits with 124 if the process did not answer in time. neap then shows the \
+                 figures that its page heap wrote last and the kernel's counts, and says why the \
+                 process did not answer. Exits with 125 if there is nothing to show."),
+        verb("profile", "Show which calls allocate the memory of a program",
+            &["[OPTIONS] PROCESS", "[OPTIONS] FILE"])
+            .arg(words("format", &["tree", "leaks", "collapsed", "flamegraph", "pprof", "json"],
                 "What to make: a call tree and the largest functions; what is still live, by \
-                 place; one line per stack; an SVG; a file of pprof's format; one JSON object"),
-            Opt::new("list", Takes::Regex, "Print the functions that match, line by line")
-                .without(&["format"]),
-            Opt::new("value", Takes::Words(
+                 place; one line per stack; an SVG; a file of pprof's format; one JSON object")
+                .default_value("tree"))
+            .arg(Arg::new("list").long("list").value_name("REGEX")
+                .help("Print the functions that match, line by line").conflicts_with("format"))
+            .arg(words("value",
                 &["live_space", "live_objects", "alloc_space", "alloc_objects", "waste"],
-                Some("live_space")), "What to count"),
-            Opt::new("for", Takes::Time(0, LONGEST_MS, None),
+                "What to count").default_value("live_space"))
+            .arg(time("for", [0, LONGEST_MS],
                 "How long to sample; 0 shows what was sampled so far [default: 10s, or 0 if the \
-                 process samples already]"),
-            Opt::new("sample", Takes::Rate,
-                "One sample in this many bytes, on average [default: 512K]"),
-            OUTPUT.saying("Write to this file instead of standard output; pprof needs it"),
-            QUIET,
-        ],
-        notes: &["The process must run under Neap. If it does not sample already, neap switches \
-                  sampling on for the time of --for. The profile then has only what the process \
-                  allocates in that time, and live means growth if the process had sampled \
-                  before. Ctrl-C ends the wait early."],
-        ..Verb::new("profile", "Show which calls allocate the memory of a program")
-    },
-    Verb {
-        usage: &["[OPTIONS] FILE", "[OPTIONS] -- PROGRAM [ARGUMENTS]..."],
-        operands: &[
-            Operand::new("FILE", Count::Optional,
-                "A recording (neap run --record) or a profile (neap run --profile)"),
-            Operand::new("PROGRAM", Count::ProgramAfterDashes,
-                "A program to run, record and profile, and its arguments"),
-        ],
-        options: &[
-            OUTPUT.saying("File for the page [default: FILE.html, or neap.PROGRAM.PID.html, in the \
-                           current directory]"),
-            Opt::new("format", Takes::Words(&["html", "json"], Some("html")),
-                "The page, or the verdict as one JSON object"),
-            QUIET,
-        ],
-        notes: &["After --, the exit status is the program's own."],
-        ..Verb::new("report", "Make one page of HTML from a recording, a profile or a run: what is \
-                               large, why, and what to do")
-    },
-    Verb {
-        operands: &[PROCESS],
-        options: &[TEXT_OR_JSON, TIMEOUT],
-        notes: &["Exits with 124 if the process did not answer in time. A later slow path of its \
-                  malloc or free then gives the memory back."],
-        ..Verb::new("purge", "Have a running process give its free memory back to the kernel")
-    },
-    Verb {
-        usage: &["[OPTIONS] [PROCESS]..."],
-        operands: &[PROCESS.times(Count::Any).saying(
-            "PIDs or names [default: all processes under Neap, later ones as well]")],
-        options: &[Opt::new("listen", Takes::Address("127.0.0.1:9464"),
-            "Where to listen; port 0 takes any free port")],
-        notes: &["Serves your processes; if root runs it, those of all users. Every user of this \
-                  machine can read what neap serves on a loopback address.",
-                 "/metrics is for Prometheus, /debug/pprof/heap and /debug/pprof/allocs for pprof \
-                  (?pid= chooses the process, ?seconds= samples for that time), / lists the \
-                  processes."],
-        ..Verb::new("serve", "Serve metrics (Prometheus) and heap profiles (pprof) of running \
-                              processes over HTTP")
-    },
-    Verb {
-        usage: &["[OPTIONS] [--] PROGRAM [ARGUMENTS]...", "[OPTIONS] --from FILE"],
-        operands: &[Operand::new("PROGRAM", Count::ProgramOrFrom, PROGRAM)],
-        options: &[
-            OUTPUT.saying("Write the classes to this file [default: PROGRAM.classes]"),
-            Opt::new("max-classes", Takes::Number,
-                "The most classes to write [57 to 80; default: 80]"),
-            Opt::new("save-sizes", Takes::File,
-                "Keep the requested sizes in this file, for --from"),
-            Opt::new("from", Takes::File, "Run no program; take the sizes from this file")
-                .without(&["PROGRAM", "save-sizes"]),
-            TEXT_OR_JSON,
-        ],
-        notes: &["Neap counts every call of the program, so the program runs more slowly. Exits \
-                  with 0 if neap wrote the classes, however the program ended, and with 125 if \
-                  it did not."],
-        ..Verb::new("tune", "Find the size classes that waste least for a program")
-    },
-    Verb {
-        usage: &["[OPTIONS] [VARIABLE=VALUE]..."],
-        operands: &[Operand::new("VARIABLE=VALUE", Count::Any, "More variables for the line")],
-        options: &[
-            Opt::new("format", Takes::Words(&["dockerfile", "shell"], Some("dockerfile")),
-                "An ENV line for a Dockerfile, or export lines for a shell"),
-            Opt::new("library", Takes::File,
-                "Path of the library [default: the one that neap run uses]"),
-            STATS,
-        ],
-        library: Library::Options,
-        notes: &[UNITS],
-        ..Verb::new("env", "Print the line that puts a Dockerfile's or a shell's programs under \
-                            Neap")
-    },
-    Verb {
-        usage: &["[OPTIONS] [-- PROGRAM]"],
-        operands: &[Operand::new("PROGRAM", Count::OptionalProgram, PROGRAM)],
-        options: &[TEXT_OR_JSON],
-        notes: &["Exits with 1 if the given program cannot run under Neap."],
-        ..Verb::new("doctor", "Check what this kernel offers, and whether a program can run under \
-                               Neap")
-    },
-    Verb {
-        operands: &[Operand::new("ARGUMENTS", Count::Rest, "The arguments of neap-lab")],
-        ..Verb::new("lab", "Run Neap's experiments and benchmarks (neap-lab)")
-    },
-    Verb {
-        operands: &[Operand::new("SHELL", Count::One, "bash, elvish, fish, powershell or zsh")],
-        ..Verb::new("completions", "Print completions for a shell")
-    },
-    Verb {
-        usage: &["[COMMAND]", "--man DIRECTORY"],
-        operands: &[Operand::new("COMMAND", Count::Optional, "The command to explain")],
-        options: &[Opt::new("man", Takes::Directory,
-            "Write the manual pages, neap.1 and one for each command, to this directory")
-            .without(&["COMMAND"])],
-        ..Verb::new("help", "List the commands, or explain one")
-    },
-];
+                 process samples already]"))
+            .arg(rate("sample", "One sample in this many bytes, on average [default: 512K]"))
+            .arg(output("Write to this file instead of standard output; pprof needs it"))
+            .arg(quiet())
+            .arg(process().required(true).help(
+                "A process, by its PID or name, or the FILE of a pprof profile of any program"))
+            .after_help("The process must run under Neap. If it does not sample already, neap \
+                 switches sampling on for the time of --for. The profile then has only what the \
+                 process allocates in that time, and live means growth if the process had sampled \
+                 before. Ctrl-C ends the wait early."),
+        verb("report", "Make one page of HTML from a recording, a profile or a run: what is large, \
+             why, and what to do", &["[OPTIONS] FILE", "[OPTIONS] -- PROGRAM [ARGUMENTS]..."])
+            .arg(output("File for the page [default: FILE.html, or neap.PROGRAM.PID.html, in the \
+                 current directory]"))
+            .arg(words("format", &["html", "json"], "The page, or the verdict as one JSON object")
+                .default_value("html"))
+            .arg(quiet())
+            .arg(operand("FILE",
+                "A recording (neap run --record) or a profile (neap run --profile)"))
+            .arg(program("PROGRAM", "A program to run, record and profile, and its arguments")
+                .trailing_var_arg(false).last(true))
+            .after_help("After --, the exit status is the program's own."),
+        verb("purge", "Have a running process give its free memory back to the kernel", &[])
+            .args([text_or_json("What to print"), timeout(), process().required(true)])
+            .after_help("Exits with 124 if the process did not answer in time. A later slow path \
+                 of its malloc or free then gives the memory back."),
+        verb("serve", "Serve metrics (Prometheus) and heap profiles (pprof) of running processes \
+             over HTTP", &["[OPTIONS] [PROCESS]..."])
+            .arg(Arg::new("listen").long("listen").value_name("ADDRESS:PORT")
+                .help("Where to listen; port 0 takes any free port")
+                .value_parser(value_parser!(SocketAddr)).default_value("127.0.0.1:9464"))
+            .arg(process().num_args(0..)
+                .help("PIDs or names [default: all processes under Neap, later ones as well]"))
+            .after_help("Serves your processes; if root runs it, those of all users. Every user \
+                 of this machine can read what neap serves on a loopback address.\n\n\
+                 /metrics is for Prometheus, /debug/pprof/heap and /debug/pprof/allocs for pprof \
+                 (?pid= chooses the process, ?seconds= samples for that time), / lists the \
+                 processes."),
+        verb("tune", "Find the size classes that waste least for a program",
+            &["[OPTIONS] [--] PROGRAM [ARGUMENTS]...", "[OPTIONS] --from FILE"])
+            .arg(output("Write the classes to this file [default: PROGRAM.classes]"))
+            .arg(number("max-classes", "The most classes to write [57 to 80; default: 80]"))
+            .arg(file("save-sizes", "Keep the requested sizes in this file, for --from"))
+            .arg(file("from", "Run no program; take the sizes from this file")
+                .conflicts_with_all(["PROGRAM", "save-sizes"]))
+            .arg(text_or_json("What to print"))
+            .arg(program("PROGRAM", PROGRAM).required_unless_present("from"))
+            .after_help("Neap counts every call of the program, so the program runs more slowly. \
+                 Exits with 0 if neap wrote the classes, however the program ended, and with 125 \
+                 if it did not."),
+        verb("env", "Print the line that puts a Dockerfile's or a shell's programs under Neap",
+            &["[OPTIONS] [VARIABLE=VALUE]..."])
+            .disable_help_flag(true)
+            .args(with_library(vec![
+                words("format", &["dockerfile", "shell"],
+                    "An ENV line for a Dockerfile, or export lines for a shell")
+                    .default_value("dockerfile"),
+                file("library", "Path of the library [default: the one that neap run uses]"),
+            ], vec![stats()]))
+            .arg(operand("VARIABLE=VALUE", "More variables for the line").num_args(0..))
+            .after_help(UNITS),
+        verb("doctor", "Check what this kernel offers, and whether a program can run under Neap",
+            &["[OPTIONS] [-- PROGRAM]"])
+            .args([text_or_json("What to print"), program("PROGRAM", PROGRAM)])
+            .after_help("Exits with 1 if the given program cannot run under Neap."),
+        verb("lab", "Run Neap's experiments and benchmarks (neap-lab)", &[])
+            .disable_help_flag(true)
+            .arg(program("ARGUMENTS", "The arguments of neap-lab").allow_hyphen_values(true)),
+        verb("completions", "Print completions for a shell", &[])
+            .arg(operand("SHELL", "bash, elvish, fish, powershell or zsh").required(true)),
+        verb("help", "List the commands, or explain one", &["[COMMAND]", "--man DIRECTORY"])
+            .arg(file("man", "Write the manual pages, neap.1 and one for each command, to this \
+                 directory").value_name("DIRECTORY").value_hint(ValueHint::DirPath)
+                .conflicts_with("COMMAND"))
+            .arg(operand("COMMAND", "The command to explain")),
+    ];
+    Command::new("neap")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Run programs under the Neap memory system and see where memory goes")
+        .max_term_width(100)
+        .disable_help_subcommand(true)
+        .subcommands(verbs)
+}

@@ -1,169 +1,95 @@
-//! What a verb, an operand and an option are.
+//! Options and operands, by what they take.
 
-use neap_shared::control::Group;
-
-/// A verb of the command line.
-pub struct Verb {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does: an imperative without a full stop.
-    pub about: &'static str,
-    /// What may follow its name, one form a line.
-    pub usage: &'static [&'static str],
-    /// Words without dashes, in order.
-    pub operands: &'static [Operand],
-    /// Its own options, most useful first within a group.
-    pub options: &'static [Opt],
-    /// Whether it has the library's options as well.
-    pub library: Library,
-    /// What help says after the options, one paragraph each.
-    pub notes: &'static [&'static str],
-}
-
-/// Whether a verb has the library's options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Library {
-    /// It sets them for programs.
-    Options,
-    /// It has none of them.
-    None,
-}
-
-/// A word without dashes.
-#[derive(Clone, Copy)]
-pub struct Operand {
-    /// Its name, in capitals.
-    pub name: &'static str,
-    /// How often it stands, and where.
-    pub count: Count,
-    /// What it is: one phrase.
-    pub help: &'static str,
-}
-
-/// How often an operand stands, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
-    /// Exactly once.
-    One,
-    /// At most once.
-    Optional,
-    /// Any number of times.
-    Any,
-    /// A program and its arguments: all words from here on.
-    Program,
-    /// Like [`Count::Program`], and may be left out.
-    OptionalProgram,
-    /// Like [`Count::Program`], unless there is `--from`.
-    ProgramOrFrom,
-    /// A program and its arguments, which follow `--`, instead of another operand.
-    ProgramAfterDashes,
-    /// All words from here on, those with dashes as well.
-    Rest,
-}
-
-/// An option.
-#[derive(Clone, Copy)]
-pub struct Opt {
-    /// Its name, without the dashes.
-    pub name: &'static str,
-    /// Its letter.
-    pub short: Option<char>,
-    /// Its value.
-    pub takes: Takes,
-    /// The heading that it is under, where the verb has many.
-    pub group: Option<Group>,
-    /// Another option or operand that must be there as well.
-    pub needs: Option<&'static str>,
-    /// Options and operands that must not be there as well.
-    pub excludes: &'static [&'static str],
-    /// What it does: one phrase.
-    pub help: &'static str,
-}
-
-/// What an option takes.
-#[derive(Clone, Copy)]
-pub enum Takes {
-    /// Nothing.
-    Nothing,
-    /// The path of a file.
-    File,
-    /// The path of a file after an equals sign, or nothing.
-    OptionalFile,
-    /// The path of a directory.
-    Directory,
-    /// One of these words; the default, if there is one.
-    Words(&'static [&'static str], Option<&'static str>),
-    /// A time from the first to the second, in ms; the default, if there is one.
-    Time(u64, u64, Option<&'static str>),
-    /// Bytes between two samples.
-    Rate,
-    /// A number of at least 1.
-    Number,
-    /// A regular expression.
-    Regex,
-    /// An address and a port; the default.
-    Address(&'static str),
-}
+use super::values;
+use clap::builder::{IntoResettable, OsStringValueParser, PossibleValuesParser, StyledStr};
+use clap::builder::{TypedValueParser, ValueParser};
+use clap::{Arg, ArgAction, ValueHint, value_parser};
+use std::ffi::OsString;
 
 /// The longest time on a command line, in ms: about eleven days.
 pub const LONGEST_MS: u64 = 1_000_000_000;
 
-#[rustfmt::skip]
-impl Verb {
-    /// A verb with nothing but its name.
-    pub const fn new(name: &'static str, about: &'static str) -> Self {
-        let (usage, operands, options, notes) = (&[], &[], &[], &[]);
-        Self { name, about, usage, operands, options, library: Library::None, notes }
+/// An option that takes nothing.
+pub fn switch(name: &'static str, help: impl IntoResettable<StyledStr>) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .help(help)
+        .action(ArgAction::SetTrue)
+}
+
+/// The path of a file.
+pub fn file(name: &'static str, help: impl IntoResettable<StyledStr>) -> Arg {
+    let argument = operand(name, help).long(name);
+    argument.value_hint(ValueHint::FilePath).value_name("FILE")
+}
+
+/// The path of a file after an equals sign, or nothing.
+pub fn optional_file(name: &'static str, help: &'static str) -> Arg {
+    file(name, help)
+        .value_parser(OsStringValueParser::new().try_map(no_format))
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("")
+}
+
+/// One of these words.
+pub fn words(name: &'static str, words: &'static [&'static str], help: &'static str) -> Arg {
+    let argument = Arg::new(name).long(name).help(help).value_name("WORD");
+    argument.value_parser(PossibleValuesParser::new(words))
+}
+
+/// A time in this range of ms.
+pub fn time(name: &'static str, range: [u64; 2], help: &'static str) -> Arg {
+    valued(name, "TIME", values::time(range[0], range[1]), help)
+}
+
+/// Bytes between two samples.
+pub fn rate(name: &'static str, help: &'static str) -> Arg {
+    valued(name, "SIZE", ValueParser::new(values::rate), help)
+}
+
+/// A number of at least 1.
+pub fn number(name: &'static str, help: &'static str) -> Arg {
+    valued(name, "N", value_parser!(u64).range(1..).into(), help)
+}
+
+/// An option with another value. It takes negative numbers, so that the error states the range,
+/// instead of how to pass an argument that begins with a dash.
+pub fn valued(
+    name: &'static str,
+    value: &'static str,
+    parser: ValueParser,
+    help: impl IntoResettable<StyledStr>,
+) -> Arg {
+    let argument = Arg::new(name).long(name).help(help).value_name(value);
+    argument.value_parser(parser).allow_negative_numbers(true)
+}
+
+/// Earlier releases took a format here. A file of that name has a directory: `./json`.
+fn no_format(file: OsString) -> Result<OsString, String> {
+    match file.to_str() {
+        Some(word @ ("text" | "json")) => Err(format!(
+            "this option takes a file; for this format, use --stats --format {word}"
+        )),
+        Some("off") => {
+            Err("this option takes a file; to write no statistics, leave it out".to_owned())
+        }
+        _ => Ok(file),
     }
 }
 
-#[rustfmt::skip]
-impl Operand {
-    /// An operand.
-    pub const fn new(name: &'static str, count: Count, help: &'static str) -> Self {
-        Self { name, count, help }
-    }
-
-    /// Another number of times.
-    pub const fn times(self, count: Count) -> Self {
-        Self { count, ..self }
-    }
-
-    /// With another help.
-    pub const fn saying(self, help: &'static str) -> Self {
-        Self { help, ..self }
-    }
+/// A word without dashes.
+pub fn operand(name: &'static str, help: impl IntoResettable<StyledStr>) -> Arg {
+    Arg::new(name)
+        .help(help)
+        .value_parser(value_parser!(OsString))
 }
 
-#[rustfmt::skip]
-impl Opt {
-    /// An option.
-    pub const fn new(name: &'static str, takes: Takes, help: &'static str) -> Self {
-        Self { name, short: None, takes, group: None, needs: None, excludes: &[], help }
-    }
-
-    /// With a letter.
-    pub const fn short(self, letter: char) -> Self {
-        Self { short: Some(letter), ..self }
-    }
-
-    /// Under the heading of `group`.
-    pub const fn of(self, group: Group) -> Self {
-        Self { group: Some(group), ..self }
-    }
-
-    /// Only with the option or operand `other`.
-    pub const fn needs(self, other: &'static str) -> Self {
-        Self { needs: Some(other), ..self }
-    }
-
-    /// Never with one of `others`.
-    pub const fn without(self, others: &'static [&'static str]) -> Self {
-        Self { excludes: others, ..self }
-    }
-
-    /// With another help.
-    pub const fn saying(self, help: &'static str) -> Self {
-        Self { help, ..self }
-    }
+/// A command line: all words from here on.
+pub fn program(name: &'static str, help: &'static str) -> Arg {
+    let hint = ValueHint::CommandWithArguments;
+    operand(name, help)
+        .num_args(1..)
+        .value_hint(hint)
+        .trailing_var_arg(true)
 }

@@ -1,6 +1,6 @@
 //! The memory limits of this process's control group.
 
-use crate::table::{Finding, State};
+use crate::table::Finding;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ pub fn findings() -> Vec<Finding> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     match Controller::find(&groups, &mounts) {
         Some(controller) => controller.findings(),
-        None => vec![Finding::new(
+        None => vec![Finding::absent(
             "cgroup",
-            State::Absent("no memory controller".to_owned()),
+            "no memory controller",
             "only the system's memory bounds this process",
         )],
     }
@@ -72,11 +72,7 @@ impl Controller {
             ),
         };
         let place = Path::new("/").join(&self.group);
-        let first = Finding::new(
-            "cgroup",
-            State::Is(version.to_owned()),
-            format!("group {}", place.display()),
-        );
+        let first = Finding::is("cgroup", version, format!("group {}", place.display()));
         [first]
             .into_iter()
             .chain(files.iter().map(|(name, file)| self.bound(name, file)))
@@ -95,14 +91,14 @@ impl Controller {
             .filter(|&bytes| bytes < UNLIMITED)
             .min()
         {
-            Some(bytes) => Finding::new(
+            Some(bytes) => Finding::is(
                 name,
-                State::Is(format!("{} MiB", bytes >> 20)),
+                format!("{} MiB", bytes >> 20),
                 "the group's memory must fit",
             ),
-            None => Finding::new(
+            None => Finding::is(
                 name,
-                State::Is("unlimited".to_owned()),
+                "unlimited",
                 "only the system's memory bounds the group",
             ),
         }

@@ -1,6 +1,6 @@
 //! Resource limits and memory pressure.
 
-use crate::table::{Finding, State};
+use crate::table::Finding;
 use rustix::process::{Resource, getrlimit};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -32,8 +32,8 @@ pub fn findings() -> Vec<Finding> {
 
 fn limit(name: &'static str, resource: Resource, with: &str, without: &str) -> Finding {
     match getrlimit(resource).current {
-        None => Finding::new(name, State::Is("unlimited".to_owned()), without),
-        Some(bytes) => Finding::new(name, State::Is(format!("{} KiB", bytes / 1024)), with),
+        None => Finding::is(name, "unlimited", without),
+        Some(bytes) => Finding::is(name, format!("{} KiB", bytes / 1024), with),
     }
 }
 

@@ -9,6 +9,7 @@ mod settings;
 mod threads;
 
 use crate::table::Finding;
+pub use settings::bracketed;
 
 /// All findings, in reading order.
 pub fn all() -> Vec<Finding> {

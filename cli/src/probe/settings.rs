@@ -25,19 +25,15 @@ fn setting(file: &str) -> Option<String> {
 
 fn kernel() -> Finding {
     let release = setting("/proc/sys/kernel/osrelease");
-    let state = release.map_or(State::Absent("no /proc".to_owned()), State::Is);
-    Finding::new(
-        "kernel",
-        state,
-        "each facility below was tried, regardless of the version",
-    )
+    let meaning = "each facility below was tried, regardless of the version";
+    Finding::read("kernel", release, "no /proc", meaning)
 }
 
 fn page() -> Finding {
     let size = page_size() / 1024;
-    Finding::new(
+    Finding::is(
         "OS page",
-        State::Is(format!("{size} KiB")),
+        format!("{size} KiB"),
         "the smallest piece that can be given back",
     )
 }
@@ -52,8 +48,7 @@ fn overcommit() -> Finding {
         }
         _ => "unknown: treated as strict",
     };
-    let state = mode.map_or(State::Absent("cannot be read".to_owned()), State::Is);
-    Finding::new("overcommit", state, meaning)
+    Finding::read("overcommit", mode, "cannot be read", meaning)
 }
 
 /// The largest power of two that can be reserved at once.
@@ -61,18 +56,15 @@ fn reservation() -> Finding {
     let largest = (20..=46)
         .rev()
         .find(|&power| Map::reserved(1 << power).is_ok());
-    let (state, meaning) = match largest {
-        Some(power @ 36..) => (State::Ok(size(power)), "room for arenas of full size"),
-        Some(power) => (
-            State::Absent(format!("only {}", size(power))),
-            "arenas are smaller, and more of them",
-        ),
-        None => (
-            State::Absent(String::new()),
-            "not even 1 MiB: programs will run out of memory",
-        ),
-    };
-    Finding::new("address space", state, meaning)
+    let name = "address space";
+    match largest.map(|power| (power, size(power))) {
+        Some((36.., size)) => Finding::ok(name, size, "room for arenas of full size"),
+        Some((_, size)) => {
+            let only = format!("only {size}");
+            Finding::absent(name, only, "arenas are smaller, and more of them")
+        }
+        None => Finding::absent(name, "", "not even 1 MiB: programs will run out of memory"),
+    }
 }
 
 fn size(power: u32) -> String {
@@ -85,13 +77,9 @@ fn size(power: u32) -> String {
 }
 
 fn mappings() -> Finding {
-    let state = setting("/proc/sys/vm/max_map_count")
-        .map_or(State::Absent("cannot be read".to_owned()), State::Is);
-    Finding::new(
-        "max_map_count",
-        state,
-        "most mappings of a process; Neap commits in 2 MiB units to need few",
-    )
+    let most = setting("/proc/sys/vm/max_map_count");
+    let meaning = "most mappings of a process; Neap commits in 2 MiB units to need few";
+    Finding::read("max_map_count", most, "cannot be read", meaning)
 }
 
 /// Requests a 2 MiB page and looks for it in the process's own maps.
@@ -102,31 +90,24 @@ fn huge_pages() -> Finding {
         .and_then(bracketed)
         .unwrap_or("not built in")
         .to_owned();
-    match gets_huge_page() {
-        Some(true) => Finding::new(
-            "huge pages",
-            State::Ok(mode),
+    let (state, meaning) = match gets_huge_page() {
+        Some(true) => (
+            State::Ok,
             "a 2 MiB page was granted on request: dense spans can take fewer faults",
         ),
-        Some(false) => Finding::new(
-            "huge pages",
-            State::Absent(mode),
+        Some(false) => (
+            State::Absent,
             "requested but not granted: every span uses OS pages",
         ),
-        None => Finding::new(
-            "huge pages",
-            State::Is(mode),
-            "cannot be seen from here whether one is given",
-        ),
-    }
+        None => (State::Is, "cannot be seen from here whether one is given"),
+    };
+    Finding::new("huge pages", state, mode, meaning)
 }
 
 /// The chosen word of `always [madvise] never`.
-fn bracketed(text: &str) -> Option<&str> {
-    text.split_once('[')?
-        .1
-        .split_once(']')
-        .map(|(word, _)| word)
+pub fn bracketed(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(word, _)| word)
 }
 
 fn gets_huge_page() -> Option<bool> {

@@ -1,6 +1,6 @@
 //! What the kernel offers for communication with other threads, and what it forbids.
 
-use crate::table::{Finding, State};
+use crate::table::Finding;
 use std::io;
 
 /// The findings.
@@ -56,18 +56,14 @@ fn rseq() -> Finding {
     match register(0) {
         Ok(_) => {
             let _ = register(UNREGISTER);
-            Finding::new("rseq", State::Ok(String::new()), meaning)
+            Finding::ok("rseq", "", meaning)
         }
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EBUSY)) => {
-            Finding::new(
-                "rseq",
-                State::Ok("used by the C library".to_owned()),
-                meaning,
-            )
+            Finding::ok("rseq", "used by the C library", meaning)
         }
-        Err(error) => Finding::new(
+        Err(error) => Finding::absent(
             "rseq",
-            State::Absent(error.to_string()),
+            error.to_string(),
             "finding the processor takes a call",
         ),
     }
@@ -83,15 +79,11 @@ fn userfaultfd() -> Finding {
             // SAFETY: the descriptor was just opened, and only this function has it.
             unsafe { libc::close(descriptor as i32) };
             let meaning = "programs may register memory, whose purged pages may not read as zero";
-            Finding::new(
-                "userfaultfd",
-                State::Is("open to programs".to_owned()),
-                meaning,
-            )
+            Finding::is("userfaultfd", "open to programs", meaning)
         }
-        Err(error) => Finding::new(
+        Err(error) => Finding::is(
             "userfaultfd",
-            State::Is(error.to_string()),
+            error.to_string(),
             "purged pages always read as zero",
         ),
     }
@@ -109,5 +101,5 @@ fn seccomp() -> Finding {
         ),
         _ => ("unknown", "cannot be asked"),
     };
-    Finding::new("seccomp", State::Is(state.to_owned()), meaning)
+    Finding::is("seccomp", state, meaning)
 }

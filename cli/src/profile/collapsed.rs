@@ -1,12 +1,11 @@
 //! One line per stack, outermost call first, in the format of flame graph programs; and the flame
 //! graph.
 
-use super::model::{Frame, Profile, Stack, Value};
+use super::model::{Profile, Stack, Value};
 use super::summary::amount;
 use crate::failure::Failure;
 use inferno::flamegraph::{self as drawing, Options};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// `main;make;grow 123`, one line per stack with this value. Sorted; equal stacks share a line.
 pub fn collapsed(profile: &Profile, value: Value) -> String {
@@ -23,18 +22,14 @@ pub fn collapsed(profile: &Profile, value: Value) -> String {
 }
 
 fn line(stack: &Stack) -> String {
-    match stack.frames.is_empty() {
+    let names = stack.frames.iter().rev();
+    let names: Vec<String> = names
+        .map(|frame| frame.function.replace(';', ":"))
+        .collect();
+    match names.is_empty() {
         true => "(unknown)".to_owned(),
-        false => {
-            let names = stack.frames.iter().rev().map(part);
-            names.collect::<Vec<_>>().join(";")
-        }
+        false => names.join(";"),
     }
-}
-
-/// A name without the characters that separate names.
-fn part(frame: &Arc<Frame>) -> String {
-    frame.function.replace(';', ":")
 }
 
 /// The flame graph as SVG with an embedded script: it opens in a browser, offline.
@@ -44,14 +39,14 @@ fn part(frame: &Arc<Frame>) -> String {
 pub fn flamegraph(profile: &Profile, value: Value) -> Result<String, Failure> {
     let text = collapsed(profile, value);
     if text.is_empty() {
-        return Err(Failure::own(format!(
+        return Err(failure!(
             "there is nothing to draw: the profile has no {}; choose another --value",
             value.word()
-        )));
+        ));
     }
     let mut svg = Vec::new();
     drawing::from_lines(&mut options(profile, value), text.lines(), &mut svg)
-        .map_err(|error| Failure::own(format!("the flame graph cannot be drawn: {error}")))?;
+        .map_err(|error| failure!("the flame graph cannot be drawn: {error}"))?;
     Ok(String::from_utf8_lossy(&svg).into_owned())
 }
 

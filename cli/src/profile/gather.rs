@@ -3,8 +3,8 @@
 
 use super::model::Profile;
 use super::session::{Ended, Session};
-use crate::attach::{Region, Sampling, StatusPage, Target, kernel};
-use crate::failure::{Failure, say};
+use crate::attach::{Region, StatusPage, Target, kernel};
+use crate::failure::Failure;
 use crate::patience::Patience;
 use crate::progress::{Line, Talk, bar};
 use crate::view::hint;
@@ -59,7 +59,9 @@ pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let profile = match (region, wish.time) {
         (Some(region), _) if rate != 0 => running(target, &status_page, &region, rate, wish)?,
         (_, Some(Duration::ZERO)) => whole(&Region::open(target.pid)?, target)?,
-        (region, _) => finished(target, sampled(target, &status_page, region, wish)?)?,
+        (region, _) => {
+            sampled(target, &status_page, region, wish)?.profile(target.pid.unsigned_abs())?
+        }
     };
     Ok(profile.called(&target.name))
 }
@@ -68,7 +70,7 @@ pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
 fn kept_out(status_page: &StatusPage) {
     let kernel = kernel::of_status_page(status_page).ok();
     if let Some(hint) = kernel.and_then(|kernel| hint::of_status_page(status_page, kernel)) {
-        say(&format!("hint: {hint}"));
+        say!("hint: {hint}");
     }
 }
 
@@ -87,10 +89,6 @@ fn whole(region: &Region, target: &Target) -> Result<Profile, Failure> {
     Profile::from_region_of(&region.read()?, target.pid.unsigned_abs())
 }
 
-fn finished(target: &Target, ended: Ended) -> Result<Profile, Failure> {
-    ended.profile(target.pid.unsigned_abs())
-}
-
 /// A session of a process whose sampling was on before and stays on.
 fn running(
     target: &Target,
@@ -100,11 +98,11 @@ fn running(
     wish: Wish,
 ) -> Result<Profile, Failure> {
     if wish.rate.is_some_and(|wanted| wanted != rate) {
-        return Err(Failure::own(format!(
+        return Err(failure!(
             "{} samples already, every {} on average: leave --sample out",
             target.title(),
             Bytes(rate)
-        )));
+        ));
     }
     let time = wish.time.unwrap_or_default();
     if time.is_zero() {
@@ -112,7 +110,7 @@ fn running(
     }
     let session = Session::of(Some(region), rate)?;
     wait(target, status_page, rate, time, wish.waiter)?;
-    finished(target, session.end(region)?)
+    session.end(region)?.profile(target.pid.unsigned_abs())
 }
 
 /// Switches sampling on, waits and reads. Switches it off again even if that failed.
@@ -128,15 +126,15 @@ fn sampled(
     let started = status_page.sample(rate, ANSWER.min(time));
     let read = started.and_then(|answer| {
         let early = match answer {
-            Sampling::InForce(_) => Some(Region::open(target.pid)?),
-            Sampling::Pending if matches!(wish.waiter, Waiter::Client(_)) => {
+            Some(_) => Some(Region::open(target.pid)?),
+            None if matches!(wish.waiter, Waiter::Client(_)) => {
                 return Err(unanswered(status_page));
             }
-            Sampling::Pending => None,
+            None => None,
         };
-        early
-            .iter()
-            .try_for_each(|region| session.switched_on(region))?;
+        if let Some(region) = &early {
+            session.switched_on(region)?;
+        }
         wait(target, status_page, rate, time, wish.waiter)?;
         match early {
             Some(region) => session.end(&region),
@@ -167,31 +165,28 @@ fn late(target: &Target, session: Session) -> Result<Ended, Failure> {
 /// Switches sampling off. A sleeping process will do so when it wakes.
 fn leave(target: &Target, status_page: &StatusPage) {
     let pending = match status_page.sample(0, ANSWER) {
-        Ok(Sampling::InForce(_)) => None,
-        Ok(Sampling::Pending) => Some(status_page.silence().why.to_owned()),
+        Ok(Some(_)) => None,
+        Ok(None) => Some(status_page.silence().why.to_owned()),
         Err(failure) => Some(failure.to_string()),
     };
     if let (Some(why), false) = (pending, status_page.has_ended()) {
-        say(&format!(
-            "{} has not stopped sampling yet: {why}",
-            target.title()
-        ));
+        say!("{} has not stopped sampling yet: {why}", target.title());
     }
 }
 
 fn unanswered(status_page: &StatusPage) -> Failure {
     let (title, why) = (status_page.title(), status_page.silence().why);
-    Failure::own(format!("pending: {title} does not sample yet: {why}"))
+    failure!("pending: {title} does not sample yet: {why}")
 }
 
 fn silent(target: &Target) -> Failure {
-    Failure::own(format!(
+    failure!(
         "pending: {} has not called its allocator in this time, and only allocations after \
          sampling was switched on \
          are seen; wait longer (--for 1m), or sample from the start with \
          neap run --sample 512K -- PROGRAM",
         target.title()
-    ))
+    )
 }
 
 /// Waits until the time is over, the process has ended, or the user presses Ctrl-C. What was
@@ -217,7 +212,7 @@ fn wait(
         Waiter::Client(has_left) => {
             while goes_on() {
                 if has_left() {
-                    return Err(Failure::own("the client has left"));
+                    return Err(failure!("the client has left"));
                 }
                 thread::sleep(LOOK.min(left()));
             }
@@ -231,7 +226,7 @@ fn wait(
         Talk::Normal => Line::of_terminal(),
     };
     if talk == Talk::Normal && line.is_none() {
-        say(&format!("{what}, for {:.1} s", time.as_secs_f64()));
+        say!("{what}, for {:.1} s", time.as_secs_f64());
     }
     let patience = Patience::new();
     while goes_on() {

@@ -49,9 +49,7 @@ pub fn check_pattern(pattern: &str) -> Result<(), Failure> {
 
 fn compiled(pattern: &str) -> Result<Regex, Failure> {
     Regex::new(pattern).map_err(|error| {
-        Failure::own(format!(
-            "--list takes a regular expression, and {pattern:?} is not one: {error}"
-        ))
+        failure!("--list takes a regular expression, and {pattern:?} is not one: {error}")
     })
 }
 

@@ -104,15 +104,15 @@ impl Profile {
     fn named(region: &Region, pid: u32) -> Self {
         let origin = Origin {
             pid,
-            began_ms: region.began_ms,
+            began_ms: region.head.began_ms,
         };
         let mut symbols = Symbols::new(&region.maps, origin);
         let sites = region.sites.iter();
         Self {
             pid,
             program: symbols::clean(base(symbols.program().unwrap_or_default())),
-            rate: region.rate,
-            began_ms: region.began_ms,
+            rate: region.head.rate,
+            began_ms: region.head.began_ms,
             ended_ms: ended_ms(region),
             extent: Extent::Whole,
             switched: None,
@@ -144,8 +144,8 @@ fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
 
 /// The end of sampling: when it was switched off, or now if it is still on.
 fn ended_ms(region: &Region) -> u64 {
-    match region.rate {
-        0 => region.changed_ms,
+    match region.head.rate {
+        0 => region.head.changed_ms,
         _ => session::now_ms(),
     }
 }

@@ -7,16 +7,12 @@ use bytemuck::{Pod, Zeroable};
 use neap_shared::sites::{self, Head, Site};
 
 /// A region's contents before symbolisation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Region {
     /// The PID.
     pub pid: u32,
-    /// Mean bytes between two samples; 0: off.
-    pub rate: u64,
-    /// When sampling began, in ms since 1970.
-    pub began_ms: u64,
-    /// When sampling was last switched on or off, in ms since 1970.
-    pub changed_ms: u64,
+    /// The head.
+    pub head: Head,
     /// Lines of `/proc/PID/maps`.
     pub maps: String,
     /// The sites and their samples.
@@ -48,9 +44,7 @@ impl Region {
         }
         Ok(Self {
             pid: u32::try_from(head.pid).map_err(|_| damaged("its process number is too large"))?,
-            rate: head.rate,
-            began_ms: head.began_ms,
-            changed_ms: head.changed_ms,
+            head,
             maps: maps(bytes, head.maps_bytes)?,
             sites: all_sites(bytes, count)?,
         })
@@ -65,11 +59,11 @@ pub fn head(bytes: &[u8]) -> Result<Head, Failure> {
     let head: Head = record(bytes, 0);
     match (head.magic, head.version) {
         (sites::MAGIC, sites::VERSION) => Ok(head),
-        (sites::MAGIC, version) => Err(Failure::own(format!(
+        (sites::MAGIC, version) => Err(failure!(
             "the profile is of version {version} and this neap reads {}: use the neap that came \
              with the library",
             sites::VERSION
-        ))),
+        )),
         _ => Err(damaged("it does not begin as one does")),
     }
 }
@@ -137,13 +131,9 @@ fn sane(word: u64) -> u64 {
 }
 
 fn cut_short(found: usize, expected: usize) -> Failure {
-    Failure::own(format!(
-        "the profile is cut short: {found} bytes of {expected}"
-    ))
+    failure!("the profile is cut short: {found} bytes of {expected}")
 }
 
 fn damaged(why: &str) -> Failure {
-    Failure::own(format!(
-        "this is not a heap profile of Neap, or it is damaged: {why}"
-    ))
+    failure!("this is not a heap profile of Neap, or it is damaged: {why}")
 }

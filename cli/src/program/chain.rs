@@ -1,7 +1,7 @@
 //! The files that one command line executes in turn: a script, `env`, the interpreter.
 
 use super::elf::Elf;
-use super::obstacle::Obstacle;
+use super::obstacle::{Obstacle, Why};
 use super::script::{EnvLine, Head};
 use super::{path, privilege};
 use std::ffi::{OsStr, OsString};
@@ -107,7 +107,7 @@ impl Chain {
         let mut start = 0;
         if scope == Scope::Alone {
             if let (End::OpaqueEnv, Some(link)) = (end, self.links.first()) {
-                return Err(Obstacle::OpaqueEnv(link.file.clone()));
+                return Err(Why::OpaqueEnv.at(&link.file));
             }
             start = self
                 .links
@@ -134,7 +134,7 @@ impl Chain {
             match next {
                 Next::End(end) => return Ok(end),
                 Next::Step(link) if self.links.len() == LONGEST => {
-                    return Err(Obstacle::TooDeep(link.file));
+                    return Err(Why::TooDeep.at(&link.file));
                 }
                 Next::Step(link) => {
                     self.links.push(link);
@@ -156,10 +156,7 @@ impl Chain {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Ok(Next::End(End::Unreadable))
             }
-            Err(error) => Err(Obstacle::Unreadable {
-                file: link.file.clone(),
-                error,
-            }),
+            Err(error) => Err(Why::Unreadable(error).at(&link.file)),
         }
         .and_then(|next| self.after_env(next))
     }
@@ -190,18 +187,15 @@ impl Chain {
 
 /// The interpreter of a file that is not ELF.
 fn after_text(link: &Link) -> Result<Next, Obstacle> {
-    let file = link.file.clone();
-    match Head::read(&file) {
+    let file = &link.file;
+    match Head::read(file) {
         Ok(Head::Interpreter {
             path: interpreter,
             argument,
         }) => {
-            path::is_executable(&interpreter).map_err(|obstacle| match obstacle {
-                Obstacle::NotFound(_) => Obstacle::NoInterpreter {
-                    script: file,
-                    interpreter: interpreter.clone(),
-                },
-                other => other,
+            path::is_executable(&interpreter).map_err(|obstacle| match obstacle.why {
+                Why::NotFound => Why::NoInterpreter(interpreter.clone()).at(file),
+                _ => obstacle,
             })?;
             let arguments = interpreted(link, &interpreter, argument.as_ref());
             Ok(Next::Step(Link {
@@ -214,8 +208,8 @@ fn after_text(link: &Link) -> Result<Next, Obstacle> {
             let arguments = interpreted(link, Path::new("sh"), None);
             Ok(Next::Step(Link::new(shell, arguments, Role::Shell)))
         }
-        Ok(Head::Text | Head::Binary) => Err(Obstacle::NotAProgram(file)),
-        Err(error) => Err(Obstacle::Unreadable { file, error }),
+        Ok(Head::Text | Head::Binary) => Err(Why::NotAProgram.at(file)),
+        Err(error) => Err(Why::Unreadable(error).at(file)),
     }
 }
 
@@ -234,36 +228,20 @@ fn interpreted(link: &Link, interpreter: &Path, argument: Option<&OsString>) -> 
 }
 
 fn judge(link: &Link, library: &Elf) -> Result<(), Obstacle> {
-    let file = || link.file.clone();
     let Some(elf) = &link.elf else { return Ok(()) };
-    if !elf.is_like(library) {
-        return Err(Obstacle::OtherMachine {
-            file: file(),
+    let why = match &elf.loader {
+        _ if !elf.is_like(library) => Why::OtherMachine {
             program: elf.clone(),
             library: library.clone(),
-        });
-    }
-    let Some(loader) = &elf.loader else {
-        return Err(Obstacle::Static(file()));
+        },
+        None => Why::Static,
+        Some(loader) if !elf.can_preload(library) => Why::OtherLoader(loader.clone()),
+        Some(loader) if !loader.exists() => Why::NoInterpreter(loader.clone()),
+        Some(_) => match privilege::gain(&link.file) {
+            Ok(Some(how)) => Why::Privileged(how),
+            Ok(None) => return Ok(()),
+            Err(error) => Why::Unreadable(error),
+        },
     };
-    if !elf.can_preload(library) {
-        return Err(Obstacle::OtherLoader {
-            file: file(),
-            loader: loader.clone(),
-        });
-    }
-    if !loader.exists() {
-        return Err(Obstacle::NoInterpreter {
-            script: file(),
-            interpreter: loader.clone(),
-        });
-    }
-    match privilege::gain(&link.file) {
-        Ok(Some(how)) => Err(Obstacle::Privileged { file: file(), how }),
-        Ok(None) => Ok(()),
-        Err(error) => Err(Obstacle::Unreadable {
-            file: file(),
-            error,
-        }),
-    }
+    Err(why.at(&link.file))
 }

@@ -2,46 +2,53 @@
 
 use super::elf::Elf;
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, shown};
-use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why one file of a chain cannot run under Neap.
+/// A file of a chain that cannot run under Neap.
 #[derive(Debug)]
-pub enum Obstacle {
+pub struct Obstacle {
+    pub file: PathBuf,
+    pub why: Why,
+}
+
+/// The reason.
+#[derive(Debug)]
+pub enum Why {
     /// There is no file of that name, on `PATH` or at that path.
-    NotFound(OsString),
-    /// A script's first line names an interpreter that does not exist.
-    NoInterpreter {
-        script: PathBuf,
-        interpreter: PathBuf,
-    },
+    NotFound,
+    /// The interpreter that it names does not exist.
+    NoInterpreter(PathBuf),
     /// It is a directory.
-    Directory(PathBuf),
+    Directory,
     /// This user may not execute the file.
-    NotPermitted(PathBuf),
+    NotPermitted,
     /// It is neither a program nor a script.
-    NotAProgram(PathBuf),
+    NotAProgram,
     /// It is statically linked: no dynamic loader can preload a library.
-    Static(PathBuf),
+    Static,
     /// Its loader belongs to another C library, for which this library is not built.
-    OtherLoader { file: PathBuf, loader: PathBuf },
+    OtherLoader(PathBuf),
     /// It is built for another processor or word size than the library.
-    OtherMachine {
-        file: PathBuf,
-        program: Elf,
-        library: Elf,
-    },
+    OtherMachine { program: Elf, library: Elf },
     /// The loader ignores preloads for programs that gain privileges.
-    Privileged { file: PathBuf, how: Gain },
+    Privileged(Gain),
     /// Each script's interpreter is itself a script.
-    TooDeep(PathBuf),
+    TooDeep,
     /// It is `env` with options that Neap would have to parse and does not.
-    OpaqueEnv(PathBuf),
+    OpaqueEnv,
     /// The file could not be examined.
-    Unreadable { file: PathBuf, error: io::Error },
+    Unreadable(io::Error),
+}
+
+impl Why {
+    /// The obstacle that `file` is for this reason.
+    pub fn at<S: AsRef<OsStr> + ?Sized>(self, file: &S) -> Obstacle {
+        let file = PathBuf::from(file.as_ref());
+        Obstacle { file, why: self }
+    }
 }
 
 /// How a program gains privileges by being executed.
@@ -57,8 +64,8 @@ pub enum Gain {
 
 impl From<Obstacle> for Failure {
     fn from(obstacle: Obstacle) -> Self {
-        let code = match obstacle {
-            Obstacle::NotFound(_) => NOT_FOUND,
+        let code = match obstacle.why {
+            Why::NotFound => NOT_FOUND,
             _ => NOT_EXECUTABLE,
         };
         Self::with_code(code, obstacle.to_string())
@@ -67,76 +74,47 @@ impl From<Obstacle> for Failure {
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, why): (&OsStr, Cow<str>) = match self {
-            Self::NotFound(name) => (name, format!("no such program{}", hint(name)).into()),
-            Self::NoInterpreter {
-                script,
-                interpreter,
-            } => {
-                let interpreter = shown(interpreter);
-                let why =
-                    format!("its interpreter {interpreter} does not exist; correct the first line");
-                (script.as_ref(), why.into())
+        write!(out, "{}: ", shown(&self.file))?;
+        match &self.why {
+            Why::NotFound if self.file.as_os_str().as_encoded_bytes().contains(&b'/') => {
+                write!(out, "no such program")
             }
-            Self::Directory(file) => (file.as_ref(), "is a directory, not a program".into()),
-            Self::NotPermitted(file) => (
-                file.as_ref(),
-                "not executable by this user; try chmod +x".into(),
+            Why::NotFound => write!(out, "no such program on PATH"),
+            Why::NoInterpreter(name) => write!(
+                out,
+                "its interpreter {} does not exist; correct the first line",
+                shown(name)
             ),
-            Self::NotAProgram(file) => (
-                file.as_ref(),
-                "neither a program nor a script of this system".into(),
+            Why::Directory => write!(out, "is a directory, not a program"),
+            Why::NotPermitted => write!(out, "not executable by this user; try chmod +x"),
+            Why::NotAProgram => write!(out, "neither a program nor a script of this system"),
+            Why::Static => write!(
+                out,
+                "statically linked, so no library can be preloaded; link it dynamically, or build \
+                 Neap into it"
             ),
-            Self::Static(file) => {
-                let why = "statically linked, so no library can be preloaded; link it \
-                           dynamically, or build Neap into it";
-                (file.as_ref(), why.into())
-            }
-            Self::OtherLoader { file, loader } => {
-                let loader = shown(loader);
-                let why = format!(
-                    "uses the loader {loader} of another C library; this libneap.so is built for \
-                     glibc, the one of ci/dist.sh for musl as well"
-                );
-                (file.as_ref(), why.into())
-            }
-            Self::OtherMachine {
-                file,
-                program,
-                library,
-            } => {
-                let why = format!(
-                    "built for {program}, but the library for {library}; use the neap of that \
-                     machine"
-                );
-                (file.as_ref(), why.into())
-            }
-            Self::Privileged { file, how } => {
-                let why = format!(
-                    "{how}, so the loader ignores preloads; run it as the user whose rights it \
-                     takes"
-                );
-                (file.as_ref(), why.into())
-            }
-            Self::TooDeep(file) => (
-                file.as_ref(),
-                "its interpreters are scripts without end".into(),
+            Why::OtherLoader(loader) => write!(
+                out,
+                "uses the loader {} of another C library; this libneap.so is built for glibc, the \
+                 one of ci/dist.sh for musl as well",
+                shown(loader)
             ),
-            Self::OpaqueEnv(file) => {
-                let why = "its first line calls env with options, so its interpreter would be a \
-                           child; name the interpreter yourself, or leave --no-children out";
-                (file.as_ref(), why.into())
-            }
-            Self::Unreadable { file, error } => (file.as_ref(), error.to_string().into()),
-        };
-        write!(out, "{}: {why}", shown(file))
-    }
-}
-
-fn hint(name: &OsString) -> &'static str {
-    match name.as_encoded_bytes().contains(&b'/') {
-        true => "",
-        false => " on PATH",
+            Why::OtherMachine { program, library } => write!(
+                out,
+                "built for {program}, but the library for {library}; use the neap of that machine"
+            ),
+            Why::Privileged(how) => write!(
+                out,
+                "{how}, so the loader ignores preloads; run it as the user whose rights it takes"
+            ),
+            Why::TooDeep => write!(out, "its interpreters are scripts without end"),
+            Why::OpaqueEnv => write!(
+                out,
+                "its first line calls env with options, so its interpreter would be a child; name \
+                 the interpreter yourself, or leave --no-children out"
+            ),
+            Why::Unreadable(error) => write!(out, "{error}"),
+        }
     }
 }
 

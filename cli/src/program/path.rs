@@ -1,6 +1,6 @@
 //! Finds a program by name, as `execvp` does.
 
-use super::obstacle::Obstacle;
+use super::obstacle::{Obstacle, Why};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,21 @@ pub fn locate(name: &OsStr) -> Result<PathBuf, Obstacle> {
 
 /// The first executable file. Without one, the obstacle of the first file of that name.
 fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Obstacle> {
-    let mut obstacle = Obstacle::NotFound(name.to_owned());
+    let mut obstacle = Why::NotFound.at(name);
     for room in env::split_paths(path) {
-        let room = if room.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            room
+        let file = match room.as_os_str().is_empty() {
+            true => Path::new(".").join(name),
+            false => room.join(name),
         };
-        let file = room.join(name);
         match is_executable(&file) {
             Ok(()) if !name.is_empty() => return Ok(file),
-            Err(found @ Obstacle::NotPermitted(_)) if matches!(obstacle, Obstacle::NotFound(_)) => {
-                obstacle = found;
+            Err(found)
+                if matches!(
+                    (&found.why, &obstacle.why),
+                    (Why::NotPermitted, Why::NotFound)
+                ) =>
+            {
+                obstacle = found
             }
             Ok(()) | Err(_) => {}
         }
@@ -43,18 +46,13 @@ fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Obstacle> {
 /// Whether this user may execute `file`.
 pub fn is_executable(file: &Path) -> Result<(), Obstacle> {
     let meta = file.metadata().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Obstacle::NotFound(file.as_os_str().to_owned())
-        }
-        _ => Obstacle::Unreadable {
-            file: file.to_owned(),
-            error,
-        },
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Why::NotFound.at(file),
+        _ => Why::Unreadable(error).at(file),
     })?;
     match (meta.is_dir(), meta.is_file() && may_execute(file)) {
-        (true, _) => Err(Obstacle::Directory(file.to_owned())),
+        (true, _) => Err(Why::Directory.at(file)),
         (_, true) => Ok(()),
-        (_, false) => Err(Obstacle::NotPermitted(file.to_owned())),
+        (_, false) => Err(Why::NotPermitted.at(file)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The machine, as a recording describes it.
 
 use crate::attach::kernel::field;
+use crate::probe::bracketed;
 use serde::{Deserialize, Serialize};
 use std::fs;
 
@@ -28,7 +29,9 @@ impl Machine {
             cpus: std::thread::available_parallelism().map_or(0, |cpus| cpus.get() as u64),
             memory: total(&text("/proc/meminfo")),
             page_bytes: rustix::param::page_size() as u64,
-            huge_pages: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")).to_owned(),
+            huge_pages: bracketed(&text("/sys/kernel/mm/transparent_hugepage/enabled"))
+                .unwrap_or_default()
+                .to_owned(),
         }
     }
 }
@@ -36,14 +39,6 @@ impl Machine {
 /// Parses `MemTotal:  24576 kB`, in bytes.
 fn total(text: &str) -> u64 {
     (text.lines().find_map(|line| field(line, "MemTotal:"))).unwrap_or(0)
-}
-
-/// The word in brackets of `always [madvise] never`.
-fn chosen(text: &str) -> &str {
-    let inner = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
-    inner.map_or("", |(word, _)| word)
 }
 
 #[cfg(test)]
@@ -58,9 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_taken_out_of_their_surroundings() {
-        assert_eq!(chosen("always [madvise] never\n"), "madvise");
-        assert_eq!(chosen(""), "");
+    fn the_memory_is_taken_out_of_its_line() {
         assert_eq!(
             total("MemFree: 1 kB\nMemTotal:       24576 kB\n"),
             24576 << 10

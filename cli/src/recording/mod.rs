@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `format` | the lines |
+//! | `heap` | what a process reported about its heap, as part of a line |
 //! | `writer` | appends lines, such that all written lines stay readable after any failure |
 //! | `reader` | reads them back, even if the end is missing |
 //! | `machine` | describes the machine for the first line |
@@ -12,6 +13,7 @@
 //! the recording ended.
 
 pub mod format;
+mod heap;
 mod machine;
 mod reader;
 mod writer;

@@ -35,9 +35,8 @@ const LONGEST: u64 = 256 << 20;
 /// the line.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
     let name = shown(file);
-    let open =
-        File::open(file).map_err(|error| Failure::own(format!("cannot read {name}: {error}")))?;
-    parse(&mut BufReader::new(open)).map_err(|trouble| Failure::own(format!("{name}{trouble}")))
+    let open = File::open(file).map_err(|error| failure!("cannot read {name}: {error}"))?;
+    parse(&mut BufReader::new(open)).map_err(|trouble| failure!("{name}{trouble}"))
 }
 
 /// Like [`read`], from any input. The text of an error continues after the file's name.

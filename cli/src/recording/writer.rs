@@ -34,9 +34,8 @@ impl Writer {
     ///
     /// The file cannot be written, or is not a recording; it is then unchanged.
     pub fn create(name: &Path) -> Result<Self, Failure> {
-        let refused = |what: &dyn std::fmt::Display| {
-            Failure::own(format!("cannot record to {}: {what}", shown(name)))
-        };
+        let refused =
+            |what: &dyn std::fmt::Display| failure!("cannot record to {}: {what}", shown(name));
         let file = OpenOptions::new()
             .read(true)
             .append(true)

@@ -35,11 +35,11 @@ pub fn load(file: &Path) -> Result<Material, Failure> {
     match start(file)? {
         pprof::GZIP => of_profile(file),
         [b'{', _] => Ok(Material::new(recording::read(file)?)),
-        _ => Err(Failure::own(format!(
+        _ => Err(failure!(
             "{} is neither a recording (neap run --record) nor a profile (neap run --profile); for \
              a program write: neap report -- {0}",
             shown(file)
-        ))),
+        )),
     }
 }
 
@@ -88,7 +88,7 @@ fn decoded(base64: &str) -> Result<Profile, Failure> {
 
 fn of_profile(file: &Path) -> Result<Material, Failure> {
     let profile = pprof::decode(&files::read(file, LARGEST)?)
-        .map_err(|failure| Failure::own(format!("{}: {failure}", shown(file))))?;
+        .map_err(|failure| failure!("{}: {failure}", shown(file)))?;
     Ok(Material {
         notes: session_note(&profile)
             .into_iter()
@@ -114,10 +114,7 @@ fn session_note(profile: &Profile) -> Option<String> {
 fn start(file: &Path) -> Result<[u8; 2], Failure> {
     let is_special = fs::metadata(file).is_ok_and(|found| !found.is_file());
     if is_special {
-        return Err(Failure::own(format!(
-            "{} is not an ordinary file",
-            shown(file)
-        )));
+        return Err(failure!("{} is not an ordinary file", shown(file)));
     }
     Ok(files::read(file, 2)?.try_into().unwrap_or_default())
 }

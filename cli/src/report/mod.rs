@@ -28,6 +28,7 @@ pub use page::quoted;
 
 use crate::failure::Failure;
 use crate::recording::format::Told;
+use crate::view::json;
 use known::Known;
 use material::Material;
 use serde_json::{Value, json};
@@ -95,25 +96,14 @@ impl Report {
             "peak_resident": history.most(),
             "peak_resident_between_samples": history.missed(),
             "peak": history.peak().map(moment),
-            "ledger_at_peak": history.peak().and_then(Known::get).map(ledger),
+            "ledger_at_peak": history.peak().and_then(Known::get).map(|told| json::lines(&told.heap.ledger)),
             "end": history.end().map(moment),
-            "ledger_at_end": history.end().and_then(Known::get).map(ledger),
+            "ledger_at_end": history.end().and_then(Known::get).map(|told| json::lines(&told.heap.ledger)),
             "verdict": opening,
             "findings": findings,
             "notes": self.material.notes,
         })
     }
-}
-
-/// The ledger's lines and their sum.
-fn ledger(told: Told) -> Value {
-    let lines = told.heap.ledger.lines();
-    let mut lines: serde_json::Map<String, Value> = lines
-        .iter()
-        .map(|line| (line.name.to_owned(), json!(line.bytes)))
-        .collect();
-    lines.insert("resident".to_owned(), json!(told.heap.ledger.resident));
-    Value::Object(lines)
 }
 
 /// The time of the moment, and whether the heap's contents are known.

@@ -69,31 +69,17 @@ struct Point {
     rss: u64,
     /// See [`Points::taken`].
     taken: Option<u64>,
-    heap: Heap,
-}
-
-/// What is known of the heap at a moment.
-#[derive(Clone, Copy, Debug)]
-enum Heap {
-    /// Figures of the process. Between two moments of the same stretch, everything is known.
-    Told { cut: Cut, stretch: usize },
-    /// Unknown.
-    Unknown,
+    /// What the process told. Between two moments of the same stretch, everything is known.
+    told: Option<(Cut, usize)>,
 }
 
 impl Point {
     fn cut(&self) -> Option<&Cut> {
-        match &self.heap {
-            Heap::Told { cut, .. } => Some(cut),
-            Heap::Unknown => None,
-        }
+        self.told.as_ref().map(|(cut, _)| cut)
     }
 
     fn stretch(&self) -> Option<usize> {
-        match self.heap {
-            Heap::Told { stretch, .. } => Some(stretch),
-            Heap::Unknown => None,
-        }
+        self.told.map(|(_, stretch)| stretch)
     }
 }
 
@@ -142,7 +128,7 @@ fn moments(history: &History) -> Vec<Point> {
             t_ms: told.at_ms,
             rss: cut.rss,
             taken: None,
-            heap: Heap::Told { cut, stretch },
+            told: Some((cut, stretch)),
         });
         before = Some(told);
     }
@@ -168,7 +154,7 @@ fn unknown(
         t_ms: moment.t_ms,
         rss: moment.rss,
         taken: moment.spans.map(|spans| spans.taken()),
-        heap: Heap::Unknown,
+        told: None,
     };
     let between = history.between(before, after).iter();
     between

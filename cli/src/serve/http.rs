@@ -4,9 +4,9 @@
 //! a deadline. At most [`MOST_CONNECTIONS`] are served at a time; others wait in the kernel's queue.
 
 use super::seats::Seats;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -122,14 +122,9 @@ pub struct Client {
 impl Client {
     /// Whether an answer is pointless: the client has disconnected, or the server ends.
     pub fn has_left(&self) -> bool {
-        let mut entry = libc::pollfd {
-            fd: self.stream.as_raw_fd(),
-            events: libc::POLLRDHUP,
-            revents: 0,
-        };
-        // SAFETY: the pointer leads to one entry.
-        let changed = unsafe { libc::poll(&raw mut entry, 1, 0) } > 0;
-        changed || self.ending.load(Ordering::Relaxed)
+        let mut stream = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let changed = poll(&mut stream, Some(&Timespec::default()));
+        changed.is_ok_and(|count| count > 0) || self.ending.load(Ordering::Relaxed)
     }
 }
 

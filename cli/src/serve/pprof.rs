@@ -77,10 +77,7 @@ fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Vec<u8
         return Ok(whole(&process)?);
     }
     let _seat = watched.session().ok_or_else(too_many)?;
-    let target = Target {
-        pid,
-        name: process.name(),
-    };
+    let target = Target::of(&process);
     let wish = Wish {
         time: Some(Duration::from_secs(asked.seconds)),
         rate: None,
@@ -133,9 +130,9 @@ fn whole(process: &Process) -> Result<Vec<u8>, Failure> {
     let pid = process.pid();
     let region = Region::open(pid)?;
     if region.head()?.rate == 0 {
-        return Err(Failure::own(format!(
+        return Err(failure!(
             "sampling is switched off in process {pid}: add seconds=30 to sample for 30 seconds"
-        )));
+        ));
     }
     let profile = Profile::from_region_of(&region.read()?, pid.unsigned_abs())?;
     Ok(pprof::encode(&profile.called(&process.name())))

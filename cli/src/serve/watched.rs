@@ -92,7 +92,7 @@ impl Watched {
         };
         match is_served {
             true => StatusPage::open(pid),
-            false => Err(Failure::own(format!("process {pid} is not served here"))),
+            false => Err(failure!("process {pid} is not served here")),
         }
     }
 }

@@ -14,8 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use neap_shared::stats::Bytes;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The requested outputs.
@@ -58,15 +57,13 @@ impl ProfileFile {
     pub fn named(file: &Path) -> Result<Self, Failure> {
         let refused = |what: &dyn std::fmt::Display| {
             let file = shown(file);
-            Failure::own(format!("cannot write the profile to {file}: {what}"))
+            failure!("cannot write the profile to {file}: {what}")
         };
         files::check_writable(file)?;
-        let mut start = Vec::new();
-        let is_file = file.is_file();
-        if let Some(open) = is_file.then(|| fs::File::open(file)) {
-            let read = open.and_then(|open| open.take(2).read_to_end(&mut start));
-            read.map_err(|error| refused(&error))?;
-        }
+        let start = match file.is_file() {
+            true => files::read(file, 2)?,
+            false => Vec::new(),
+        };
         if !start.is_empty() && start != pprof::GZIP {
             return Err(refused(
                 &"the file exists and is not a profile, so it is left as it is",
@@ -84,18 +81,15 @@ impl ProfileFile {
     /// It cannot; the message says what else to do.
     pub fn usual(program: &OsStr) -> Result<Self, Failure> {
         let here = std::env::current_dir().map_err(|error| {
-            Failure::own(format!(
+            failure!(
                 "there is no current directory for the profile ({error}): name a file with \
                  --profile=FILE"
-            ))
+            )
         })?;
         // The program's PID is unknown yet; this process's is as long.
         let file = here.join(usual_name(program, std::process::id()));
-        files::check_writable(&file).map_err(|failure| {
-            Failure::own(format!(
-                "{failure}; name a file elsewhere with --profile=FILE"
-            ))
-        })?;
+        files::check_writable(&file)
+            .map_err(|failure| failure!("{failure}; name a file elsewhere with --profile=FILE"))?;
         Ok(Self::In(here))
     }
 
@@ -164,10 +158,10 @@ impl Session {
         match region.read().and_then(|bytes| Profile::from_region(&bytes)) {
             Ok(profile) => Some(of_process(process, profile)),
             Err(failure) => {
-                crate::failure::say(&format!(
+                say!(
                     "the profile of process {} is left out: {failure}",
                     process.pid
-                ));
+                );
                 None
             }
         }
@@ -219,10 +213,7 @@ impl Session {
             };
             match files::write(&name, &pprof::encode(profile)) {
                 Ok(()) => self.tell_profile(&name, profile),
-                Err(failure) => crate::failure::say(&format!(
-                    "the profile of process {} is lost: {failure}",
-                    profile.pid
-                )),
+                Err(failure) => say!("the profile of process {} is lost: {failure}", profile.pid),
             }
         }
     }
@@ -310,5 +301,5 @@ fn beside(file: &Path, pid: u32, before: &[Profile]) -> PathBuf {
 fn argument(file: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     let short = file.strip_prefix(here).unwrap_or(file);
-    crate::report::quoted(&short.to_string_lossy())
+    crate::report::quoted(short)
 }

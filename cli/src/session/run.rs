@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::watched::Watched;
-use crate::attach::monitor::{Inbox, Monitor, What};
+use crate::attach::monitor::{Monitor, What};
 use crate::failure::Failure;
 use crate::launch::set_variables;
 use crate::progress::Talk;
@@ -31,8 +31,7 @@ const LAST_WORD_MS: u64 = 20;
 
 /// A watched run.
 pub struct Session {
-    pub(super) monitor: Option<Monitor>,
-    pub(super) inbox: Option<Inbox>,
+    monitor: Monitor,
     pub(super) writer: Option<Writer>,
     pub(super) interval: Duration,
     pub(super) words: Vec<OsString>,
@@ -61,8 +60,7 @@ impl Session {
             answer_by_default();
         }
         Ok(Self {
-            monitor: Some(monitor),
-            inbox: None,
+            monitor,
             writer,
             interval,
             words: words.to_vec(),
@@ -112,8 +110,7 @@ impl Session {
 
     /// Takes the messages since the last time.
     fn greet(&mut self) {
-        let arrivals = self.inbox.as_ref().map(Inbox::arrivals);
-        for arrival in arrivals.into_iter().flatten() {
+        for arrival in self.monitor.arrivals() {
             let at = self
                 .processes
                 .iter()
@@ -187,7 +184,7 @@ impl Watch for Session {
     fn began(&mut self, pid: libc::pid_t) {
         self.main = pid.unsigned_abs();
         self.clock = Clock::start();
-        self.inbox = self.monitor.take().map(Monitor::start);
+        self.monitor.start();
         let head = Record::Head(self.head());
         self.write(&head);
     }

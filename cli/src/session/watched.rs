@@ -123,7 +123,7 @@ impl Watched {
             return Vec::new();
         };
         let Some(rss) = rss(status_page, self.page_bytes) else {
-            return self.gone(clock, main);
+            return self.conclude(clock, main);
         };
         if !recorded {
             return Vec::new();
@@ -159,36 +159,17 @@ impl Watched {
         }
     }
 
-    /// Its last figures: those written at its end, or before it was killed.
-    fn last_words(&mut self, clock: Clock) -> Vec<Record> {
-        self.classes_at = None;
-        let Some(status_page) = &self.status_page else {
-            return Vec::new();
-        };
-        let seen = Seen::of(status_page, clock, 0);
-        self.lines(seen, clock, None)
-    }
-
-    /// Its last figures after the main program's end, whether the process itself has ended or not.
+    /// Its last figures: after the main program's end, or written at its own, or before it was
+    /// killed. Of the main program the exit status is known, so its parent reports its end.
     pub fn conclude(&mut self, clock: Clock, main: u32) -> Vec<Record> {
-        let Some(status_page) = &self.status_page else {
+        let Some(status_page) = self.status_page.take() else {
             return Vec::new();
         };
-        let Some(rss) = rss(status_page, self.page_bytes) else {
-            return self.gone(clock, main);
-        };
+        let rss = rss(&status_page, self.page_bytes);
         self.classes_at = None;
-        let seen = Seen::of(status_page, clock, rss);
-        let records = self.lines(seen, clock, None);
-        self.end();
-        records
-    }
-
-    /// Only the main program's exit status is known; its parent reports that.
-    fn gone(&mut self, clock: Clock, main: u32) -> Vec<Record> {
-        let mut records = self.last_words(clock);
-        self.end();
-        if self.pid != main {
+        let seen = Seen::of(&status_page, clock, rss.unwrap_or(0));
+        let mut records = self.lines(seen, clock, None);
+        if rss.is_none() && self.pid != main {
             records.push(self.event(clock.now_ms(), Happening::Ended));
         }
         records

@@ -101,61 +101,31 @@ fn process(canvas: &mut Canvas, area: Area, one: &One) {
     };
     let lines = figures.ledger.lines();
     let lines = lines.iter().filter(|line| line.bytes > 0).count();
-    let places = Places::of(area, lines);
-    resident(canvas, places.resident, one, look);
-    ledger(canvas, places.ledger, &figures.ledger, look);
-    rates(canvas, places.rates, &look.rates);
-    spans(canvas, places.spans, look, figures);
-    classes(canvas, places.classes, one, figures);
+    let [top, left, middle, right, bottom] = places(area, lines);
+    resident(canvas, top, one, look);
+    ledger(canvas, left, &figures.ledger, look);
+    rates(canvas, middle, &look.rates);
+    spans(canvas, right, look, figures);
+    classes(canvas, bottom, one, figures);
 }
 
-/// The areas of a process's page.
-struct Places {
-    resident: Area,
-    ledger: Area,
-    rates: Area,
-    spans: Area,
-    classes: Area,
-}
-
-impl Places {
-    /// The areas for a ledger of `lines` lines. A terminal of 80 columns has no room for their
-    /// meanings.
-    fn of(area: Area, lines: usize) -> Places {
-        // A title, the sum, and the memory outside the arenas.
-        let lines = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(3);
-        let facts = FACTS.iter().sum::<u16>() + 1;
-        let is_wide = area.columns >= LEDGER_WITH_MEANINGS + GAP + facts;
-        let height = match is_wide {
-            true => lines.max(RATES + USES),
-            false => lines.max(RATES),
-        };
-        let (resident, below) = area.above(SPARKLINE);
-        let (middle, classes) = below.above(height);
-        let (ledger, rates, spans) = match is_wide {
-            true => Places::in_two_columns(middle),
-            false => Places::in_three_columns(middle, facts),
-        };
-        Places {
-            resident,
-            ledger,
-            rates,
-            spans,
-            classes,
-        }
-    }
-
-    fn in_two_columns(area: Area) -> (Area, Area, Area) {
-        let (ledger, right) = area.left(LEDGER_WITH_MEANINGS, GAP);
+/// The areas of a process's page, for a ledger of `lines` lines: resident memory, ledger, rates,
+/// spans, size classes. A terminal of 80 columns has no room for the meanings of the ledger's lines.
+fn places(area: Area, lines: usize) -> [Area; 5] {
+    // A title, the sum, and the memory outside the arenas.
+    let lines = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(3);
+    let facts = FACTS.iter().sum::<u16>() + 1;
+    let (resident, below) = area.above(SPARKLINE);
+    if area.columns >= LEDGER_WITH_MEANINGS + GAP + facts {
+        let (middle, classes) = below.above(lines.max(RATES + USES));
+        let (ledger, right) = middle.left(LEDGER_WITH_MEANINGS, GAP);
         let (rates, spans) = right.above(RATES);
-        (ledger, rates, spans)
-    }
-
-    fn in_three_columns(area: Area, facts: u16) -> (Area, Area, Area) {
-        let bare = LEDGER.iter().sum::<u16>() + 2;
-        let (ledger, right) = area.left(bare, GAP);
+        [resident, ledger, rates, spans, classes]
+    } else {
+        let (middle, classes) = below.above(lines.max(RATES));
+        let (ledger, right) = middle.left(LEDGER.iter().sum::<u16>() + 2, GAP);
         let (rates, spans) = right.left(facts, GAP);
-        (ledger, rates, spans)
+        [resident, ledger, rates, spans, classes]
     }
 }
 

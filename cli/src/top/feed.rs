@@ -84,12 +84,19 @@ impl Feed {
         &self.title
     }
 
-    /// Takes the figures, and has the process prepare the next ones.
+    /// Takes the figures, and has the process prepare the next ones. `None`: it has ended.
     ///
     /// # Errors
     ///
-    /// The process has ended.
-    pub fn look(&mut self) -> Result<Look, Failure> {
+    /// The status page or the kernel's counts cannot be read.
+    pub fn look(&mut self) -> Result<Option<Look>, Failure> {
+        match self.take() {
+            Err(_) if self.status_page.has_ended() => Ok(None),
+            taken => taken.map(Some),
+        }
+    }
+
+    fn take(&mut self) -> Result<Look, Failure> {
         let figures = self.status_page.figures();
         let is_new = match (&figures, &self.last) {
             (Some(figures), Some(last)) => figures.at_ms != last.at_ms,

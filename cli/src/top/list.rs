@@ -69,24 +69,21 @@ pub enum Order {
 }
 
 impl Order {
-    /// The next order.
-    pub fn next(self) -> Order {
-        match self {
-            Order::Resident => Order::FreeDirty,
-            Order::FreeDirty => Order::Name,
-            Order::Name => Order::Pid,
-            Order::Pid => Order::Resident,
-        }
+    const ALL: [(Self, &str); 4] = [
+        (Self::Resident, "resident"),
+        (Self::FreeDirty, "free"),
+        (Self::Name, "name"),
+        (Self::Pid, "PID"),
+    ];
+
+    /// The order that a key press chooses after this one.
+    pub fn next(self) -> Self {
+        Self::ALL[(self as usize + 1) % Self::ALL.len()].0
     }
 
-    /// Its name for people.
+    /// Its name.
     pub fn word(self) -> &'static str {
-        match self {
-            Order::Resident => "resident",
-            Order::FreeDirty => "free",
-            Order::Name => "name",
-            Order::Pid => "PID",
-        }
+        Self::ALL[self as usize].1
     }
 
     fn sort(self, entries: &mut [Entry]) {

@@ -26,12 +26,8 @@ pub enum Form {
 /// Watches one process until it ends, a signal comes, or the given number of ticks is over.
 pub fn one(mut feed: Feed, pace: Pace, form: Form) -> Result<Stop, Failure> {
     each(pace, |number| {
-        let look = match feed.look() {
-            Ok(look) => look,
-            Err(_) if feed.status_page().has_ended() => {
-                return Ok(Some(Stop::Ended(feed.title().to_owned())));
-            }
-            Err(failure) => return Err(failure),
+        let Some(look) = feed.look()? else {
+            return Ok(Some(Stop::Ended(feed.title().to_owned())));
         };
         write(&match form {
             Form::Text => columns(&look, number),

@@ -15,9 +15,7 @@ pub fn run(feed: Option<Feed>, pace: Pace) -> Result<Stop, Failure> {
 }
 
 fn unusable(error: &io::Error) -> Failure {
-    Failure::own(format!(
-        "cannot use this terminal: {error}; neap top | cat shows plain lines"
-    ))
+    failure!("cannot use this terminal: {error}; neap top | cat shows plain lines")
 }
 
 fn follow(terminal: &mut Terminal, mut state: State) -> Result<Stop, Failure> {

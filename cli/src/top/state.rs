@@ -3,7 +3,7 @@
 use super::feed::{Feed, Look};
 use super::list::{Entry, Order, entries};
 use super::pace::{Pace, Stop};
-use crate::attach::{Purge, StatusPage};
+use crate::attach::StatusPage;
 use crate::failure::Failure;
 use crate::view::{live, used};
 use neap_shared::stats::{Bytes, ClassFigures, Snapshot};
@@ -179,8 +179,8 @@ impl State {
 fn purge(status_page: &StatusPage) -> Result<String, Failure> {
     let title = status_page.title();
     Ok(match status_page.purge(PATIENCE)? {
-        Purge::Done(bytes) => format!("{title} gave {} back", Bytes(bytes)),
-        Purge::Pending => format!("pending: {title} has not done it yet"),
+        Some(bytes) => format!("{title} gave {} back", Bytes(bytes)),
+        None => format!("pending: {title} has not done it yet"),
     })
 }
 
@@ -224,12 +224,8 @@ impl One {
     }
 
     fn tick(&mut self) -> Result<Option<Stop>, Failure> {
-        let look = match self.feed.look() {
-            Ok(look) => look,
-            Err(_) if self.feed.status_page().has_ended() => {
-                return Ok(Some(Stop::Ended(self.title().to_owned())));
-            }
-            Err(failure) => return Err(failure),
+        let Some(look) = self.feed.look()? else {
+            return Ok(Some(Stop::Ended(self.title().to_owned())));
         };
         if self.residents.len() == REMEMBERED {
             self.residents.pop_front();
@@ -270,21 +266,19 @@ pub fn bytes(class: &ClassFigures, blocks: impl Fn(&ClassFigures) -> u64) -> u64
 }
 
 impl ClassOrder {
-    fn next(self) -> ClassOrder {
-        match self {
-            ClassOrder::Live => ClassOrder::Free,
-            ClassOrder::Free => ClassOrder::Size,
-            ClassOrder::Size => ClassOrder::Live,
-        }
+    const ALL: [(Self, &str); 3] = [
+        (Self::Live, "bytes live"),
+        (Self::Free, "bytes free"),
+        (Self::Size, "size"),
+    ];
+
+    fn next(self) -> Self {
+        Self::ALL[(self as usize + 1) % Self::ALL.len()].0
     }
 
-    /// Its name for people.
+    /// Its name.
     pub fn word(self) -> &'static str {
-        match self {
-            ClassOrder::Live => "bytes live",
-            ClassOrder::Free => "bytes free",
-            ClassOrder::Size => "size",
-        }
+        Self::ALL[self as usize].1
     }
 }
 

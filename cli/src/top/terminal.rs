@@ -1,6 +1,7 @@
 //! The terminal: its mode, its size and its keys.
 
 use super::canvas::{Canvas, Colours};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::getpgrp;
 use rustix::termios::{OptionalActions, QueueSelector, Termios};
@@ -227,24 +228,20 @@ fn size() -> (u16, u16) {
 
 /// Waits until a byte can be read.
 fn is_ready(patience: Duration) -> bool {
-    poll(patience) & libc::POLLIN != 0
+    polled(patience).contains(PollFlags::IN)
 }
 
 /// Waits until the terminal has input or `patience` is over. True if it has hung up.
 pub fn is_gone(patience: Duration) -> bool {
-    poll(patience) & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+    polled(patience).intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-fn poll(patience: Duration) -> i16 {
-    let mut terminal = libc::pollfd {
-        fd: libc::STDIN_FILENO,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let ms = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: the pointer leads to one entry.
-    unsafe { libc::poll(&raw mut terminal, 1, ms) };
-    terminal.revents
+fn polled(patience: Duration) -> PollFlags {
+    let input = io::stdin();
+    let mut terminal = [PollFd::new(&input, PollFlags::IN)];
+    // After a signal, nothing is ready. A time that is too long has no end.
+    let _ = poll(&mut terminal, Timespec::try_from(patience).ok().as_ref());
+    terminal[0].revents()
 }
 
 /// A key that `neap top` knows.

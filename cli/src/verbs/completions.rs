@@ -1,6 +1,6 @@
 //! `neap completions`: shell completions.
 
-use crate::failure::{Failure, Outcome, shown};
+use crate::failure::{Outcome, shown};
 use crate::grammar;
 use crate::output::print;
 use clap::ArgMatches;
@@ -14,10 +14,10 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         .expect("clap requires the shell");
     let shell: Option<Shell> = name.to_str().and_then(|name| name.parse().ok());
     let shell = shell.ok_or_else(|| {
-        Failure::own(format!(
+        failure!(
             "{} is not a known shell: use bash, elvish, fish, powershell or zsh",
             shown(name)
-        ))
+        )
     })?;
     let mut script = Vec::new();
     generate(shell, &mut grammar::neap(), "neap", &mut script);

@@ -65,15 +65,14 @@ impl Report {
     }
 
     fn to_json(&self) -> Value {
-        let list = |findings: &[Finding]| findings.iter().map(Finding::to_json).collect::<Vec<_>>();
         json!({
-            "library": list(&self.library),
-            "kernel": list(&self.kernel),
-            "environment": list(&self.variables),
+            "library": self.library,
+            "kernel": self.kernel,
+            "environment": self.variables,
             "program": self.program.as_ref().map(|verdict| json!({
                 "takes": verdict.obstacle.is_none(),
                 "obstacle": verdict.obstacle,
-                "files": list(&verdict.files),
+                "files": verdict.files,
             })),
         })
     }
@@ -82,14 +81,10 @@ impl Report {
 fn library_findings() -> Vec<Finding> {
     let meaning = "what neap run preloads";
     match library::find() {
-        Err(failure) => vec![Finding::new(
-            "libneap.so",
-            State::Absent(failure.to_string()),
-            meaning,
-        )],
+        Err(failure) => vec![Finding::absent("libneap.so", failure.to_string(), meaning)],
         Ok(file) => {
-            let place = State::Ok(shown(&file).to_string());
-            vec![Finding::new("libneap.so", place, meaning), malloc(&file)]
+            let place = shown(&file).to_string();
+            vec![Finding::ok("libneap.so", place, meaning), malloc(&file)]
         }
     }
 }
@@ -112,17 +107,16 @@ fn variables() -> Vec<Finding> {
 
 fn variable(name: &OsStr, value: &OsStr) -> Finding {
     let line = format!("{}={}", shown(name), shown(value));
-    let finding = |state, meaning: String| Finding::new("variable", state, meaning);
     let Some(option) = control::find(name.as_bytes()) else {
         let hint = control::nearest_variable(name.as_bytes());
         let meaning = hint.map_or("unknown".to_owned(), |near| {
             format!("unknown; did you mean {near}?")
         });
-        return finding(State::Absent(line), meaning);
+        return Finding::absent("variable", line, meaning);
     };
     match control::parse(option.kind, value.as_bytes()) {
-        Ok(_) => finding(State::Ok(line), option.doc.to_owned()),
-        Err(rejected) => finding(State::Absent(line), rejected.to_string()),
+        Ok(_) => Finding::ok("variable", line, option.doc),
+        Err(rejected) => Finding::absent("variable", line, rejected.to_string()),
     }
 }
 
@@ -141,27 +135,19 @@ impl Verdict {
             files: Vec::new(),
             obstacle: end.as_ref().err().map(Obstacle::to_string),
         };
-        let (last, links) = links
-            .split_last()
-            .map_or((None, &[][..]), |(last, links)| (Some(last), links));
-        for link in links {
-            verdict.examine(link, &library, &preload);
-        }
-        match (last, &end) {
-            (Some(link), Ok(End::Program | End::OpaqueEnv)) => {
-                verdict.examine(link, &library, &preload)
+        for (index, link) in links.iter().enumerate() {
+            let is_last = index + 1 == links.len();
+            match &end {
+                Err(_) if is_last => {
+                    let meaning = "see below; judged by its headers, not started";
+                    verdict.note(link, State::Absent, meaning);
+                }
+                Ok(End::Unreadable) if is_last => {
+                    let meaning = "may be executed but not read, so it was not judged";
+                    verdict.note(link, State::Is, meaning);
+                }
+                _ => verdict.examine(link, &library, &preload),
             }
-            (Some(link), Err(_)) => verdict.note(
-                link,
-                State::Absent,
-                "see below; judged by its headers, not started",
-            ),
-            (Some(link), Ok(End::Unreadable)) => verdict.note(
-                link,
-                State::Is,
-                "may be executed but not read, so it was not judged",
-            ),
-            (None, _) => {}
         }
         Ok(verdict)
     }
@@ -185,12 +171,10 @@ impl Verdict {
         }
     }
 
-    fn note(&mut self, link: &Link, state: fn(String) -> State, meaning: impl Into<String>) {
-        self.files.push(Finding::new(
-            role(link),
-            state(shown(&link.file).to_string()),
-            meaning,
-        ));
+    fn note(&mut self, link: &Link, state: State, meaning: impl Into<String>) {
+        let file = shown(&link.file).to_string();
+        self.files
+            .push(Finding::new(role(link), state, file, meaning));
     }
 
     fn status(&self) -> i32 {
@@ -218,11 +202,15 @@ fn role(link: &Link) -> &'static str {
     }
 }
 
-/// The loader lists what it maps and exits before any code of the program or its libraries runs. It
-/// is glibc's, because the chain ends at any other.
+/// The loader lists what it maps and exits before any code of the program or its libraries runs.
+/// `--list` has both glibc's and musl's do so. Only glibc's also reads `LD_TRACE_LOADED_OBJECTS`;
+/// under musl's, the program would run.
 fn loads(link: &Link, library: &Path, preload: &OsStr) -> Result<(), String> {
-    let output = Command::new(&link.file)
-        .env("LD_TRACE_LOADED_OBJECTS", "1")
+    let loader = link.elf.as_ref().and_then(|elf| elf.loader.as_ref());
+    let loader = loader.ok_or("no dynamic loader")?;
+    let output = Command::new(loader)
+        .arg("--list")
+        .arg(&link.file)
         .env(library::PRELOAD, preload)
         .output()
         .map_err(|error| format!("cannot be started: {error}"))?;

@@ -1,7 +1,7 @@
 //! `neap env`: lines that run every program of a container or a shell under Neap.
 
 use super::arguments::{file, format};
-use crate::failure::{Failure, Outcome, say, shown};
+use crate::failure::{Failure, Outcome, shown};
 use crate::grammar;
 use crate::library::{self, PRELOAD};
 use crate::report::quoted;
@@ -41,7 +41,7 @@ fn variables(matches: &ArgMatches) -> Result<Vec<(String, OsString)>, Failure> {
 
 /// A variable and its value. One of the library's must suit it.
 fn named(word: &OsStr) -> Result<(String, OsString), Failure> {
-    let refused = |why: &str| Failure::own(format!("{}: {why}", shown(word)));
+    let refused = |why: &str| failure!("{}: {why}", shown(word));
     let text = word.to_str().unwrap_or_default();
     let (name, value) = text
         .split_once('=')
@@ -70,15 +70,12 @@ fn library(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     };
     match (library.is_absolute(), library::is_plain(&library)) {
         (true, true) => Ok(library),
-        (false, _) => Err(Failure::own(format!(
-            "{}: give an absolute path",
-            shown(&library)
-        ))),
-        (_, false) => Err(Failure::own(format!(
+        (false, _) => Err(failure!("{}: give an absolute path", shown(&library))),
+        (_, false) => Err(failure!(
             "{}: a path with a space, a colon or a dollar sign cannot be preloaded; install the \
              library elsewhere and name that place with --library",
             shown(&library)
-        ))),
+        )),
     }
 }
 
@@ -86,12 +83,12 @@ fn library(matches: &ArgMatches) -> Result<PathBuf, Failure> {
 fn found() -> Result<PathBuf, Failure> {
     let library = library::find()?;
     if library::is_of_a_build(&library) {
-        say(&format!(
+        say!(
             "note: {0} is a file of a build, which the next build replaces; for a path that stays: \
              install -m 755 {0} /usr/local/lib/libneap.so, then neap env --library \
              /usr/local/lib/libneap.so",
-            quoted(&library.to_string_lossy())
-        ));
+            quoted(&library)
+        );
     }
     Ok(library)
 }
@@ -140,7 +137,7 @@ fn text(value: OsString) -> Result<String, Failure> {
         .into_string()
         .ok()
         .filter(|text| !text.chars().any(char::is_control));
-    text.ok_or_else(|| Failure::own(format!("{shows}: has letters that no such line can hold")))
+    text.ok_or_else(|| failure!("{shows}: has letters that no such line can hold"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `neap help`: the commands, one command, or the manual pages.
 
-use crate::failure::{Failure, Outcome, shown};
+use crate::failure::{Outcome, shown};
 use crate::grammar;
 use crate::output::print;
 use clap::ArgMatches;
@@ -17,12 +17,9 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let Some(word) = matches.get_one::<OsString>("COMMAND") else {
         return print(&command.render_help().ansi().to_string());
     };
-    let verb = command.find_subcommand_mut(word).ok_or_else(|| {
-        Failure::own(format!(
-            "there is no command {}: neap help lists them",
-            shown(word)
-        ))
-    })?;
+    let verb = command
+        .find_subcommand_mut(word)
+        .ok_or_else(|| failure!("there is no command {}: neap help lists them", shown(word)))?;
     print(&verb.render_help().ansi().to_string())
 }
 
@@ -30,9 +27,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 fn manual(directory: &Path) -> Outcome {
     let unwritten = |error| {
         let directory = shown(directory);
-        Failure::own(format!(
-            "cannot write the manual pages to {directory}: {error}"
-        ))
+        failure!("cannot write the manual pages to {directory}: {error}")
     };
     clap_mangen::generate_to(grammar::neap(), directory).map_err(unwritten)?;
     Ok(0)

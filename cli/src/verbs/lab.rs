@@ -1,6 +1,6 @@
 //! `neap lab`: becomes `neap-lab`, which is installed beside this program.
 
-use crate::failure::{Failure, Outcome, shown};
+use crate::failure::{Outcome, shown};
 use crate::launch::Program;
 use crate::program::{Link, Role};
 use clap::ArgMatches;
@@ -12,13 +12,13 @@ const NAME: &str = "neap-lab";
 /// Executes the lab with the same arguments. Returns only on failure.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let exe = env::current_exe()
-        .map_err(|error| Failure::own(format!("cannot tell where neap itself is: {error}")))?;
+        .map_err(|error| failure!("cannot tell where neap itself is: {error}"))?;
     let file = exe.with_file_name(NAME);
     if !file.is_file() {
-        return Err(Failure::own(format!(
+        return Err(failure!(
             "{} is not there: build it with cargo build --release -p {NAME}",
             shown(&file)
-        )));
+        ));
     }
     let words = matches
         .get_many::<OsString>("ARGUMENTS")

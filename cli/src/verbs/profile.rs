@@ -17,8 +17,8 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let form = Form::of(matches);
     let value = value(matches);
     if matches!(form, Form::Leaks) && matches!(value, Value::AllocSpace | Value::AllocObjects) {
-        return Err(Failure::own(
-            "--format leaks shows what is live: give --value live_space, live_objects or waste",
+        return Err(failure!(
+            "--format leaks shows what is live: give --value live_space, live_objects or waste"
         ));
     }
     let file = arguments::file(matches, "output");
@@ -60,8 +60,8 @@ impl<'a> Form<'a> {
     /// Checks before a long wait that the pattern is valid and the file can be written.
     fn check(&self, file: Option<&Path>) -> Result<(), Failure> {
         match (self, file) {
-            (Self::Pprof, None) => Err(Failure::own(
-                "a file of pprof's format is binary: name it with -o FILE",
+            (Self::Pprof, None) => Err(failure!(
+                "a file of pprof's format is binary: name it with -o FILE"
             )),
             (Self::List(pattern), _) => profile::check_pattern(pattern),
             _ => Ok(()),
@@ -93,7 +93,7 @@ fn value(matches: &ArgMatches) -> Value {
 /// name as well.
 fn source(matches: &ArgMatches) -> Result<Profile, Failure> {
     let word: Option<&OsString> = matches.get_one("PROCESS");
-    let word = word.ok_or_else(|| Failure::own("name a process or a file"))?;
+    let word = word.ok_or_else(|| failure!("name a process or a file"))?;
     let path = Path::new(word);
     if word.as_encoded_bytes().contains(&b'/') {
         return file(path, matches);
@@ -119,26 +119,26 @@ const MOST: u64 = pprof::MOST as u64 + 1;
 
 fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
     if matches.contains_id("for") || matches.contains_id("sample") {
-        return Err(Failure::own(format!(
+        return Err(failure!(
             "{} is a file: leave --for and --sample out",
             shown(path)
-        )));
+        ));
     }
     let bytes = files::read(path, MOST)?;
     if bytes.starts_with(recording::START) {
-        return Err(Failure::own(format!(
+        return Err(failure!(
             "{} is a recording of `neap run --record`: use `neap report {0}`",
             shown(path)
-        )));
+        ));
     }
     Profile::from_file(&bytes).map_err(|failure| match is_alien(&bytes) {
-        true => Failure::own(format!(
+        true => failure!(
             "{} is not a pprof profile: give a file of `neap run --profile`, of `neap profile \
              --format pprof` or of \
              another tool that writes pprof's format",
             shown(path)
-        )),
-        false => Failure::own(format!("{}: {failure}", shown(path))),
+        ),
+        false => failure!("{}: {failure}", shown(path)),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::arguments;
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Purge, Silence, StatusPage, Target};
+use crate::attach::{Silence, StatusPage, Target};
 use crate::failure::{Outcome, TIMED_OUT};
 use crate::output::print;
 use crate::view::text::difference;
@@ -21,12 +21,12 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let after = kernel::of_status_page(&status_page)?;
     print(&match (arguments::format(matches) == "json", purge) {
         (true, _) => format!("{}\n", object(&target, purge, before, after)),
-        (false, Purge::Done(bytes)) => done(&target.title(), bytes, before, after),
-        (false, Purge::Pending) => pending(&target.title(), patience, status_page.silence()),
+        (false, Some(bytes)) => done(&target.title(), bytes, before, after),
+        (false, None) => pending(&target.title(), patience, status_page.silence()),
     })?;
     Ok(match purge {
-        Purge::Done(_) => 0,
-        Purge::Pending => i32::from(TIMED_OUT),
+        Some(_) => 0,
+        None => i32::from(TIMED_OUT),
     })
 }
 
@@ -70,16 +70,13 @@ fn pending(title: &str, patience: Duration, silence: Silence) -> String {
     )
 }
 
-fn object(target: &Target, purge: Purge, before: KernelView, after: KernelView) -> Value {
-    let (state, bytes) = match purge {
-        Purge::Done(bytes) => ("done", Some(bytes)),
-        Purge::Pending => ("pending", None),
-    };
+fn object(target: &Target, purge: Option<u64>, before: KernelView, after: KernelView) -> Value {
+    let state = purge.map_or("pending", |_| "done");
     json!({
         "pid": target.pid,
         "program": target.name,
         "state": state,
-        "purged_bytes": bytes,
+        "purged_bytes": purge,
         "resident_before": before.process_rss,
         "resident_after": after.process_rss,
         "arenas_before": before.arenas_rss,

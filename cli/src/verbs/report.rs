@@ -57,9 +57,8 @@ fn check(matches: &ArgMatches, program: &Program) -> Result<(), Failure> {
         Some(file) => files::check_writable(&file),
         None if format(matches) == "json" => Ok(()),
         // The program's PID is unknown yet; this process's is as long.
-        None => files::check_writable(&default_name(program, process::id())).map_err(|failure| {
-            Failure::own(format!("{failure}; name a file elsewhere with -o FILE"))
-        }),
+        None => files::check_writable(&default_name(program, process::id()))
+            .map_err(|failure| failure!("{failure}; name a file elsewhere with -o FILE")),
     }
 }
 
@@ -85,10 +84,7 @@ fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<
     let file = file(matches, "output").unwrap_or(otherwise);
     let page = talk.during("drawing", || report.html())?;
     files::write(&file, page.as_bytes())?;
-    talk.say(&format!(
-        "wrote {}; next: xdg-open {0}",
-        quoted(&file.to_string_lossy())
-    ));
+    talk.say(&format!("wrote {}; next: xdg-open {0}", quoted(&file)));
     if talk == Talk::Normal {
         print(&report.text())?;
     }
@@ -114,11 +110,7 @@ impl Temporary {
             Ok(writer) => return Ok((Self::File(file), writer)),
             Err(failure) => failure,
         };
-        let unusable = || {
-            Failure::own(format!(
-                "{refused}; set TMPDIR to a directory that can be written"
-            ))
-        };
+        let unusable = || failure!("{refused}; set TMPDIR to a directory that can be written");
         let memory = memfd_create("neap-recording", MemfdFlags::CLOEXEC).map_err(|_| unusable())?;
         let memory = Self::Memory(memory);
         let writer = Writer::create(&memory.path()).map_err(|_| unusable())?;

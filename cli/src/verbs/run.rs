@@ -5,13 +5,13 @@
 
 use super::arguments::{file, program, time};
 use crate::classes;
-use crate::failure::{Failure, Outcome, say, shown};
+use crate::failure::{Failure, Outcome, shown};
 use crate::grammar;
 use crate::launch::{named_after, prepare, set_variables};
 use crate::progress::Talk;
 use crate::recording::Writer;
 use crate::session::{Leaks, Outputs, ProfileFile, Session};
-use crate::statistics::{Arrival, Inbox, writable};
+use crate::statistics::{Inbox, writable};
 use crate::supervise::{self, Ending, Unwatched};
 use clap::ArgMatches;
 use std::env;
@@ -145,16 +145,14 @@ fn inbox(matches: &ArgMatches) -> Result<Option<Inbox>, Failure> {
 fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {
     let program = shown(program);
     match (inbox.print(), ending) {
-        (Ok(Arrival::Something), _) => {}
-        (Ok(Arrival::Nothing), Ending::Signal(signal)) => {
-            say(&format!(
-                "no statistics arrived: {program} was killed by signal {signal}"
-            ));
+        (Ok(1..), _) => {}
+        (Ok(0), Ending::Signal(signal)) => {
+            say!("no statistics arrived: {program} was killed by signal {signal}");
         }
-        (Ok(Arrival::Nothing), Ending::Exit(_)) => say(&format!(
+        (Ok(0), Ending::Exit(_)) => say!(
             "no statistics arrived: {program} executed something that does not run \
              under Neap, or could not reach the statistics file (neap doctor -- {program} may tell)"
-        )),
-        (Err(error), _) => say(&format!("the statistics cannot be printed: {error}")),
+        ),
+        (Err(error), _) => say!("the statistics cannot be printed: {error}"),
     }
 }

@@ -1,7 +1,7 @@
 //! `neap serve`: metrics and profiles of running processes over HTTP.
 
 use crate::attach::{StatusPage, Target, Under};
-use crate::failure::{Failure, Outcome, say};
+use crate::failure::{Failure, Outcome};
 use crate::patience::Patience;
 use crate::serve::{Scope, Server, Watched, answer};
 use clap::ArgMatches;
@@ -41,9 +41,7 @@ fn scope(matches: &ArgMatches) -> Result<Scope, Failure> {
 
 fn serve(watched: Watched, address: SocketAddr) -> Outcome {
     let unheard = |error: io::Error| {
-        Failure::own(format!(
-            "cannot listen on {address}: {error}; choose another place with --listen"
-        ))
+        failure!("cannot listen on {address}: {error}; choose another place with --listen")
     };
     let listener = TcpListener::bind(address).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
@@ -53,15 +51,13 @@ fn serve(watched: Watched, address: SocketAddr) -> Outcome {
         answer(&watched, address, request, client)
     });
     let server = server.map_err(unheard)?;
-    say(&format!(
-        "serving http://{address}/ (metrics at http://{address}/metrics)"
-    ));
+    say!("serving http://{address}/ (metrics at http://{address}/metrics)");
     if !address.ip().is_loopback() {
-        say(&format!(
+        say!(
             "warning: {address} is no loopback address: everyone who reaches it can read the \
              figures and heap profiles, and \
              switch sampling on"
-        ));
+        );
     }
     while !signals.ends_within(DAY) {}
     // Requests that have not ended by then are dropped with the process.

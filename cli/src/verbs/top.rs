@@ -2,7 +2,7 @@
 
 use super::arguments::{format, time};
 use crate::attach::{StatusPage, Target};
-use crate::failure::{Failure, Outcome, say};
+use crate::failure::{Failure, Outcome};
 use crate::supervise::Ending;
 use crate::top::{Feed, Form, Pace, Stop, note_signals, on_screen, plain_list, plain_one};
 use clap::ArgMatches;
@@ -21,8 +21,8 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let word = format(matches);
     if word == "screen" && !is_terminal {
-        return Err(Failure::own(
-            "the screen needs a terminal for standard input and output: use --format text",
+        return Err(failure!(
+            "the screen needs a terminal for standard input and output: use --format text"
         ));
     }
     let form = match word {
@@ -39,7 +39,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Stop::Asked => 0,
         Stop::Signal(signal) => Ending::Signal(signal).imitate(),
         Stop::Ended(title) => {
-            say(&format!("{title} has ended"));
+            say!("{title} has ended");
             0
         }
     })

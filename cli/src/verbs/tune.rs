@@ -6,9 +6,9 @@
 
 use super::arguments::{file, format, program};
 use crate::attach::StatusPage;
-use crate::attach::monitor::{Inbox, Monitor, What};
+use crate::attach::monitor::{Monitor, What};
 use crate::classes::{self, Comparison, Histogram};
-use crate::failure::{Failure, Outcome, say, shown};
+use crate::failure::{Failure, Outcome, shown};
 use crate::files;
 use crate::launch::{named_after, prepare, set_variables};
 use crate::output::print;
@@ -64,10 +64,10 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         files::write(&file, histogram.to_text().as_bytes())?;
     }
     if histogram.allocations() == 0 {
-        return Err(Failure::own(format!(
+        return Err(failure!(
             "{} asked for nothing that size classes serve: there is nothing to tune",
             shown(&histogram.program)
-        )));
+        ));
     }
     let sizes = Talk::Normal.during("planning", || classes::best(&histogram, most))?;
     let file = path("output").unwrap_or_else(|| default_file(&histogram.program));
@@ -79,7 +79,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 /// Checks that the default file can be written.
 fn check_usual(program: &str) -> Result<(), Failure> {
     files::check_writable(&default_file(program))
-        .map_err(|failure| Failure::own(format!("{failure}; name a file elsewhere with -o FILE")))
+        .map_err(|failure| failure!("{failure}; name a file elsewhere with -o FILE"))
 }
 
 fn default_file(program: &str) -> PathBuf {
@@ -100,25 +100,19 @@ fn tell(
         object["next"] = next.into();
         return print(&format!("{object:#}\n")).map(drop);
     }
-    let name = quoted(&file.to_string_lossy());
+    let name = quoted(file);
     let page = classes::text(&comparison);
     print(&format!("{page}\nwrote {name}; next: {next}\n")).map(drop)
 }
 
 fn next_command(matches: &ArgMatches, file: &Path) -> String {
     let words = program(matches);
-    let words: Vec<String> = words
-        .iter()
-        .map(|word| quoted(&word.to_string_lossy()).to_string())
-        .collect();
+    let words: Vec<String> = words.iter().map(quoted).collect();
     let program = match words.is_empty() {
         true => "PROGRAM".to_owned(),
         false => words.join(" "),
     };
-    format!(
-        "neap run --classes {} -- {program}",
-        quoted(&file.to_string_lossy())
-    )
+    format!("neap run --classes {} -- {program}", quoted(file))
 }
 
 /// Runs the program and adds up what its processes requested.
@@ -141,8 +135,7 @@ fn counted(words: &[OsString]) -> Result<Histogram, Failure> {
 
 /// The processes that count.
 struct Counting {
-    monitor: Option<Monitor>,
-    inbox: Option<Inbox>,
+    monitor: Monitor,
     alive: Vec<StatusPage>,
     leased: Option<Instant>,
     histogram: Histogram,
@@ -153,8 +146,7 @@ struct Counting {
 impl Counting {
     fn new(monitor: Monitor, histogram: Histogram) -> Self {
         Self {
-            monitor: Some(monitor),
-            inbox: None,
+            monitor,
             alive: Vec::new(),
             leased: None,
             histogram,
@@ -163,8 +155,7 @@ impl Counting {
     }
 
     fn greet(&mut self) {
-        let arrivals = self.inbox.as_ref().map(Inbox::arrivals);
-        for arrival in arrivals.into_iter().flatten() {
+        for arrival in self.monitor.arrivals() {
             match arrival.what {
                 What::StatusPage(status_page) if status_page.head().frontend == LIBRARY => {
                     self.processes[0] += 1;
@@ -179,16 +170,9 @@ impl Counting {
 
     /// Takes the sizes of processes that have ended.
     fn part(&mut self) {
-        let (ended, alive) = std::mem::take(&mut self.alive)
-            .into_iter()
-            .partition(StatusPage::has_ended);
-        self.alive = alive;
-        self.add(ended);
-    }
-
-    fn add(&mut self, status_pages: Vec<StatusPage>) {
-        for status_page in status_pages {
-            self.histogram.add(&status_page.sizes());
+        let (alive, histogram) = (&mut self.alive, &mut self.histogram);
+        for ended in alive.extract_if(.., |status_page| status_page.has_ended()) {
+            histogram.add(&ended.sizes());
         }
     }
 
@@ -209,40 +193,32 @@ impl Counting {
     fn finish(mut self, ending: Ending) -> Result<Histogram, Failure> {
         thread::sleep(LAST_WORD);
         self.greet();
-        let status_pages = std::mem::take(&mut self.alive);
-        let left = status_pages
-            .iter()
-            .filter(|status_page| !status_page.has_ended())
-            .count();
-        for status_page in status_pages
-            .iter()
-            .filter(|status_page| !status_page.has_ended())
-        {
+        self.part();
+        let left = self.alive.len();
+        for status_page in std::mem::take(&mut self.alive) {
             // Without an answer, use the figures that it wrote last.
             let _ = status_page.ask(WRITTEN);
+            self.histogram.add(&status_page.sizes());
         }
-        self.add(status_pages);
         let program = shown(&self.histogram.program);
         if left > 0 {
-            say(&format!(
-                "{left} processes of {program} still run: their further requests are not counted"
-            ));
+            say!("{left} processes of {program} still run: their further requests are not counted");
         }
         match ending {
             Ending::Exit(0) => {}
-            Ending::Exit(status) => say(&format!("{program} exited with {status}")),
-            Ending::Signal(signal) => say(&format!(
+            Ending::Exit(status) => say!("{program} exited with {status}"),
+            Ending::Signal(signal) => say!(
                 "{program} was killed by signal {signal}: its last half second may not be counted"
-            )),
+            ),
         }
         match self.processes {
-            [0, 0] => Err(Failure::own(format!(
+            [0, 0] => Err(failure!(
                 "{program} did not run under Neap, so nothing was counted: neap doctor -- \
                  {program} may tell why"
-            ))),
-            [0, _] => Err(Failure::own(format!(
+            )),
+            [0, _] => Err(failure!(
                 "{program} has Neap built in: its size classes were fixed when it was compiled"
-            ))),
+            )),
             _ => Ok(self.histogram),
         }
     }
@@ -254,7 +230,7 @@ impl Watch for Counting {
     }
 
     fn began(&mut self, _pid: libc::pid_t) {
-        self.inbox = self.monitor.take().map(Monitor::start);
+        self.monitor.start();
     }
 
     fn tick(&mut self) {

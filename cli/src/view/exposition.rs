@@ -6,15 +6,6 @@ use std::fmt::Write;
 /// The media type.
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A value that rises and falls.
-    Gauge,
-    /// A value that only rises until the process ends.
-    Counter,
-}
-
 /// One value with its labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
@@ -24,14 +15,15 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// Appends a metric with all its samples, or nothing if it has none.
-pub fn write(out: &mut String, name: &str, kind: Kind, help: &str, samples: &[Sample]) {
+/// Appends a metric with all its samples, or nothing if it has none. A name that ends with `_total`
+/// is a counter, which only rises until the process ends; others are gauges.
+pub fn write(out: &mut String, name: &str, help: &str, samples: &[Sample]) {
     if samples.is_empty() {
         return;
     }
-    let kind = match kind {
-        Kind::Gauge => "gauge",
-        Kind::Counter => "counter",
+    let kind = match name.ends_with("_total") {
+        true => "counter",
+        false => "gauge",
     };
     // Writing to a string cannot fail.
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -76,13 +68,7 @@ mod tests {
             labels,
             value: 1e21,
         };
-        write(
-            &mut out,
-            "neap_x_bytes",
-            Kind::Gauge,
-            "What it is.",
-            &[sample],
-        );
+        write(&mut out, "neap_x_bytes", "What it is.", &[sample]);
         let expected = "# HELP neap_x_bytes What it is.\n# TYPE neap_x_bytes gauge\n\
              neap_x_bytes{pid=\"1\",program=\"a\\\"b\\\\c\\nd\\\\u{1b}[\"} \
              1000000000000000000000\n";
@@ -92,7 +78,7 @@ mod tests {
     #[test]
     fn nothing_is_declared_without_samples() {
         let mut out = String::new();
-        write(&mut out, "neap_x", Kind::Counter, "x", &[]);
+        write(&mut out, "neap_x", "x", &[]);
         assert_eq!(out, "");
     }
 }

@@ -27,18 +27,23 @@ pub fn object(view: &View) -> Value {
     })
 }
 
-fn ledger(ledger: &Ledger) -> Value {
+/// The ledger's lines and their sum.
+pub fn lines(ledger: &Ledger) -> Map<String, Value> {
     let lines = ledger.lines();
-    let mut object: Map<String, Value> = lines
-        .iter()
-        .map(|line| (line.name.to_owned(), json!(line.bytes)))
-        .collect();
+    let lines = lines.iter().map(|line| (line.name, line.bytes));
+    lines
+        .chain([("resident", ledger.resident)])
+        .map(|(name, bytes)| (name.to_owned(), json!(bytes)))
+        .collect()
+}
+
+fn ledger(ledger: &Ledger) -> Value {
+    let mut object = lines(ledger);
     let requested_by = match ledger.requested_by {
         1 => "samples",
         2 => "counts",
         _ => "guess",
     };
-    object.insert("resident".into(), json!(ledger.resident));
     object.insert("swapped_free".into(), json!(ledger.swapped_free));
     object.insert("requested_by".into(), json!(requested_by));
     object.insert("asked_kernel".into(), json!(ledger.asked_kernel != 0));

@@ -1,15 +1,14 @@
 //! The metrics for Prometheus. Each is declared once, here; a test checks that
 //! `docs/grafana-neap.json` uses no other.
 
-use super::exposition::{self, Kind, Sample};
+use super::exposition::{self, Sample};
 use super::{State, View, live, slices, used};
 use neap_shared::ledger::Ledger;
-use neap_shared::stats::{ClassFigures, Snapshot, USE_NAMES};
+use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
 
-/// A metric: its name without `neap_`, its kind, its meaning, and the source of its values.
+/// A metric: its name without `neap_`, its meaning, and the source of its values.
 struct Metric {
     name: &'static str,
-    kind: Kind,
     help: &'static str,
     values: Values,
 }
@@ -20,99 +19,101 @@ enum Values {
     View(fn(&View) -> f64),
     /// One value per process that has figures.
     Figures(fn(&Snapshot) -> u64),
-    /// One value per process, counted in ns and reported in seconds.
-    Nanoseconds(fn(&View) -> u64),
-    /// One value for each use of spans.
-    Spans(fn(&neap_shared::stats::SpanFigures) -> u64),
-    /// One value for each size class in use.
-    Classes(fn(&ClassFigures) -> u64),
-    /// Several values with a label `state`.
-    States(fn(&Snapshot) -> Vec<(&'static str, u64)>),
+    /// Several values, told apart by a label of this name.
+    By(&'static str, fn(&View) -> Vec<(String, u64)>),
 }
 
-const fn gauge(name: &'static str, help: &'static str, values: Values) -> Metric {
-    Metric {
-        name,
-        kind: Kind::Gauge,
-        help,
-        values,
-    }
-}
-
-const fn counter(name: &'static str, help: &'static str, values: Values) -> Metric {
-    Metric {
-        name,
-        kind: Kind::Counter,
-        help,
-        values,
-    }
+const fn metric(name: &'static str, help: &'static str, values: Values) -> Metric {
+    Metric { name, help, values }
 }
 
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
-    gauge("fresh", "1 if the process answered; 0 if its figures are older, or it has none yet.",
+    metric("fresh", "1 if the process answered; 0 if its figures are older, or it has none yet.",
         Values::View(|view| f64::from(u8::from(view.state == State::Fresh)))),
-    gauge("kernel_arenas_resident_bytes", "Resident in Neap's arenas, as the kernel counts.",
+    metric("kernel_arenas_resident_bytes", "Resident in Neap's arenas, as the kernel counts.",
         Values::View(|view| view.kernel.arenas_rss as f64)),
-    gauge("kernel_arenas_swapped_bytes", "Swapped out of Neap's arenas, as the kernel counts.",
+    metric("kernel_arenas_swapped_bytes", "Swapped out of Neap's arenas, as the kernel counts.",
         Values::View(|view| view.kernel.arenas_swap as f64)),
-    gauge("process_resident_bytes", "Resident, the whole process.",
+    metric("process_resident_bytes", "Resident, the whole process.",
         Values::View(|view| view.kernel.process_rss as f64)),
-    gauge("process_swapped_bytes", "Swapped out, the whole process.",
+    metric("process_swapped_bytes", "Swapped out, the whole process.",
         Values::View(|view| view.kernel.process_swap as f64)),
-    gauge("not_ours_bytes", "Resident in the process and not in Neap's arenas.",
+    metric("not_ours_bytes", "Resident in the process and not in Neap's arenas.",
         Values::View(|view| view.kernel.foreign_rss() as f64)),
-    gauge("resident_bytes", "The ledger's sum: resident in Neap's arenas.",
+    metric("resident_bytes", "The ledger's sum: resident in Neap's arenas.",
         Values::Figures(|figures| figures.ledger.resident)),
-    gauge("live_bytes", "Usable bytes of blocks in the program's hands.",
+    metric("live_bytes", "Usable bytes of blocks in the program's hands.",
         Values::Figures(|figures| figures.live)),
-    gauge("large_bytes", "Of these, in large blocks.",
+    metric("large_bytes", "Of these, in large blocks.",
         Values::Figures(|figures| figures.large_bytes)),
-    gauge("committed_bytes", "Readable and writable address space.",
+    metric("committed_bytes", "Readable and writable address space.",
         Values::Figures(|figures| figures.committed)),
-    gauge("reserved_bytes", "Address space reserved.", Values::Figures(|figures| figures.reserved)),
-    gauge("threads", "Threads that have magazines.", Values::Figures(|figures| figures.threads)),
-    gauge("stacks", "Coroutine stacks, by state.", Values::States(stacks)),
-    gauge("spans", "Spans of the page heap, by use.", Values::Spans(|span| span.spans)),
-    gauge("span_bytes", "Bytes of spans of the page heap, by use.",
-        Values::Spans(|span| slices(span.slices))),
-    gauge("class_live_blocks", "Blocks in the program's hands, by size class.",
-        Values::Classes(live)),
-    gauge("class_free_blocks", "Blocks free in slabs, by size class.",
-        Values::Classes(|class| class.free)),
-    gauge("class_cached_blocks", "Blocks free in magazines, by size class.",
-        Values::Classes(|class| class.cached)),
-    gauge("class_refills", "Refills of magazines by live threads, by size class.",
-        Values::Classes(|class| class.refills)),
-    gauge("class_flushes", "Flushes of magazines by live threads, by size class.",
-        Values::Classes(|class| class.flushes)),
-    counter("minor_faults_total", "Page faults that needed no disk.",
+    metric("reserved_bytes", "Address space reserved.", Values::Figures(|figures| figures.reserved)),
+    metric("threads", "Threads that have magazines.", Values::Figures(|figures| figures.threads)),
+    metric("stacks", "Coroutine stacks, by state.", Values::By("state", stacks)),
+    metric("spans", "Spans of the page heap, by use.", Values::By("use", |view| by_use(view, |span| span.spans))),
+    metric("span_bytes", "Bytes of spans of the page heap, by use.",
+        Values::By("use", |view| by_use(view, |span| slices(span.slices)))),
+    metric("class_live_blocks", "Blocks in the program's hands, by size class.",
+        Values::By("class", |view| by_class(view, live))),
+    metric("class_free_blocks", "Blocks free in slabs, by size class.",
+        Values::By("class", |view| by_class(view, |class| class.free))),
+    metric("class_cached_blocks", "Blocks free in magazines, by size class.",
+        Values::By("class", |view| by_class(view, |class| class.cached))),
+    metric("class_refills", "Refills of magazines by live threads, by size class.",
+        Values::By("class", |view| by_class(view, |class| class.refills))),
+    metric("class_flushes", "Flushes of magazines by live threads, by size class.",
+        Values::By("class", |view| by_class(view, |class| class.flushes))),
+    metric("minor_faults_total", "Page faults that needed no disk.",
         Values::Figures(|figures| figures.minor_faults)),
-    counter("major_faults_total", "Page faults that needed the disk.",
+    metric("major_faults_total", "Page faults that needed the disk.",
         Values::Figures(|figures| figures.major_faults)),
-    counter("purges_total", "Times that free pages were given back to the kernel.",
+    metric("purges_total", "Times that free pages were given back to the kernel.",
         Values::Figures(|figures| figures.purges)),
-    counter("purged_bytes_total", "Free bytes given back to the kernel.",
+    metric("purged_bytes_total", "Free bytes given back to the kernel.",
         Values::Figures(|figures| figures.purged_bytes)),
-    counter("regretted_bytes_total", "Of these, wanted again within the decay time.",
+    metric("regretted_bytes_total", "Of these, wanted again within the decay time.",
         Values::Figures(|figures| figures.regretted_bytes)),
-    counter("zeroed_bytes_total", "Written with zeros for large callocs.",
+    metric("zeroed_bytes_total", "Written with zeros for large callocs.",
         Values::Figures(|figures| figures.zeroed)),
-    counter("zero_spared_bytes_total", "Of large callocs, known to be zero and not written.",
+    metric("zero_spared_bytes_total", "Of large callocs, known to be zero and not written.",
         Values::Figures(|figures| figures.zero_spared)),
-    counter("zero_purged_bytes_total", "Of large callocs, given back to the kernel instead.",
+    metric("zero_purged_bytes_total", "Of large callocs, given back to the kernel instead.",
         Values::Figures(|figures| figures.zero_purged)),
-    counter("figures_seconds_total", "Time that the process spent on writing its figures.",
-        Values::Nanoseconds(|view| view.served.cost_ns)),
+    metric("figures_seconds_total", "Time that the process spent on writing its figures.",
+        Values::View(|view| view.served.cost_ns as f64 / 1e9)),
 ];
 
-fn stacks(figures: &Snapshot) -> Vec<(&'static str, u64)> {
-    let stacks = &figures.stacks;
-    vec![
-        ("used", stacks.used),
-        ("idle", stacks.idle),
-        ("free", stacks.free),
-    ]
+fn stacks(view: &View) -> Vec<(String, u64)> {
+    let stacks = view.figures.iter().map(|figures| figures.stacks);
+    let states = stacks.flat_map(|stacks| {
+        [
+            ("used", stacks.used),
+            ("idle", stacks.idle),
+            ("free", stacks.free),
+        ]
+    });
+    states
+        .map(|(state, count)| (state.to_owned(), count))
+        .collect()
+}
+
+fn by_class(view: &View, value: fn(&ClassFigures) -> u64) -> Vec<(String, u64)> {
+    let classes = view.figures.iter().flat_map(used);
+    classes
+        .map(|class| (class.bytes.to_string(), value(class)))
+        .collect()
+}
+
+/// The page heap keeps these up to date, without a request.
+fn by_use(view: &View, value: fn(&SpanFigures) -> u64) -> Vec<(String, u64)> {
+    let coarse = view.coarse.as_ref().map(|coarse| coarse.spans);
+    let spans = coarse.or(view.figures.as_ref().map(|figures| figures.spans));
+    let named = USE_NAMES.iter().zip(spans.iter().flatten());
+    named
+        .map(|(name, span)| (name.replace(' ', "_"), value(span)))
+        .collect()
 }
 
 /// All metrics of these processes.
@@ -126,12 +127,12 @@ pub fn page(views: &[View]) -> String {
             .iter()
             .filter_map(|view| Some(sample(view, None, value(view)?)))
             .collect();
-        exposition::write(&mut out, &name, Kind::Gauge, &help, &samples);
+        exposition::write(&mut out, &name, &help, &samples);
     }
     for metric in METRICS {
         let samples: Vec<Sample> = views.iter().flat_map(|view| metric.samples(view)).collect();
         let name = format!("neap_{}", metric.name);
-        exposition::write(&mut out, &name, metric.kind, metric.help, &samples);
+        exposition::write(&mut out, &name, metric.help, &samples);
     }
     out
 }
@@ -153,41 +154,16 @@ fn sample(view: &View, label: Option<(&'static str, String)>, value: f64) -> Sam
 
 impl Metric {
     fn samples(&self, view: &View) -> Vec<Sample> {
-        let one = |value| vec![sample(view, None, value)];
-        let figures = view.figures.as_ref();
-        match (&self.values, figures) {
-            (Values::View(value), _) => one(value(view)),
-            (Values::Nanoseconds(value), _) => one(value(view) as f64 / 1e9),
-            (Values::Figures(value), Some(figures)) => one(value(figures) as f64),
-            (Values::Spans(value), _) => by_use(view, *value),
-            (Values::Classes(value), Some(figures)) => used(figures)
-                .map(|class| {
-                    let label = ("class", class.bytes.to_string());
-                    sample(view, Some(label), value(class) as f64)
-                })
+        match self.values {
+            Values::View(value) => vec![sample(view, None, value(view))],
+            Values::Figures(value) => (view.figures.iter())
+                .map(|figures| sample(view, None, value(figures) as f64))
                 .collect(),
-            (Values::States(values), Some(figures)) => values(figures)
-                .into_iter()
-                .map(|(state, value)| sample(view, Some(("state", state.to_owned())), value as f64))
+            Values::By(label, values) => (values(view).into_iter())
+                .map(|(name, value)| sample(view, Some((label, name)), value as f64))
                 .collect(),
-            (_, None) => Vec::new(),
         }
     }
-}
-
-/// The page heap keeps these up to date, without a request.
-fn by_use(view: &View, value: fn(&neap_shared::stats::SpanFigures) -> u64) -> Vec<Sample> {
-    let coarse = view.coarse.as_ref().map(|coarse| coarse.spans);
-    let spans = coarse.or(view.figures.as_ref().map(|figures| figures.spans));
-    let spans = spans.iter().flatten();
-    USE_NAMES
-        .iter()
-        .zip(spans)
-        .map(|(name, span)| {
-            let label = ("use", name.replace(' ', "_"));
-            sample(view, Some(label), value(span) as f64)
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -226,8 +202,6 @@ mod tests {
         let lines = Ledger::default().lines().len();
         assert_eq!(names().len(), METRICS.len() + lines);
         for metric in METRICS {
-            let is_counter = metric.name.ends_with("_total");
-            assert_eq!(is_counter, metric.kind == Kind::Counter, "{}", metric.name);
             assert!(metric.help.ends_with('.'), "{}", metric.name);
         }
     }

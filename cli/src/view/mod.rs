@@ -18,7 +18,7 @@ pub mod metrics;
 pub mod text;
 
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Answer, Silence, StatusPage, now_ms};
+use crate::attach::{Silence, StatusPage, now_ms};
 use crate::failure::Failure;
 use neap_shared::stats::{ClassFigures, Snapshot};
 use neap_shared::status_page::{Coarse, Served};
@@ -76,8 +76,8 @@ impl View {
     /// The process has ended, or its status page is malformed.
     pub fn ask(status_page: &StatusPage, timeout: Duration) -> Result<View, Failure> {
         let (state, figures) = match status_page.ask(timeout)? {
-            Answer::Fresh(figures) => (State::Fresh, Some(figures)),
-            Answer::Pending => (State::Pending, status_page.figures()),
+            Some(figures) => (State::Fresh, Some(figures)),
+            None => (State::Pending, status_page.figures()),
         };
         View::take(status_page, state, figures)
     }

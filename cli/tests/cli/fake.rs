@@ -1,6 +1,6 @@
 //! Processes with a well-formed status page that the tests control.
 
-use crate::stage::neap;
+use crate::stage::{copy_program, neap};
 use bytemuck::bytes_of;
 use neap_shared::ledger::Ledger;
 use neap_shared::stats::Snapshot;
@@ -56,7 +56,7 @@ impl Fake {
         rustix::fs::fcntl_add_seals(&file, seals).unwrap();
         let room = tempfile::tempdir().unwrap();
         let python = room.path().join("python3");
-        std::fs::copy("/bin/sleep", &python).unwrap();
+        copy_program("/bin/sleep", &python);
         let mut command = Command::new(&python);
         command.env_remove("PYTHONMALLOC");
         command.envs(setting.map(|setting| ("PYTHONMALLOC", setting)));

@@ -2,7 +2,7 @@
 //! error, and neither a crash nor a hang.
 
 use crate::fake::{Fake, figures, memory_file};
-use crate::stage::{clean, is_root, neap, room, said};
+use crate::stage::{clean, copy_program, is_root, neap, room, said};
 use neap_shared::sites;
 use neap_shared::status_page;
 use proptest::prelude::*;
@@ -69,11 +69,8 @@ fn other_peoples_processes_are_told() {
         return assert!(said.contains("belongs to another user"), "{said}");
     }
     let fake = Fake::status_page();
-    let room = room();
-    let copy = room.path().join("neap");
-    std::fs::copy(env!("CARGO_BIN_EXE_neap"), &copy).unwrap();
     let readable = Path::new("/tmp").join(format!("neap-hostile-{}", fake.pid()));
-    std::fs::copy(&copy, &readable).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_neap"), &readable);
     let mut command = clean(&readable);
     let output = command
         .arg("stat")

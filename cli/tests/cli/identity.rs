@@ -1,6 +1,6 @@
 //! The library is in the program and not in the command.
 
-use crate::stage::{Stage, clean, neap, printed, room, said};
+use crate::stage::{Stage, clean, copy_program, neap, printed, room, said};
 use object::{Object, ObjectSymbol};
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn the_installed_library_is_found() {
     let (bin, lib) = (room.path().join("bin"), room.path().join("lib"));
     fs::create_dir(&bin).unwrap();
     fs::create_dir(&lib).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_neap"), bin.join("neap")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_neap"), &bin.join("neap"));
     fs::rename(Stage::new().library(), lib.join("libneap.so")).unwrap();
     let maps = printed(clean(&bin.join("neap")).args(["run", "--", "cat", "/proc/self/maps"]));
     assert!(
@@ -61,7 +61,7 @@ fn the_installed_library_is_found() {
 fn a_missing_library_is_an_error_that_says_where_it_was_looked_for() {
     let room = room();
     let alone = room.path().join("neap");
-    fs::copy(env!("CARGO_BIN_EXE_neap"), &alone).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_neap"), &alone);
     let output = clean(&alone)
         .args(["run", "--", "echo", "ran"])
         .output()

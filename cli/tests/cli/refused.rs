@@ -1,6 +1,6 @@
 //! Programs that cannot run under Neap are refused before anything runs.
 
-use crate::stage::{compile, executable, is_root, neap, printed, room, said, script};
+use crate::stage::{compile, copy_program, executable, is_root, neap, printed, room, said, script};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -220,7 +220,7 @@ fn damaged_headers() {
 fn a_program_that_takes_another_users_rights() {
     let room = room();
     let file = room.path().join("program");
-    fs::copy("/bin/true", &file).unwrap();
+    copy_program("/bin/true", &file);
     executable(&file, 0o4755);
     printed(neap().args(["run", "--"]).arg(&file));
     if !is_root() {

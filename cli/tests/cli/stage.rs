@@ -28,6 +28,20 @@ pub fn room() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
+/// Copies a program to `place`. `cp` does it: if this process did, a child that another thread forks
+/// at that moment would hold the copy open for writing, and the kernel would not execute it.
+pub fn copy_program(program: &str, place: &Path) {
+    let mut command = Command::new("cp");
+    assert!(
+        command
+            .args(["-p", program])
+            .arg(place)
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
 /// A copy of the command, with the stand-in library next to it.
 pub struct Stage {
     room: TempDir,
@@ -44,7 +58,7 @@ impl Stage {
         let room = room();
         let bin = room.path().join(name);
         fs::create_dir(&bin).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_neap"), bin.join("neap")).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_neap"), &bin.join("neap"));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/standin.c");
         compile(["-shared", "-fPIC", source, "-o"], &bin.join("libneap.so"));
         Self { room, bin }

@@ -371,6 +371,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .filter(|free| !free.is_huge())
             .map_or(frontier, |free| free.index.get());
         let at = arena.layout().align_up(start, request.align);
+        let at = request.start_in(at, self.heap.growth_end(id))?;
         self.range_over_frontier(id, at, request.slices)
     }
 

@@ -80,7 +80,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .arena(free.arena())
             .layout()
             .align_up(free.index.get(), request.align);
-        (at + request.slices <= free.end()).then_some(at)
+        request.start_in(at, free.end())
     }
 
     /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes free:

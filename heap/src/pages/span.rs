@@ -21,6 +21,8 @@ pub(super) struct SpanRequest {
     pub(super) slices: usize,
     /// At a multiple of how many slices: a power of two.
     pub(super) align: usize,
+    /// At a multiple of how many, if there is room for that.
+    pub(super) grid: usize,
     /// Where they may come from.
     pub(super) source: SpanSource,
     /// How much of them the user will touch.
@@ -28,6 +30,9 @@ pub(super) struct SpanRequest {
     /// The only arena and slice where they may begin; `None`: anywhere.
     pub(super) at: Option<(usize, usize)>,
 }
+
+/// Where so many spans of a length find room, one less is no loss.
+const MANY: usize = 16;
 
 impl SpanRequest {
     /// Longest span (8 TiB), in slices: its OS pages are counted in 32 bits.
@@ -38,9 +43,22 @@ impl SpanRequest {
         Self {
             slices,
             align: 1,
+            grid: 1,
             source: SpanSource::Any,
             fill: Fill::Sparse,
             at: None,
+        }
+    }
+
+    /// Where it should begin in the free slices from `at`, which is aligned, to `end`: on its grid,
+    /// unless fewer of its kind would then find room. `None` if it does not fit.
+    pub(super) fn start_in(&self, at: usize, end: usize) -> Option<usize> {
+        let fitting = |from: usize| end.saturating_sub(from) / self.slices;
+        let on_grid = at.next_multiple_of(self.grid);
+        match (fitting(at), fitting(on_grid)) {
+            (0, _) => None,
+            (all, rest) if rest == all || all >= MANY => Some(on_grid),
+            _ => Some(at),
         }
     }
 

@@ -77,6 +77,10 @@ impl<O: Os> PageHeap<O> {
         debug_assert!(slices > 0 && align_slices.is_power_of_two());
         let request = SpanRequest {
             align: align_slices,
+            grid: match use_ {
+                Use::Large if align_slices == 1 => grid_of(slices, bytes),
+                _ => 1,
+            },
             source,
             fill: match use_ {
                 Use::Slab => Fill::Dense,
@@ -238,6 +242,27 @@ impl<O: Os> PageHeap<O> {
         place
     }
 }
+
+/// At a multiple of how many slices a span should begin, whose user requested `bytes`. Where spans
+/// of one length begin at multiples of it, each begins where an earlier one began, and the pages
+/// beyond the requested bytes stay untouched. Otherwise they are soon the resident pages of earlier
+/// spans. Long spans have no large tail.
+fn grid_of(slices: usize, bytes: usize) -> usize {
+    if slices > MOST_GRID {
+        return 1;
+    }
+    let tail = (slices * SLICE_BYTES).saturating_sub(bytes);
+    match tail * TAIL_PART >= slices * SLICE_BYTES {
+        true => slices,
+        false => 1,
+    }
+}
+
+/// Longest span that should begin at a multiple of its length, in slices.
+const MOST_GRID: usize = 8;
+
+/// What is beyond the requested bytes counts if it is at least one in so many bytes of the span.
+const TAIL_PART: usize = 16;
 
 impl<'h, O: Os> Locked<'h, O> {
     /// Gives out the first `slices` slices of committed room.

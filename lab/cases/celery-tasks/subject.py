@@ -28,7 +28,7 @@ WORDS = [f"word{n}" for n in range(5000)]
 
 
 def document(number):
-    """The text of a document: 2 to 10 MB of markup."""
+    """The text of a document: 2 to 8 MB of markup."""
     rng = random.Random(number)
     lines = []
     for _ in range(600 + number * 7919 % 2400):
@@ -74,7 +74,7 @@ def parse(number):
     table = np.random.default_rng(number).standard_normal((5000, 256), dtype=np.float32)
     sections = [child[1][1][1][0] for child in tree.root[1][0][1]]
     vectors = np.stack([embed(section, table) for section in sections])
-    near = vectors[:1500] @ vectors.T  # similarity of sections: up to 18 MB
+    near = vectors[:1500] @ vectors.T  # similarity of sections: up to 18 MB, its order twice that
     best = np.argsort(-near, axis=1)[:, :5]
     digest = hashlib.sha256(text.encode() + best.astype(np.int32).tobytes()).hexdigest()
     kept[number] = (digest, vectors[:16].copy())

@@ -1,4 +1,4 @@
-"""Clients: 12 conversations at a time that grow with each turn and then end."""
+"""Clients: 16 conversations at a time that grow with each turn and then end."""
 
 import base64
 import hashlib

@@ -1,5 +1,5 @@
-// 20 buffers of 5 to 25 MiB, written whole. 2,000 times a random one gives way to one of another
-// size. Then all but four are freed.
+// 20 buffers of 5 to 25 MiB, written whole. A random one gives way to one of another size, until
+// there have been 2,000. Then all but four are freed.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

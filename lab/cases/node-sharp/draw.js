@@ -1,4 +1,4 @@
-// Draws 16 photographs of 3 to 24 megapixels into the folder that the argument names.
+// Draws 16 photographs of 3 to 22 megapixels into the folder that the argument names.
 'use strict';
 const fs = require('node:fs');
 const path = require('node:path');

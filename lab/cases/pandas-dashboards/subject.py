@@ -10,7 +10,7 @@ import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 
-USERS = 30
+USERS = 18
 AT_ONCE = 12
 STAY = 2  # users that are still there when the day is over
 

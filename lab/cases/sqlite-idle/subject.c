@@ -1,5 +1,5 @@
 // A store of 120,000 documents. Twelve worker threads, four of them at a time, each open a
-// connection with a cache of 64 MiB and temporary tables in memory, update, sort and join, and
+// connection with a cache of 64 MiB and temporary tables in memory, sort and join, and
 // close it. Then the program is idle, with the threads waiting and no connection open.
 #include <pthread.h>
 #include <sqlite3.h>

@@ -46,9 +46,7 @@ impl Budget {
 
 fn spend(left: &mut usize, count: usize, what: &str) -> Result<(), Failure> {
     *left = left.checked_sub(count).ok_or_else(|| {
-        Failure::own(format!(
-            "the profile has more {what} than neap reads: it is damaged, or meant to do harm"
-        ))
+        failure!("the profile has more {what} than neap reads: it is damaged, or meant to do harm")
     })?;
     Ok(())
 }

@@ -297,10 +297,10 @@ impl Columns {
             named("waste_space"),
         ];
         match at {
-            [_, None, _, None, _] => Err(Failure::own(format!(
+            [_, None, _, None, _] => Err(failure!(
                 "this is not a heap profile: its values are called {}",
                 names.join(", ")
-            ))),
+            )),
             _ => Ok(Self {
                 count: names.len(),
                 at,
@@ -320,9 +320,9 @@ impl Columns {
             self.at.map(|at| at.map_or(0, |at| values[at]));
         let counted = |value: i64| {
             u64::try_from(value).map_err(|_| {
-                Failure::own(
+                failure!(
                     "this is the difference of two profiles: open it with pprof, or give \
-                              neap one of the two",
+                              neap one of the two"
                 )
             })
         };

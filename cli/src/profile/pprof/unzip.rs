@@ -19,17 +19,17 @@ pub fn unzip(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Failure> {
     MultiGzDecoder::new(bytes)
         .take(MOST as u64 + 1)
         .read_to_end(&mut plain)
-        .map_err(|error| Failure::own(format!("the profile is damaged or cut short: {error}")))?;
+        .map_err(|error| failure!("the profile is damaged or cut short: {error}"))?;
     within(plain.len()).map(|()| Cow::Owned(plain))
 }
 
 fn within(length: usize) -> Result<(), Failure> {
     match length {
-        0 => Err(Failure::own("the profile is empty")),
+        0 => Err(failure!("the profile is empty")),
         1..=MOST => Ok(()),
-        _ => Err(Failure::own(format!(
+        _ => Err(failure!(
             "the profile has over {} MiB once unpacked: neap reads no larger ones",
             MOST >> 20
-        ))),
+        )),
     }
 }

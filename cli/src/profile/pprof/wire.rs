@@ -64,7 +64,5 @@ pub fn is_message(bytes: &[u8]) -> bool {
 
 /// An error for a malformed file.
 pub fn damaged(why: impl std::fmt::Display) -> Failure {
-    Failure::own(format!(
-        "this is not a pprof profile, or it is damaged: {why}"
-    ))
+    failure!("this is not a pprof profile, or it is damaged: {why}")
 }

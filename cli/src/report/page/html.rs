@@ -2,39 +2,25 @@
 
 use crate::failure::Failure;
 use crate::statistics::secret;
-use std::fmt::{self, Write};
+use std::ffi::OsStr;
 
 /// Prose with names in backticks, as HTML.
-pub struct Prose<'a>(pub &'a str);
-
-impl fmt::Display for Prose<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, part) in self.0.split('`').enumerate() {
-            match index % 2 {
-                0 => escaped(out, part)?,
-                _ => {
-                    out.write_str("<code>")?;
-                    escaped(out, part)?;
-                    out.write_str("</code>")?;
-                }
-            }
-        }
-        Ok(())
+pub fn prose(text: &str) -> String {
+    let mut escaped = text.replace('&', "&amp;");
+    for (letter, entity) in [
+        ('<', "&lt;"),
+        ('>', "&gt;"),
+        ('"', "&quot;"),
+        ('\'', "&#39;"),
+    ] {
+        escaped = escaped.replace(letter, entity);
     }
-}
-
-fn escaped(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    for letter in text.chars() {
-        match letter {
-            '<' => out.write_str("&lt;")?,
-            '>' => out.write_str("&gt;")?,
-            '&' => out.write_str("&amp;")?,
-            '"' => out.write_str("&quot;")?,
-            '\'' => out.write_str("&#39;")?,
-            _ => out.write_char(letter)?,
-        }
-    }
-    Ok(())
+    let parts = escaped.split('`').enumerate();
+    let marked = parts.map(|(index, part)| match index % 2 {
+        0 => part.to_owned(),
+        _ => format!("<code>{part}</code>"),
+    });
+    marked.collect()
 }
 
 /// JSON for a `<script>`. It contains no `<`, so it cannot end the script or begin a comment.
@@ -53,16 +39,17 @@ pub fn json(value: &impl serde::Serialize) -> String {
 /// The kernel provides no random numbers.
 pub fn nonce() -> Result<String, Failure> {
     let halves = secret().and_then(|half| Ok((half, secret()?)));
-    let (one, other) = halves
-        .map_err(|error| Failure::own(format!("the kernel gives no random numbers: {error}")))?;
+    let (one, other) =
+        halves.map_err(|error| failure!("the kernel gives no random numbers: {error}"))?;
     Ok(format!("{one:016x}{other:016x}"))
 }
 
 /// A word quoted for a shell.
-pub fn quoted(word: &str) -> String {
+pub fn quoted(word: &(impl AsRef<OsStr> + ?Sized)) -> String {
+    let word = word.as_ref().to_string_lossy();
     let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,+@%".contains(letter);
     match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
+        true => word.into_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }
@@ -73,7 +60,7 @@ mod tests {
 
     #[test]
     fn prose_is_escaped_before_its_names_are_marked() {
-        let text = Prose("a `b<script>` & \"c\"").to_string();
+        let text = prose("a `b<script>` & \"c\"");
         assert_eq!(text, "a <code>b&lt;script&gt;</code> &amp; &quot;c&quot;");
     }
 

@@ -15,49 +15,50 @@ mod tables;
 
 pub use html::quoted;
 
-use super::date::{seconds, utc};
 use super::flame::Flame;
 use super::material::Material;
-use super::subject::Subject;
+use super::sites::Site;
+use super::subject::{Process, Subject};
 use super::timeline::Timeline;
-use super::verdict::{Finding, Verdict};
+use super::verdict::Verdict;
 use crate::failure::Failure;
-use crate::profile::Profile;
-use crate::recording::format::Head;
+use crate::profile::{Extent, Profile};
+use crate::recording::format::{Head, Told};
 use askama::Template;
-use html::{Prose, json, nonce};
-use neap_shared::stats::Bytes;
+use html::{json, nonce};
 use tables::{
-    ClassLine, LedgerTable, SiteHeads, SiteRow, class_lines, class_moment, counters, ledger_table,
-    process_rows, site_rows, stacks,
+    ClassLine, Counted, LedgerTable, class_lines, counted, ledger_table, process_rows, site_rows,
+    stacks,
 };
 
+/// The template's values. Text in them is untrusted.
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
     nonce: String,
-    title: String,
+    subject: &'a Subject<'a>,
+    head: Option<&'a Head>,
     command: String,
-    about: Vec<(&'static str, String)>,
-    opening: Prose<'a>,
-    findings: Vec<Card<'a>>,
+    verdict: &'a Verdict,
     notes: &'a [String],
     timeline: Option<Timeline>,
+    /// JSON.
     points: String,
+    /// JSON.
     flame: Option<String>,
-    sites: Vec<SiteRow>,
-    heads: SiteHeads,
+    sites: Vec<(Site, f64)>,
+    /// Whether the profile is of one session, so that "live" means growth.
+    is_session: bool,
     classes: Vec<ClassLine>,
-    class_moment: String,
     ledger: LedgerTable,
-    counters: Vec<(String, String)>,
-    stacks: Vec<(&'static str, String)>,
-    processes: Vec<(u32, String, String)>,
-    options: Vec<(String, String)>,
-    machine: Vec<(&'static str, String)>,
+    counted: Option<Counted<'a>>,
+    /// When the most stacks were in use.
+    stacks: Option<Told<'a>>,
+    /// Empty if there is one.
+    processes: Vec<Process>,
 }
 
-/// Writes the page.
+/// The page.
 ///
 /// # Errors
 ///
@@ -73,11 +74,10 @@ pub fn render(
     let points = timeline.as_ref().map(|timeline| json(&timeline.points));
     let page = Page {
         nonce: nonce()?,
-        title: subject.program.clone(),
+        subject,
+        head,
         command: head.map_or_else(String::new, command),
-        about: about(head, subject),
-        opening: Prose(&verdict.opening),
-        findings: verdict.findings.iter().map(Card::new).collect(),
+        verdict,
         notes: &material.notes,
         points: points.unwrap_or_default(),
         timeline,
@@ -85,18 +85,17 @@ pub fn render(
             .filter(|profile| !profile.stacks.is_empty())
             .map(|profile| flame(profile, subject)),
         sites: site_rows(subject),
-        heads: SiteHeads::of(subject),
+        is_session: subject
+            .profile
+            .is_some_and(|profile| profile.extent != Extent::Whole),
         classes: class_lines(subject),
-        class_moment: class_moment(subject),
         ledger: ledger_table(&history),
-        counters: counters(&history),
+        counted: counted(&history),
         stacks: stacks(&history),
         processes: process_rows(material),
-        options: head.map_or_else(Vec::new, |head| head.options.clone().into_iter().collect()),
-        machine: head.map_or_else(Vec::new, machine),
     };
     page.render()
-        .map_err(|error| Failure::own(format!("cannot write the report: {error}")))
+        .map_err(|error| failure!("cannot write the report: {error}"))
 }
 
 fn flame(profile: &Profile, subject: &Subject) -> String {
@@ -104,84 +103,44 @@ fn flame(profile: &Profile, subject: &Subject) -> String {
     json(&Flame::of(profile, peak, &subject.program))
 }
 
-struct Card<'a> {
-    headline: Prose<'a>,
-    detail: Prose<'a>,
-    remedy: Prose<'a>,
-    kind: &'static str,
-    bytes: String,
-    percent: f64,
-    of: &'static str,
-}
-
-impl<'a> Card<'a> {
-    fn new(finding: &'a Finding) -> Self {
-        Self {
-            headline: Prose(&finding.headline),
-            detail: Prose(&finding.detail),
-            remedy: Prose(&finding.remedy),
-            kind: finding.kind,
-            bytes: Bytes(finding.bytes).to_string(),
-            percent: (finding.share * 100.0).clamp(0.0, 100.0),
-            of: finding.of,
-        }
-    }
-}
-
 fn command(head: &Head) -> String {
     let words = std::iter::once(&head.program).chain(&head.arguments);
-    let words: Vec<_> = words.map(|word| quoted(word)).collect();
+    let words: Vec<_> = words.map(quoted).collect();
     words.join(" ")
-}
-
-fn about(head: Option<&Head>, subject: &Subject) -> Vec<(&'static str, String)> {
-    let mut about = Vec::new();
-    if subject.pid != 0 {
-        about.push(("process", subject.pid.to_string()));
-    }
-    if let Some(head) = head {
-        about.push(("started", utc(head.started_ms)));
-        about.push(("seen for", seconds(subject.duration_ms())));
-    }
-    if let Some(profile) = subject.profile {
-        let rate = match profile.rate {
-            0 => "yes".to_owned(),
-            rate => format!("every {}", Bytes(rate)),
-        };
-        about.push(("sampled", rate));
-    }
-    about
-}
-
-fn machine(head: &Head) -> Vec<(&'static str, String)> {
-    let machine = &head.machine;
-    vec![
-        ("kernel", machine.kernel.clone()),
-        ("processors", machine.cpus.to_string()),
-        ("memory", Bytes(machine.memory).to_string()),
-        ("OS page", Bytes(machine.page_bytes).to_string()),
-        ("huge pages", machine.huge_pages.clone()),
-        ("recorded by", head.written_by.clone()),
-        ("sampled every", format!("{} ms", head.interval_ms)),
-    ]
 }
 
 /// The template's filters.
 mod filters {
+    pub use crate::filters::bytes;
+    use crate::report::date;
+    use crate::report::page::html;
     use askama::{Result, Values, filter_fn};
+    use std::fmt::Display;
 
-    /// Bytes for people.
-    #[filter_fn]
-    pub fn bytes(bytes: &u64, _: &dyn Values) -> Result<String> {
-        Ok(neap_shared::stats::Bytes(*bytes).to_string())
-    }
-
-    /// The same for bytes that may be unknown.
+    /// Bytes that may be unknown.
     #[filter_fn]
     pub fn known(bytes: &Option<u64>, _: &dyn Values) -> Result<String> {
         Ok(bytes.map_or("not known".to_owned(), |bytes| {
             neap_shared::stats::Bytes(bytes).to_string()
         }))
+    }
+
+    /// Milliseconds as seconds.
+    #[filter_fn]
+    pub fn seconds(ms: &u64, _: &dyn Values) -> Result<String> {
+        Ok(date::seconds(*ms))
+    }
+
+    /// Milliseconds since 1970 as a date and time.
+    #[filter_fn]
+    pub fn utc(ms: &u64, _: &dyn Values) -> Result<String> {
+        Ok(date::utc(*ms))
+    }
+
+    /// Prose with names in backticks, as HTML.
+    #[filter_fn]
+    pub fn prose(text: impl Display, _: &dyn Values) -> Result<String> {
+        Ok(html::prose(&text.to_string()))
     }
 
     /// In reverse order.

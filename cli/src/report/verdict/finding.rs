@@ -31,6 +31,13 @@ pub struct Finding {
     pub remedy: String,
 }
 
+impl Finding {
+    /// The share in percent, for a bar.
+    pub fn percent(&self) -> f64 {
+        (self.share * 100.0).clamp(0.0, 100.0)
+    }
+}
+
 /// The share of `part` in `whole`.
 pub fn share(part: u64, whole: u64) -> f64 {
     match whole {

@@ -20,7 +20,6 @@ mod judge;
 mod opening;
 mod places;
 
-pub use finding::Finding;
 pub use judge::{Verdict, judge};
 
 #[cfg(test)]

@@ -113,6 +113,45 @@ fn slow_motion_is_not_purged_by_its_age() {
     assert!(faulted < asked / 8, "{faulted} faulted in of {asked}");
 }
 
+/// Bursts of blocks that end a little beyond a slice, and a slab that stays from each burst.
+#[test]
+fn the_tails_of_blocks_stay_untouched() {
+    let (heap, bytes) = (roomy(), SLICE_BYTES + 8);
+    let pages_of_a_block = bytes.div_ceil(4096);
+    for _ in 0..6 {
+        heap.alloc(1, 1, Use::Slab, SLICE_BYTES).unwrap();
+        let blocks = (0..100).map(|_| heap.alloc(2, 1, Use::Large, bytes).unwrap());
+        for block in blocks.collect::<Vec<_>>() {
+            // SAFETY: the span is ours, and its requested bytes were written.
+            unsafe { heap.free(block.base, Dirty::Prefix(bytes)) };
+        }
+    }
+    let dirty = heap.totals().free_dirty / 4096;
+    let needed = 100 * pages_of_a_block;
+    assert!(dirty < needed * 11 / 10, "{dirty} pages, {needed} needed");
+    assert_eq!(heap.check(), Ok(()));
+}
+
+/// How many blocks of `slices` slices find room in a small heap, each `tail` bytes shorter.
+fn fitting(slices: usize, tail: usize) -> usize {
+    let heap = heap(Conditions {
+        most_reserved: 2 * MIB,
+        ..Conditions::default()
+    });
+    let bytes = slices * SLICE_BYTES - tail;
+    (0..)
+        .take_while(|_| heap.alloc(slices, 1, Use::Large, bytes).is_some())
+        .count()
+}
+
+#[test]
+fn as_many_blocks_with_tails_find_room_as_without() {
+    for slices in 2..=8 {
+        let [with, without] = [SLICE_BYTES / 2, 0].map(|tail| fitting(slices, tail));
+        assert_eq!(with, without, "{slices} slices");
+    }
+}
+
 /// The pages of a crowd of stacks, one in each slice, become one block.
 #[test]
 fn pages_of_stacks_make_way_for_a_block() {
