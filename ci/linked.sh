@@ -87,6 +87,7 @@ with_cmake() {
     c_program "$name/c" "$build/surface"
     cxx_program "$name/c++" "$build/resource"
     judged "$name/indirect" counted "$build/indirect"
+    judged "$name/thrown" "$build/thrown"
 }
 cmake_build() {
     cmake -S project -B "$1" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release "${@:2}" &&
