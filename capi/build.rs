@@ -2,9 +2,7 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // Initialised before every other object, so that its fork handlers are the first to be
-    // registered and the last to run before a fork: those of others may allocate.
-    // (capi/src/start.rs)
+    // Initialised before every other object, except beside an old libpthread (capi/src/start.rs).
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
     // Never unloaded: fork handlers, the end of threads and blocks in use outlive a dlclose.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");

@@ -25,6 +25,8 @@ tier suites ci/suites.sh full
 # Every overcommit mode, if this machine allows the change; the old one is restored in any case.
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
 tier torture ci/torture.sh "$target/dist/libneap.so"
+# The tests of the tier `tests`, on the shipped library.
+tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
 tier forks env FORK_ROUNDS=10000 LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -p neap-c --test preload fork::
 tier peers "$target/dist/neap-lab" peers
 # The fewest rounds that can reach significance. The project's own records are not replaced.

@@ -5,7 +5,7 @@
 #
 # Debian's packages are unpacked beside the sources of ci/suites.sh; nothing is installed. Debian's
 # own programs must print the same as without the library, and use the heap's caches. Programs of
-# ci/old-glibc/ and of capi/tests/ are compiled here, by a compiler that links to the old library.
+# capi/tests/ are compiled here, by a compiler that links to the old library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -65,32 +65,33 @@ mkdir -p "$work/bin"
 cat >"$work/bin/old-glibc-cc" <<END
 #!/bin/sh
 exec ${CC:-cc} --sysroot=$root -B$root/usr/lib/x86_64-linux-gnu -L$root/usr/lib/x86_64-linux-gnu -L$libraries \\
-    -Wl,--dynamic-linker=$loader -Wl,-rpath,$libraries "\$@"
+    -Wl,--dynamic-linker=$loader -Wl,--disable-new-dtags -Wl,-rpath,$libraries "\$@"
 END
-chmod +x "$work/bin/old-glibc-cc"
+
+# Runs a program of the old system; $PRELOAD, if set, names the library.
+cat >"$work/bin/old" <<END
+#!/bin/sh
+program=$root/\$1
+shift
+exec "$loader" --library-path "$libraries:$root/usr/lib/x86_64-linux-gnu" \${PRELOAD:+--preload "\$PRELOAD"} "\$program" "\$@"
+END
+chmod +x "$work/bin/"*
 export PATH="$work/bin:$PATH"
 
 # ---- Debian's programs
-
-old() { # old COMMAND...: runs a program of the old system; $preload, if set, names the library
-    local program=$root/$1
-    shift
-    "$loader" --library-path "$libraries:$root/usr/lib/x86_64-linux-gnu" ${preload:+--preload "$preload"} "$program" "$@"
-}
 
 # same NAME COMMAND...: the command prints the same under the library, and refills its caches.
 same() {
     local name=$1
     shift
     old "$@" >"$work/plain"
-    preload=$library NEAP_STATS=json NEAP_STATS_FILE=$work/$name.json timeout 300 \
-        bash -c "$(declare -f old); old \"\$@\"" old "$@" >"$work/neap" 2>"$work/messages"
+    PRELOAD=$library NEAP_STATS=json NEAP_STATS_FILE=$work/$name.json timeout 300 \
+        old "$@" >"$work/neap" 2>"$work/messages"
     cmp "$work/plain" "$work/neap"
     [ ! -s "$work/messages" ] || die "$name wrote on stderr: $(cat "$work/messages")"
     grep -q '"refills":[1-9]' "$work/$name.json" || die "$name: no cache of the library's was refilled"
     echo "pass old-glibc/$name"
 }
-export root libraries loader
 
 seq 1 300000 | shuf --random-source=<(yes) >"$work/numbers"
 # Neither libpthread nor libdl; forks.
@@ -117,3 +118,9 @@ for _ in range(20):
 [t.join() for t in threads]
 print(sorted(results))
 '
+
+# ---- the tests of capi/, as far as they concern what differs
+
+export C_LIBRARY_UNDER_TEST=old-glibc LIBRARY_UNDER_TEST=$library
+cargo test -q -p neap-c --test preload -- late:: semantics:: process:: faults:: misuse:: entry_points:: \
+    fork::fork_while_a_thread_flushes

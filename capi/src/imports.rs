@@ -29,11 +29,7 @@ global_asm!(
 );
 
 // Without a version glibc's `memcpy` is the oldest, for programs that overlap. It is slower.
-#[cfg(all(
-    panic = "abort",
-    not(feature = "archive"),
-    target_arch = "x86_64"
-))]
+#[cfg(all(panic = "abort", not(feature = "archive"), target_arch = "x86_64"))]
 global_asm!(".set memcpy, memmove");
 
 /// Whether the C library is glibc.

@@ -46,7 +46,10 @@ mod thread {
 
     impl SignalMask {
         pub const NONE: SignalMask = SignalMask;
-        pub const ALL: SignalMask = SignalMask;
+
+        pub fn all() -> SignalMask {
+            SignalMask
+        }
     }
 
     pub(super) fn mask_signals(mask: SignalMask) -> SignalMask {
