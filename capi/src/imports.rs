@@ -5,7 +5,6 @@
 //! `archive.rs`.
 
 use crate::optional::optional;
-use core::arch::global_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
@@ -20,7 +19,7 @@ const INTERNAL: c_int = c_int::MIN;
 // Before glibc 2.34 these are in libraries that a program with one thread and no plugins need not
 // have (neap_heap::os::loader). The archive's own are in `archive.rs`.
 #[cfg(not(all(panic = "abort", feature = "archive")))]
-global_asm!(
+core::arch::global_asm!(
     ".weak dlsym",
     ".weak pthread_attr_setstacksize",
     ".weak pthread_create",
@@ -30,7 +29,7 @@ global_asm!(
 
 // Without a version glibc's `memcpy` is the oldest, for programs that overlap. It is slower.
 #[cfg(all(panic = "abort", not(feature = "archive"), target_arch = "x86_64"))]
-global_asm!(".set memcpy, memmove");
+core::arch::global_asm!(".set memcpy, memmove");
 
 /// Whether the C library is glibc.
 pub(crate) fn is_glibc() -> bool {
