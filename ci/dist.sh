@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the shipped files into target/dist/ and checks them:
-#   libneap.so  neap  neap-lab  neap-lab-rust  include/neap.h  include/neap/boost_context.hpp
+#   libneap.so  lib/libneap.a  neap  neap-lab  neap-lab-rust  include/neap.h  include/neap/
+# ci/install-prefix.sh installs what programs are linked with.
 #
 # The library is built alone in a directory of its own. Built as a dependency of the command, it
 # would have the same file name but no link-time optimisation.
@@ -20,13 +21,16 @@ mkdir -p "$work/no-libc"
 echo "/* no library */" >"$work/no-libc/libc.so"
 cargo rustc --profile dist -p neap-c --lib --crate-type cdylib --target-dir "$work/library" \
     -- -C link-arg=-Wl,-soname,libneap.so -L "native=$(realpath "$work/no-libc")"
+cargo rustc --profile dist -p neap-c --lib --crate-type staticlib --features archive \
+    --target-dir "$work/archive"
 cargo build --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/commands"
 
 mkdir -p "$dist"
 install -m 755 "$work/library/dist/libneap_c.so" "$dist/libneap.so"
 install -m 755 "$work/commands/dist/"{neap,neap-lab,neap-lab-rust} "$dist/"
 install -D -m 644 capi/include/neap.h "$dist/include/neap.h"
-install -D -m 644 capi/include/neap/boost_context.hpp "$dist/include/neap/boost_context.hpp"
+install -m 644 -D --target-directory="$dist/include/neap" capi/include/neap/*.hpp
+ci/archive.sh "$work/archive/dist/libneap_c.a" "$dist/lib/libneap.a"
 
 fail() {
     echo "ci/dist.sh: $*" >&2
@@ -75,4 +79,4 @@ fi
 size=$(stat -c %s "$library")
 [ "$size" -lt $size_limit ] || fail "the library has $size bytes, the limit is $size_limit"
 
-ls -l "$dist"/{libneap.so,neap,neap-lab,include/neap.h}
+ls -l "$dist"/{libneap.so,lib/libneap.a,neap,neap-lab,include/neap.h}

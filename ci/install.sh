@@ -21,6 +21,8 @@ wanted=(
     /usr/bin/php:php-cli /usr/lib/php/*/mbstring.so:php-mbstring /usr/lib/php/*/dom.so:php-xml
     # The other C library.
     musl-gcc:musl-tools
+    # Projects that link the library.
+    cmake:cmake pkg-config:pkg-config
     # Opens the reports, metrics and profiles; pprof itself is below.
     chromium:chromium prometheus:prometheus promtool:prometheus
     # Coroutines in C++.

@@ -1,44 +1,14 @@
 //! What the library takes from the C library where glibc's versions and musl differ.
 //!
 //! The shipped library is linked without a C library (`ci/dist.sh`). The loader looks up each
-//! undefined name in the process, whatever its version.
+//! undefined name in the process, whatever its version. What differs in the archive is in
+//! `archive.rs`.
 
-use core::arch::global_asm;
+use crate::optional::optional;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use neap_heap::os::{loader, process};
-
-/// The address of a name that not every C library has; null where there is none.
-macro_rules! optional {
-    ($name:literal) => {{
-        let address: *const c_void;
-        // SAFETY: reads the word that the loader filled.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            core::arch::asm!(
-                concat!(".weak ", $name),
-                concat!("mov {0}, qword ptr [rip + ", $name, "@GOTPCREL]"),
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            core::arch::asm!(
-                concat!(".weak ", $name),
-                concat!("adrp {0}, :got:", $name),
-                concat!("ldr {0}, [{0}, :got_lo12:", $name, "]"),
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        address
-    }};
-}
-
-pub(crate) use optional;
 
 type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -47,8 +17,9 @@ type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 const INTERNAL: c_int = c_int::MIN;
 
 // Before glibc 2.34 these are in libraries that a program with one thread and no plugins need not
-// have (neap_heap::os::loader).
-global_asm!(
+// have (neap_heap::os::loader). The archive's own are in `archive.rs`.
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+core::arch::global_asm!(
     ".weak dlsym",
     ".weak pthread_attr_setstacksize",
     ".weak pthread_create",
@@ -57,8 +28,8 @@ global_asm!(
 );
 
 // Without a version glibc's `memcpy` is the oldest, for programs that overlap. It is slower.
-#[cfg(all(panic = "abort", target_arch = "x86_64"))]
-global_asm!(".set memcpy, memmove");
+#[cfg(all(panic = "abort", not(feature = "archive"), target_arch = "x86_64"))]
+core::arch::global_asm!(".set memcpy, memmove");
 
 /// Whether the C library is glibc.
 pub(crate) fn is_glibc() -> bool {
@@ -79,6 +50,10 @@ pub(crate) fn is_up() -> bool {
 /// - As `dlsym(3)`: a handle of `dlopen`'s, `RTLD_DEFAULT`, or `RTLD_NEXT` for a name that only
 ///   glibc's `libc.so` and this library have.
 pub(crate) unsafe fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    #[cfg(all(panic = "abort", feature = "archive"))]
+    if crate::archive::is_static() {
+        return crate::archive::linked(name);
+    }
     if loader::has_dlsym() {
         // SAFETY: the caller's promise.
         return unsafe { loader::symbol(handle, name) };

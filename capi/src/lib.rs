@@ -1,10 +1,11 @@
-//! libneap.so: the C and C++ names.
+//! libneap.so and libneap.a: the C and C++ names.
 //!
 //! Every exported symbol is in one of these files, and every hot one inlines [`neap_heap::malloc`]
 //! or a neighbouring module directly:
 //!
 //! | file | names |
 //! |---|---|
+//! | `archive.rs` | no name: what `libneap.a` takes from the program that it is linked into |
 //! | `c.rs` | `malloc` `calloc` `realloc` `free` and their relatives, as glibc 2.36 behaves |
 //! | `aligned.rs` | `memalign` `posix_memalign` `aligned_alloc` `valloc` `pvalloc` |
 //! | `sized.rs` | C23's `free_sized` and `free_aligned_sized` |
@@ -17,6 +18,7 @@
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out as well |
 //! | `at_fork.rs` | `__register_atfork`, which glibc's `pthread_atfork` calls: Neap's handlers come first |
 //! | `imports.rs` | no name: what the library takes from the C library where glibc's versions and musl differ |
+//! | `optional.rs` | no name: names that not every process has |
 //! | `options.rs` | no name: the options `deepbind` and `children` |
 //! | `streams.rs` | no name: the lock that glibc's `fork` takes after Neap's |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
@@ -33,6 +35,9 @@
 
 mod aligned;
 mod alone;
+#[cfg(all(panic = "abort", feature = "archive"))]
+mod archive;
+#[cfg(not(all(panic = "abort", feature = "archive")))]
 mod at_fork;
 mod c;
 mod control;
@@ -45,6 +50,7 @@ mod imports;
 mod libc_names;
 mod loader;
 mod next;
+mod optional;
 mod options;
 #[cfg(panic = "abort")]
 mod panic;

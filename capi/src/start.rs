@@ -9,18 +9,22 @@
 use crate::cxx::replaced;
 use crate::{alone, copies, imports, loader, options, streams, watch};
 use core::ffi::{c_char, c_int};
+use core::ops::Range;
 use core::ptr::null_mut;
 use neap_heap::base::sync::{AtomicBool, Ordering};
 use neap_heap::init::{self, Frontend};
-use neap_heap::os::loader::has_dlsym;
+use neap_heap::os::loader::{has_dlsym, note_static};
 use neap_heap::os::{own_stack, process, thread};
 use neap_heap::reclaim::start;
+use neap_heap::reclaim::thread as purge;
 use neap_instruments::attach::set_frontend;
 
 type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
 
+// In a static program it runs before all constructors without a priority; in libneap.so the linker's
+// flags see to more (`build.rs`).
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[unsafe(link_section = ".init_array.00002")]
 static AT_START: Constructor = at_start;
 
 #[unsafe(link_section = "neap_fork")]
@@ -57,9 +61,11 @@ core::arch::global_asm!(
     start = sym on_the_way,
 );
 
-/// Starts the library, if the C library is ready and nothing else has started it.
+/// Starts the library, if the C library is ready and nothing else has started it. In a static program
+/// glibc allocates while it is not ready, and no other library can come first: the constructor
+/// starts this one.
 extern "C" fn on_the_way() {
-    if STARTED.load(Ordering::Relaxed) || !imports::is_up() {
+    if STARTED.load(Ordering::Relaxed) || is_static() || !imports::is_up() {
         return;
     }
     neap_instruments::install();
@@ -73,6 +79,9 @@ extern "C" fn on_the_way() {
 unsafe fn start_with(envp: *mut *mut c_char) {
     if STARTED.swap(true, Ordering::Relaxed) {
         return;
+    }
+    if is_static() {
+        note_static();
     }
     // A program may have cleared it already.
     let mut empty = null_mut();
@@ -88,29 +97,47 @@ unsafe fn start_with(envp: *mut *mut c_char) {
     // SAFETY: the caller's promise.
     unsafe { options::read(envp) };
     init::open();
-    let objects = loader::objects_of(unsafe_callers());
+    let objects = unsafe_callers();
     replaced::begin(&objects[0]);
-    // Without the C library's place, nothing tells when it is safe to start a thread.
-    if thread::are_there() && !objects[1].is_empty() {
+    // Without the C library's place, nothing tells when it is safe to start a thread. In a static
+    // program its place is the program's: the thread starts here or not at all.
+    let may_start = !is_static() || purge::is_wanted_from_start();
+    if thread::are_there() && !objects[1].is_empty() && may_start {
         start::enable(&objects);
         init::start_eagerly();
     }
 }
 
-/// An address in the code of this library, and of every object that may allocate with locks held
-/// that starting a thread also takes: the C library (and its parts, where it has some), the loader.
-fn unsafe_callers() -> [usize; 5] {
+/// The code of this library, and the objects that may allocate with locks held that starting a
+/// thread also takes: the C library (and its parts, where it has some), the loader.
+fn unsafe_callers() -> [Range<usize>; 5] {
     let address_of = |name| loader::next(name).map_or(0, |found| found.as_ptr().addr());
     let starter = match address_of(c"pthread_create") {
         // libpthread, which only `dlsym` can be asked for.
         0 => (libc::pthread_create as *const ()).addr(),
         found => found,
     };
-    [
-        unsafe_callers as fn() -> [usize; 5] as usize,
+    let mut objects = loader::objects_of([
+        unsafe_callers as fn() -> [Range<usize>; 5] as usize,
         address_of(c"getpid"),
         starter,
         address_of(c"dlopen"),
         address_of(c"__tls_get_addr"),
-    ]
+    ]);
+    objects[0] = own_code(&objects[0]);
+    objects
+}
+
+#[cfg(all(panic = "abort", feature = "archive"))]
+use crate::archive::{is_static, own_code};
+
+/// The library is an object of its own, in a process with a loader.
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+fn own_code(object: &Range<usize>) -> Range<usize> {
+    object.clone()
+}
+
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+fn is_static() -> bool {
+    false
 }

@@ -1,7 +1,7 @@
 //! glibc's lock on its list of streams, which its `fork` takes after all handlers: see
 //! [`StreamLock`].
 
-use crate::imports::optional;
+use crate::optional::optional;
 use core::ffi::{c_char, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;

@@ -57,8 +57,8 @@ pub fn frontend() -> Frontend {
     }
 }
 
-/// Begins the process, once: reads the options, prepares for fork. `libneap.so` calls it from its
-/// constructor; in a Rust program the first allocation does, before `main`.
+/// Begins the process, once: reads the options, prepares for fork. `libneap.so` and `libneap.a` call
+/// it from their constructor; in a Rust program the first allocation does, before `main`.
 ///
 /// # Safety
 /// - `envp` is null (then nothing is done) or the process's environment, which no other thread
@@ -104,6 +104,15 @@ fn is_first(envp: *mut *mut c_char) -> bool {
 /// # Safety
 /// - As [`begin`]; for the first caller only.
 unsafe fn begin_first(envp: *mut *mut c_char) {
+    // A thread that sleeps before there is a status page would not hear what rings by the page. The
+    // C library may allocate in here.
+    // SAFETY: the caller's promise.
+    purge::start_none_during(|| unsafe { begin_alone(envp) });
+}
+
+/// # Safety
+/// - As [`begin_first`].
+unsafe fn begin_alone(envp: *mut *mut c_char) {
     purge::note_process();
     if !process::is_secure() {
         // SAFETY: the caller's promise.

@@ -6,7 +6,7 @@ use core::ptr::null_mut;
 use core::slice;
 use neap_heap::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use neap_heap::os::errno::keep_errno;
-use neap_heap::os::loader::{has_dlsym, symbol};
+use neap_heap::os::loader::{has_dlsym, is_static, symbol};
 
 /// What glibc fills in (`<dlfcn.h>`, glibc 2.35, without the two fields that only old machines
 /// have).
@@ -106,8 +106,9 @@ pub fn look_up() -> bool {
     let function = |name| unsafe { symbol(libc::RTLD_DEFAULT, name) };
     let [find, glibc] = keep_errno(|| [c"_dl_find_object", c"gnu_get_libc_version"].map(function));
     FIND.store(find, Ordering::Relaxed);
-    // musl always has `dlsym`; before glibc 2.34 a process may lack it.
-    let is_musl = has_dlsym() && find.is_null() && glibc.is_null();
+    // musl always has `dlsym`; before glibc 2.34 a process may lack it. A static program's only
+    // object is found as musl's are.
+    let is_musl = (has_dlsym() || is_static()) && find.is_null() && glibc.is_null();
     IS_MUSL.store(is_musl, Ordering::Relaxed);
     if !find.is_null() {
         PROGRAM.look_up();

@@ -2,6 +2,7 @@
 //! their own before glibc 2.34, and libneap.so loads without these.
 
 use super::arch;
+use crate::base::sync::plain::{AtomicBool, Ordering};
 use core::ffi::{CStr, c_void};
 use core::hint::black_box;
 use core::mem::transmute;
@@ -19,6 +20,19 @@ pub fn library_start() -> Option<extern "C" fn()> {
     unsafe { transmute::<*const (), Option<extern "C" fn()>>(arch::library_start()) }
 }
 
+/// Whether the process is a static program with libneap.a.
+static IS_STATIC: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the process is a static program: it has no loader, even where it has a `dlsym`.
+pub fn note_static() {
+    IS_STATIC.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`note_static`] was called.
+pub fn is_static() -> bool {
+    IS_STATIC.load(Ordering::Relaxed)
+}
+
 /// Whether [`symbol`] can answer.
 pub fn has_dlsym() -> bool {
     is_there(libc::dlsym as *const ())
@@ -29,7 +43,7 @@ pub fn has_dlsym() -> bool {
 /// # Safety
 /// - As `dlsym(3)`: a handle of `dlopen`'s, or one that has a name.
 pub unsafe fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
-    if !has_dlsym() {
+    if is_static() || !has_dlsym() {
         return null_mut();
     }
     // SAFETY: a C string; the caller's promise.

@@ -227,10 +227,15 @@ pub fn may_be_own_process() -> bool {
 /// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no
 /// thread is started by these.
 pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
+    start_none_during(fork)
+}
+
+/// Does `work`, during which the thread is not started.
+pub(crate) fn start_none_during<T>(work: impl FnOnce() -> T) -> T {
     HOLDS.fetch_add(1, Ordering::SeqCst);
-    let child = fork();
+    let result = work();
     give_up_hold();
-    child
+    result
 }
 
 /// Before a fork: no thread is started until one of the two below.
