@@ -12,13 +12,7 @@ mkdir -p "$prefix"
 install -D -m 755 "$dist/neap" "$prefix/bin/neap"
 # cargo does not strip a program whose package has an optimization level of its own.
 "${STRIP:-strip}" --strip-all "$prefix/bin/neap"
-if [ -x ci/install-prefix.sh ]; then
-    ci/install-prefix.sh "$prefix"
-else
-    install -D -m 755 "$dist/libneap.so" "$prefix/lib/libneap.so"
-    mkdir "$prefix/include"
-    cp -R "$dist/include/." "$prefix/include/"
-fi
+ci/install-prefix.sh "$prefix"
 
 share=$prefix/share
 mkdir -p "$share/man/man1"
