@@ -80,12 +80,8 @@ END
 
 headers=$work/libneap-dev
 mkdir -p "$headers/usr"
-if [ -x ci/install-prefix.sh ]; then
-    ci/install-prefix.sh "$headers/usr" "lib/$triplet"
-    rm "$headers/usr/lib/$triplet/libneap.so"
-else
-    cp -R "$tree/include" "$headers/usr/include"
-fi
+ci/install-prefix.sh "$headers/usr" "lib/$triplet"
+rm "$headers/usr/lib/$triplet/libneap.so"
 finish libneap-dev <<END
 Section: libdevel
 Multi-Arch: same
