@@ -205,6 +205,7 @@ impl Course {
 mod tests {
     use super::*;
     use crate::engine::record::tests::record;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     fn moment(ms: u64, bytes: u64) -> Moment {
         let held = Held {
@@ -239,7 +240,10 @@ mod tests {
     }
 
     fn case() -> Case {
-        let folder = std::env::temp_dir().join(format!("neap-case-few-{}", std::process::id()));
+        // Tests run at the same time, each with a folder of its own.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (me, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(format!("neap-case-few-{me}-{count}"));
         std::fs::create_dir_all(&folder).unwrap();
         let text = "title = \"t\"\ncomplaint = \"c\"\nwhat = \"w\"\nkind = \"like\"\n\
                     subject = [\"true\"]\n";

@@ -1,6 +1,7 @@
 //! Where a case's files are, and its programs' variables.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -110,10 +111,19 @@ impl Work {
     /// If it cannot be made.
     pub fn new() -> anyhow::Result<Work> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let (me, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(format!("neap-case-{me}-{count}"));
-        fs::create_dir(&folder).with_context(|| format!("cannot make {folder:?}"))?;
-        Ok(Work(folder))
+        let me = std::process::id();
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let folder = std::env::temp_dir().join(format!("neap-case-{me}-{count}"));
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(Work(folder)),
+                // Left by an earlier process of the same number.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot make {folder:?}"));
+                }
+            }
+        }
     }
 
     /// Leaves the directory for a look.
