@@ -34,7 +34,8 @@ obtain() {
     # The archive that this machine uses for its own release.
     archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' |
         grep '/debian/*$' | head -n 1) || true
-    echo "deb [signed-by=$keys] ${archive:-http://deb.debian.org/debian} bullseye main" >"$apt/sources.list"
+    [ -n "$archive" ] || die "apt knows no archive of Debian's: run apt-get update, or name one in /etc/apt"
+    echo "deb [signed-by=$keys] $archive bullseye main" >"$apt/sources.list"
     local options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
         -o "Dir::State::lists=$apt/lists" -o Dir::State::status=/dev/null -o "Dir::Cache=$apt/cache"
         -o APT::Sandbox::User=root -o Acquire::Retries=3)
