@@ -8,6 +8,7 @@ unsafe extern "C" {
 
 fn main() {
     let mut bytes = vec![1u8; 1000];
+    // SAFETY: a block of this heap, which `bytes` holds.
     let usable = unsafe { malloc_usable_size(bytes.as_mut_ptr().cast()) };
     assert!(usable >= bytes.len(), "the vector is in this heap");
     let sums: Vec<_> = (0..8)
@@ -15,5 +16,7 @@ fn main() {
         .collect();
     assert_eq!(sums.into_iter().map(|sum| sum.join().unwrap()).sum::<usize>(), 2_800_000);
     assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());
-    println!("Neap {}", unsafe { CStr::from_ptr(neap_version()) }.to_str().unwrap());
+    // SAFETY: a C string that stays.
+    let version = unsafe { CStr::from_ptr(neap_version()) };
+    println!("Neap {}", version.to_str().unwrap());
 }

@@ -79,7 +79,7 @@ fn parse(
     count: impl Fn(&[Range<u64>]) -> Option<[u64; 2]>,
 ) -> KernelView {
     let mut view = KernelView::default();
-    // At most so many bytes of the mapping are ours.
+    // The most bytes of the mapping that can be ours, resident and swapped out.
     let mut ours = [0; 2];
     for line in text.lines() {
         if let Some(mapping) = range(line) {
@@ -119,7 +119,7 @@ fn pages_in(process: &Process, parts: &[Range<u64>]) -> Option<[u64; 2]> {
     Some(bytes)
 }
 
-/// So many bytes of addresses are looked at together.
+/// Bytes of addresses that are looked at together.
 const CHUNK: usize = 64 << 20;
 
 /// `Rss:                 128 kB`, in bytes.

@@ -9,7 +9,7 @@ use crate::base::sync::plain::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::base::tree::{Node, Side};
-use crate::base::units::HUGE_SLICES;
+use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
 use core::ptr::null_mut;
 
 pub use neap_shared::stats::{USES, Use};
@@ -31,7 +31,7 @@ pub(super) struct SpanRequest {
     pub(super) at: Option<(usize, usize)>,
 }
 
-/// Where so many spans of a length find room, one less is no loss.
+/// Where this number of spans of a length find room, one less is no loss.
 const MANY: usize = 16;
 
 impl SpanRequest {
@@ -53,8 +53,11 @@ impl SpanRequest {
     /// Where it should begin in the free slices from `at`, which is aligned, to `end`: on its grid,
     /// unless fewer of its kind would then find room. `None` if it does not fit.
     pub(super) fn start_in(&self, at: usize, end: usize) -> Option<usize> {
-        let fitting = |from: usize| end.saturating_sub(from) / self.slices;
         let on_grid = at.next_multiple_of(self.grid);
+        if on_grid == at {
+            return (at + self.slices <= end).then_some(at);
+        }
+        let fitting = |from: usize| end.saturating_sub(from) / self.slices;
         match (fitting(at), fitting(on_grid)) {
             (0, _) => None,
             (all, rest) if rest == all || all >= MANY => Some(on_grid),
@@ -72,6 +75,20 @@ impl SpanRequest {
     pub(super) fn is_optional(&self) -> bool {
         self.source == SpanSource::Resident || self.at.is_some()
     }
+}
+
+/// Longest span that should begin at a multiple of its length, in slices: long ones have no large
+/// tail. And the least tail that counts, as a part of the span.
+const MOST_GRID: usize = 8;
+const TAIL_PART: usize = 16;
+
+/// At a multiple of how many slices a span should begin, whose user requested `bytes`. Where spans
+/// of one length begin at multiples of it, the pages beyond the requested bytes stay untouched.
+/// Otherwise they are soon the resident pages of earlier spans.
+pub(super) fn grid_of(slices: usize, bytes: usize) -> usize {
+    let tail = |whole: usize| whole.saturating_sub(bytes) * TAIL_PART >= whole;
+    let matters = slices <= MOST_GRID && tail(slices * SLICE_BYTES);
+    if matters { slices } else { 1 }
 }
 
 /// How much of a span its user will touch.

@@ -11,7 +11,7 @@ use super::arena::SliceRef;
 use super::figures::UseTotals;
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap, address_of};
-use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, State, Use};
+use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, State, Use, grid_of};
 use super::zero_state::{Dirty, Zero};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
@@ -242,27 +242,6 @@ impl<O: Os> PageHeap<O> {
         place
     }
 }
-
-/// At a multiple of how many slices a span should begin, whose user requested `bytes`. Where spans
-/// of one length begin at multiples of it, each begins where an earlier one began, and the pages
-/// beyond the requested bytes stay untouched. Otherwise they are soon the resident pages of earlier
-/// spans. Long spans have no large tail.
-fn grid_of(slices: usize, bytes: usize) -> usize {
-    if slices > MOST_GRID {
-        return 1;
-    }
-    let tail = (slices * SLICE_BYTES).saturating_sub(bytes);
-    match tail * TAIL_PART >= slices * SLICE_BYTES {
-        true => slices,
-        false => 1,
-    }
-}
-
-/// Longest span that should begin at a multiple of its length, in slices.
-const MOST_GRID: usize = 8;
-
-/// What is beyond the requested bytes counts if it is at least one in so many bytes of the span.
-const TAIL_PART: usize = 16;
 
 impl<'h, O: Os> Locked<'h, O> {
     /// Gives out the first `slices` slices of committed room.

@@ -37,7 +37,7 @@ pub fn objection(processes: &[u32], is_own: bool) -> Option<String> {
     processes.iter().find_map(of_process)
 }
 
-/// A process without the allocator may be a helper, such as a shell, of at most so many bytes.
+/// A process without the allocator may be a helper, such as a shell. The most bytes of a helper.
 const HELPER_BYTES: u64 = 8 << 20;
 
 /// Why processes that did not map the allocator matter; `None` if they are small.

@@ -142,7 +142,7 @@ impl Run<'_> {
         }
     }
 
-    /// New processes are looked for in one of so many samples.
+    /// New processes are looked for in one of [`ROUND`] samples.
     fn next_look(&self) -> Look {
         match self.observed.samples.len() % ROUND {
             0 => Look::Around,
