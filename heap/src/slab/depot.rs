@@ -3,8 +3,9 @@
 use super::class::Class;
 use super::depot_id::{DEPOTS, DepotId};
 use super::sets::DepotSets;
-use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Slab, Slice};
+use super::slab::{Claim, FETCHED, Given, LISTED, Slab, Slice};
 use super::source::{Pages, Source};
+use super::word::Grain;
 use crate::base::sync::plain::{AtomicBool, Ordering::Relaxed};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
@@ -95,7 +96,7 @@ impl Depots {
         self.take_by(Grain::Blocks, id, want, source, sink)
     }
 
-    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::slab::LINE_BLOCKS)
+    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::word::LINE_BLOCKS)
     /// more, less one.
     pub fn take_by<S: Source>(
         &self,
@@ -357,7 +358,7 @@ impl Depot {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::slab::slab::LINE_BLOCKS;
+    use crate::slab::word::LINE_BLOCKS;
     use crate::testing::slab_model::{Slices, give, take, take_all};
     use std::collections::BTreeSet;
     use std::vec::Vec;

@@ -36,8 +36,10 @@ mod sets;
 )]
 mod slab;
 mod source;
+mod word;
 
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
-pub use slab::{Claim, FarWords, Given, Grain, LINE_BLOCKS, Slab, Slice, Touched, WORDS};
+pub use slab::{Claim, FarWords, Given, Slab, Slice, Touched, WORDS};
 pub use source::{Pages, Scope, Source};
+pub use word::{Grain, LINE_BLOCKS};
