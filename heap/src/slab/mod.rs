@@ -29,6 +29,8 @@ pub mod depot;
 pub mod depot_id;
 mod occupancy;
 pub mod page_set;
+mod refill;
+mod returned;
 mod sets;
 #[expect(
     clippy::module_inception,
@@ -38,6 +40,7 @@ mod slab;
 mod source;
 mod word;
 
+pub use returned::Returned;
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
 pub use slab::{Claim, FarWords, Given, Slab, Slice, Touched, WORDS};
