@@ -69,7 +69,8 @@ made() {
     [ ! -e "$directory" ] || return 0
     rm -rf "$cache/programs/musl-$1"
     mkdir -p "$(dirname "$directory")"
-    "ci/musl/$1.sh" "$2" "$directory" || { rm -rf "$directory"; die "ci/musl/$1.sh failed"; }
+    "ci/musl/$1.sh" "$2" "$directory.part" || die "ci/musl/$1.sh failed"
+    mv "$directory.part" "$directory"
 }
 
 for compiler in "${compilers[@]}"; do
