@@ -20,6 +20,9 @@ tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" ci
 tier python ci/python-suite.sh full
 # With a notebook's kernel, from Python's package index.
 tier packages ci/packages.sh full
+# With the oldest compiler, all of the crates' tests.
+tier crates ci/crates.sh full
+tier musl-service ci/musl-service.sh full
 # Every test of other projects' suites, glibc's in all of its variants.
 tier suites ci/suites.sh full
 # Every overcommit mode, if this machine allows the change; the old one is restored in any case.
