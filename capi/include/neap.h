@@ -47,6 +47,15 @@ size_t malloc_usable_size(void *block) NEAP_NOEXCEPT;
  * decay time. `keep` is ignored. Returns 1 if any memory went back, otherwise 0. */
 int malloc_trim(size_t keep) NEAP_NOEXCEPT;
 
+/* Starts the purge thread, unless it is there: it gives free memory back while the program sleeps,
+ * and answers `neap stat`. A program that is linked dynamically, or preloaded, gets the thread
+ * without this call when its heap has grown. A static program has it by this call or by
+ * NEAP_PURGE_THREAD=always. Call it at the start of main, and again in a child of fork. Do not call
+ * it in a handler of signals or of fork, or in a constructor.
+ * Returns 0, or -1 with errno: EPERM if NEAP_PURGE_THREAD=never or a sandbox forbids the thread,
+ * EAGAIN if the kernel refuses it. */
+int neap_start_purge_thread(void) NEAP_NOEXCEPT;
+
 /* Stacks for coroutines
  *
  * A stack is memory of the same heap: malloc reuses the pages of ended coroutines, and new stacks
