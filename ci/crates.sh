@@ -79,9 +79,11 @@ cd "$work"
 unset LD_PRELOAD
 
 built() { # built [+TOOLCHAIN]: the project
-    # Warnings are errors, as no user wants one.
-    RUSTFLAGS="-D warnings" cargo "$@" build "${patch[@]}" --manifest-path project/Cargo.toml
-    cargo "$@" metadata "${patch[@]}" --manifest-path project/Cargo.toml --format-version 1 >metadata
+    # It compiles without a warning.
+    RUSTFLAGS="-D warnings" cargo "$@" build "${patch[@]}" --manifest-path project/Cargo.toml ||
+        return
+    cargo "$@" metadata "${patch[@]}" --manifest-path project/Cargo.toml --format-version 1 >metadata ||
+        return
     ! grep -o "\"manifest_path\":\"$ours[^\"]*" metadata
 }
 # refused COMMAND...: it ends by abort() after Neap's line.
