@@ -52,8 +52,8 @@ int malloc_trim(size_t keep) NEAP_NOEXCEPT;
  * without this call when its heap has grown. A static program has it by this call or by
  * NEAP_PURGE_THREAD=always. Call it at the start of main, and again in a child of fork. Do not call
  * it in a handler of signals or of fork, or in a constructor.
- * Returns 0, or -1 with errno: EPERM if NEAP_PURGE_THREAD=never or a sandbox forbids the thread,
- * EAGAIN if the kernel refuses it. */
+ * Returns 0 once the thread is at its work, or -1 with errno: EPERM if NEAP_PURGE_THREAD=never or a
+ * sandbox forbids the thread, EAGAIN if the kernel refuses it or another thread forks meanwhile. */
 int neap_start_purge_thread(void) NEAP_NOEXCEPT;
 
 /* Stacks for coroutines

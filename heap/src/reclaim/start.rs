@@ -93,7 +93,8 @@ pub fn start_now() -> Result<bool, Forbidden> {
         hook::instruments().make_status_page();
     }
     let may = may && !REQUESTS.is_status_page_missing();
-    Ok(may && (thread::is_here() || start_thread()))
+    // A fork before it is at its work would end it, and in a static program no later call starts it.
+    Ok(may && (thread::is_here() || start_thread()) && thread::await_work())
 }
 
 /// An option or a sandbox forbids the thread.
