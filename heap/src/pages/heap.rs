@@ -310,7 +310,7 @@ impl<O: Os> PageHeap<O> {
             && bytes <= self.limits.hard().saturating_sub(fixed)
     }
 
-    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`]), and of free pages.
+    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`](super::limits::STACK_BYTES)), and of free pages.
     pub fn footprint(&self) -> Footprint {
         self.locked().footprint()
     }
