@@ -13,9 +13,6 @@ use crate::memory_file;
 pub const PURGED: &str = "purged";
 pub const REGRETTED: &str = "regretted";
 
-/// Regrets stay under this part of what was purged.
-pub const BAR: f64 = 0.01;
-
 /// Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purges {
@@ -41,12 +38,6 @@ pub fn share(purged: f64, regretted: f64) -> f64 {
         true => regretted / purged,
         false => 0.0,
     }
-}
-
-/// What is wrong with a part of at least [`BAR`].
-pub fn complaint(case: &str, part: f64) -> String {
-    let (percent, bar) = (100.0 * part, 100.0 * BAR);
-    format!("{case}: Neap regretted {percent:.1} % of what it purged; the bar is {bar} %")
 }
 
 /// Those of the calling process; `None` if it has no status page.
