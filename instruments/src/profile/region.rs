@@ -137,6 +137,20 @@ impl Region {
         )
     }
 
+    /// Copies words from `offset` on, in bytes. False without a region.
+    pub(super) fn read(&self, offset: usize, into: &mut [u64]) -> bool {
+        debug_assert!(offset.is_multiple_of(8) && offset + size_of_val(into) <= BYTES);
+        // Under the lock, because a fork's child unmaps its parent's region.
+        self.with(|inner| {
+            let words = into.iter_mut().enumerate();
+            words.fold(true, |_, (number, word)| {
+                let found = inner.word(offset + number * 8);
+                *word = found.map_or(0, |found| found.load(Ordering::Relaxed));
+                found.is_some()
+            })
+        })
+    }
+
     /// The region's lock, for a fork.
     pub(super) const fn lock(&self) -> &Lock {
         &self.lock
