@@ -17,6 +17,7 @@
 #ifndef NEAP_H
 #define NEAP_H
 
+#include <malloc.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -39,9 +40,10 @@ void free_sized(void *block, size_t size) NEAP_NOEXCEPT;
  * happens. */
 void free_aligned_sized(void *block, size_t align, size_t size) NEAP_NOEXCEPT;
 
-/* The number of bytes of `block` that may be read and written, at least as many as were
- * requested. All of them belong to the caller. 0 for NULL. */
-size_t malloc_usable_size(void *block) NEAP_NOEXCEPT;
+/* <malloc.h> declares `size_t malloc_usable_size(void *block)`: the number of bytes of `block` that
+ * may be read and written, at least as many as were requested. All of them belong to the caller. 0
+ * for NULL. Only the C library's own declaration agrees with it in C++: glibc's says that the
+ * function does not throw, musl's does not say so. */
 
 /* Gives all free memory back to the operating system now instead of after the
  * decay time. `keep` is ignored. Returns 1 if any memory went back, otherwise 0. */

@@ -184,7 +184,7 @@ impl<'h, O: Os> Locked<'h, O> {
             by_use: counts.by_use,
             purges: counts.purges,
             purged_bytes: counts.purged_bytes,
-            regretted_bytes: self.inner.regrets.total(),
+            regretted_bytes: counts.regretted_bytes,
             refused_purges: counts.refused_purges,
             calls: self.heap.calls.calls(),
             zeroing: self.heap.zeroing.totals(),
