@@ -1,4 +1,4 @@
-//! The instruments behind the heap's [hook](neap_heap::hook).
+//! The instruments behind the heap's hook, [`neap_heap::hook`].
 
 use crate::{attach, check, peek, profile, sizes, statistics, unwind};
 use attach::When;

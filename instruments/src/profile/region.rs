@@ -39,7 +39,7 @@ pub(super) static REGION: Region = Region {
 #[derive(Clone, Copy)]
 pub(super) struct Weight {
     pub(super) site: u32,
-    /// In [`PARTS`].
+    /// In [`PARTS`](neap_shared::sites::PARTS).
     pub(super) objects: u64,
     /// Bytes asked for.
     pub(super) bytes: u64,
