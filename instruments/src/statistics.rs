@@ -28,8 +28,8 @@ struct Place {
     /// What standard error was at the start: a program may have closed it and opened something else
     /// there.
     standard_error: Option<FileIdentity>,
-    /// A descriptor of ours on the same file: many programs close theirs before they end. Meaningless
-    /// until `standard_error` is known.
+    /// A descriptor of ours on the same file: many programs close theirs before they end.
+    /// Meaningless until `standard_error` is known.
     ours: i32,
 }
 
