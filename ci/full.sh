@@ -20,8 +20,14 @@ tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" ci
 tier python ci/python-suite.sh full
 # With a notebook's kernel, from Python's package index.
 tier packages ci/packages.sh full
+# With the oldest compiler, all of the crates' tests.
+tier crates ci/crates.sh full
+tier musl-service ci/musl-service.sh full
 # Every test of other projects' suites, glibc's in all of its variants.
 tier suites ci/suites.sh full
+# All tests of the tier `preload` with musl 1.2.2 and 1.2.5; a longer load on redis.
+tier musl-versions ci/musl-versions.sh full
+tier musl-programs ci/musl.sh full
 # Every overcommit mode, if this machine allows the change; the old one is restored in any case.
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
 tier torture ci/torture.sh "$target/dist/libneap.so"

@@ -66,6 +66,11 @@ purged() {
     NEAP_PURGE_THREAD=always "$1" idle
 }
 
+# With NEAP_PURGE_THREAD=never, no call starts it.
+forbidden() {
+    ! NEAP_PURGE_THREAD=never "$1" started && grep -q 'not so: the thread starts' "$work/said"
+}
+
 # c_program NAME PROGRAM, cxx_program NAME PROGRAM: all checks of one.
 c_program() {
     judged "$1" named "$2"
@@ -73,6 +78,8 @@ c_program() {
     judged "$1/foreign-free" refused "free of" "$2" foreign-free
     judged "$1/wrong-size" refused "size" "$2" wrong-size
     judged "$1/purge-thread" purged "$2"
+    judged "$1/started-thread" "$2" started
+    judged "$1/forbidden-thread" forbidden "$2"
 }
 cxx_program() {
     judged "$1" named "$2"

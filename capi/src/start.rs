@@ -14,8 +14,8 @@ use core::ptr::null_mut;
 use neap_heap::base::sync::{AtomicBool, Ordering};
 use neap_heap::init::{self, Frontend};
 use neap_heap::os::loader::{has_dlsym, note_static};
-use neap_heap::os::{own_stack, process, thread};
-use neap_heap::reclaim::start;
+use neap_heap::os::{errno, own_stack, process, thread};
+use neap_heap::reclaim::start::{self, Forbidden};
 use neap_heap::reclaim::thread as purge;
 use neap_instruments::attach::set_frontend;
 
@@ -106,6 +106,23 @@ unsafe fn start_with(envp: *mut *mut c_char) {
         start::enable(&objects);
         init::start_eagerly();
     }
+}
+
+/// Starts the purge thread: 0, or -1 with `errno`. A static program has the thread only by this call
+/// or by an option.
+#[unsafe(no_mangle)]
+extern "C" fn neap_start_purge_thread() -> c_int {
+    init::initialize();
+    if is_static() {
+        start::enable(&unsafe_callers());
+    }
+    let why = match start::start_now() {
+        Ok(true) => return 0,
+        Ok(false) => libc::EAGAIN,
+        Err(Forbidden) => libc::EPERM,
+    };
+    errno::set(why);
+    -1
 }
 
 /// The code of this library, and the objects that may allocate with locks held that starting a

@@ -173,6 +173,21 @@ static int idle(void) {
     return 1;
 }
 
+/* The purge thread by a call, in the process and in a child of its. */
+static int started(void) {
+    pid_t child;
+    int status;
+    check(neap_start_purge_thread() == 0, "the thread starts");
+    check(neap_start_purge_thread() == 0, "it is there");
+    if ((child = fork()) == 0) {
+        check(neap_start_purge_thread() == 0, "it starts in a child");
+        _exit(idle());
+    }
+    check(idle() == 0, "it works");
+    check(waitpid(child, &status, 0) == child && status == 0, "it works in a child");
+    return 0;
+}
+
 static int misuse(const char *kind) {
     static char own[100];
     char *block = malloc(40);
@@ -190,6 +205,7 @@ static int misuse(const char *kind) {
 
 int main(int count, char **words) {
     if (count > 1 && strcmp(words[1], "idle") == 0) return idle();
+    if (count > 1 && strcmp(words[1], "started") == 0) return started();
     if (count > 1) return misuse(words[1]);
     sizes();
     by_the_c_library();

@@ -5,7 +5,7 @@
 # library, tier, pattern, expected and parallel.
 
 die() {
-    echo "ci/suites.sh: $*" >&2
+    echo "$0: $*" >&2
     exit 1
 }
 

@@ -13,6 +13,7 @@ use crate::engine::settings::{
 use crate::engine::table::section;
 use crate::peers::{self, Ready};
 use crate::programs;
+use crate::purges::{self, PURGED, Purges, REGRETTED};
 use crate::run::{self, Sample};
 use crate::stats::{Comparison, geometric_mean};
 use crate::work::count;
@@ -166,6 +167,7 @@ fn figures(sample: &Sample) -> Vec<Figure> {
             .bytes_per_block
             .map(|bytes| Figure::block_bytes(PER_BLOCK, bytes)),
     );
+    figures.extend(sample.purges.iter().flat_map(Purges::figures));
     figures
 }
 
@@ -207,9 +209,31 @@ fn tables(record: &Record, view: &View) -> String {
         medians(instructions, counted(INSTRUCTIONS), INSTRUCTIONS),
         medians("Minor faults a run", times, MINOR),
         medians("System calls a run", counted(CALLS), CALLS),
+        regrets(record),
         mean_table(record, view),
     ]
     .concat()
+}
+
+/// What Neap gave back to the kernel in each workload, and how much of it too soon.
+fn regrets(record: &Record) -> String {
+    let cases = record.cases_with(PURGED);
+    let title = "Purged by Neap, MB, and the regretted part in percent";
+    let columns = [PURGED, "%"];
+    section(title, "workload", (&cases, &columns), |case, column| {
+        let (purged, part) = regretted(record, case)?;
+        Some(match *column {
+            PURGED => format!("{:.1}", purged / 1e6),
+            _ => format!("{:.2}", 100.0 * part),
+        })
+    })
+}
+
+/// What Neap purged in a workload, in bytes, and the part of it that it regretted.
+fn regretted(record: &Record, case: &str) -> Option<(f64, f64)> {
+    let own = |figure| record.median(case, "neap", figure);
+    let (purged, regretted) = (own(PURGED)?, own(REGRETTED)?);
+    Some((purged, purges::share(purged, regretted)))
 }
 
 /// The geometric means of the median ratios, over the timed workloads that both ran.
@@ -338,6 +362,7 @@ mod tests {
                     peak_rss_kib,
                     faults: (1, 0),
                     bytes_per_block: None,
+                    purges: None,
                 };
                 record.push("fifo", peer, round, figures(&sample));
             }
@@ -385,6 +410,7 @@ mod tests {
             peak_rss_kib: 9,
             faults: (3, 4),
             bytes_per_block,
+            purges: None,
         };
         let figures = figures(&sample);
         assert_eq!(

@@ -42,6 +42,7 @@ mod peers;
 mod prices;
 mod profile;
 mod programs;
+mod purges;
 mod report;
 mod retention;
 mod rng;

@@ -142,6 +142,7 @@ fn redis(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
         peak_rss_kib: machine::peak_resident_kib(server)?,
         faults: machine::faults(server)?,
         bytes_per_block: None,
+        purges: None,
     })
 }
 

@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::command::output;
 use crate::machine;
 use crate::peers::Ready;
+use crate::purges::{self, Purges};
 use crate::report::{field, needed};
 use crate::work::identity;
 use crate::work::outcome::Outcome;
@@ -22,6 +23,8 @@ pub struct Sample {
     pub faults: (u64, u64),
     /// Resident bytes per block, for workloads that measure it.
     pub bytes_per_block: Option<f64>,
+    /// What Neap gave back to the kernel.
+    pub purges: Option<Purges>,
 }
 
 /// Prints, in the worker, what [`parse`] reads in the harness.
@@ -43,6 +46,9 @@ pub fn report(outcome: &Outcome) -> anyhow::Result<()> {
     if let Some(bytes) = outcome.bytes_per_block {
         println!("bytes_per_block={bytes}");
     }
+    if let Some(Purges { purged, regretted }) = purges::own() {
+        println!("purged={purged}\nregretted={regretted}");
+    }
     Ok(())
 }
 
@@ -62,6 +68,13 @@ pub fn parse(report: &str, library: &Path) -> anyhow::Result<Sample> {
         bytes_per_block: field(report, "bytes_per_block")
             .map(str::parse)
             .transpose()?,
+        purges: match (field(report, "purged"), field(report, "regretted")) {
+            (Some(purged), Some(regretted)) => Some(Purges {
+                purged: purged.parse()?,
+                regretted: regretted.parse()?,
+            }),
+            _ => None,
+        },
     })
 }
 
@@ -100,7 +113,7 @@ mod tests {
     use super::*;
 
     const REPORT: &str = "ns_per_op=12.5\npeak_rss_kib=2048\nminor_faults=300\nmajor_faults=0\n\
-                          bytes_per_block=66.5\nheap=/lib/libone.so\n";
+                          bytes_per_block=66.5\npurged=4096\nregretted=8\nheap=/lib/libone.so\n";
 
     #[test]
     fn a_report_is_read() {
@@ -110,6 +123,10 @@ mod tests {
             peak_rss_kib: 2_048,
             faults: (300, 0),
             bytes_per_block: Some(66.5),
+            purges: Some(Purges {
+                purged: 4_096,
+                regretted: 8,
+            }),
         };
         assert_eq!(sample, expected);
     }

@@ -51,9 +51,28 @@
 //!
 //! # Features
 //!
-//! `corosensei` implements the trait `Stack` of the crate corosensei for [`stack::Stack`].
+//! `corosensei` implements the trait `Stack` of the crate corosensei for [`stack::Stack`]. There are
+//! no others, and none is on by default.
+//!
+//! # Platforms
+//!
+//! Linux on x86-64 and aarch64, with glibc or musl, in dynamic and in static programs. Rust 1.88 or
+//! newer. The crate uses no `std`, but needs `alloc` and the C library.
+//!
+//! # One program, two heaps
+//!
+//! A program with this crate has one heap for its Rust code. C code in the same process calls the
+//! `malloc` of the C library. If the program is started by `neap run`, or with `libneap.so`
+//! preloaded, that library serves the C code from a second heap. Neither heap knows the other's
+//! blocks: a block goes back to the language that allocated it, as Rust requires in any case.
+//! `neap stat`, `neap profile` and the other tools show the heap of the Rust code. Options in the
+//! environment count for both.
 
 #![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod allocator;
 #[cfg(feature = "corosensei")]
@@ -69,3 +88,8 @@ pub use allocator::{Neap, usable_size};
 pub use kernel::{note_mapped_over, prepare_for_sandbox};
 #[doc(inline)]
 pub use neap_heap::glossary;
+
+// The examples of the page on crates.io.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -12,7 +12,21 @@
 //!
 //! The samples are in memory that other processes of the same user can read. `neap profile PID`
 //! shows them, even after [`stop`].
+//!
+//! [`pprof`] gives the profile to the program itself. A server hands it out at Go's path,
+//! `/debug/pprof/heap`. With axum:
+//!
+//! ```ignore
+//! let heap = || async { neap::profile::pprof().map_err(|error| error.to_string()) };
+//! let router = router.route("/debug/pprof/heap", get(heap));
+//! ```
+//!
+//! Then `go tool pprof http://SERVER/debug/pprof/heap` shows it. `examples/axum` in Neap's sources is
+//! a whole program.
 
+mod pprof;
+
+use alloc::vec::Vec;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::init;
 use neap_instruments::profile;
@@ -27,6 +41,8 @@ pub enum ProfileError {
     Memory,
     /// The process has forbidden itself the system calls that a stack walk needs.
     Sandbox,
+    /// The profiler was never on.
+    Off,
 }
 
 impl core::fmt::Display for ProfileError {
@@ -35,6 +51,7 @@ impl core::fmt::Display for ProfileError {
             Self::Rate => "the rate of the profiler is 4 KiB to 1 GiB",
             Self::Memory => "no memory for the profiler's samples",
             Self::Sandbox => "a sandbox forbids the profiler's system calls",
+            Self::Off => "the profiler was never on",
         })
     }
 }
@@ -72,4 +89,32 @@ pub fn stop() {
 pub fn rate() -> Option<u64> {
     init::initialize();
     Some(HEAP.sampling()).filter(|&rate| rate != 0)
+}
+
+/// The profile as a pprof file (`profile.proto`, not compressed): of each place that allocated,
+/// objects and bytes since the profiler began (`alloc_objects`, `alloc_space`), those live now
+/// (`inuse_objects`, `inuse_space`), and the bytes that size classes add to the live ones
+/// (`waste_space`). The figures are estimates from samples.
+///
+/// The file names no functions. It has addresses, and the path of each program and library that they
+/// are in. `go tool pprof` looks the names up in these files, so it needs them at these paths, or in
+/// a directory in `PPROF_BINARY_PATH`. `neap profile --format pprof` writes the names into its file.
+///
+/// The call allocates, and it takes a lock for each place. It copies the file from memory that other
+/// processes of the same user may write, so it trusts no number there.
+///
+/// ```
+/// use neap::profile;
+///
+/// assert_eq!(profile::pprof(), Err(profile::ProfileError::Off));
+/// profile::start(512 << 10)?;
+/// std::fs::write(std::env::temp_dir().join("heap.pb"), profile::pprof()?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// - [`ProfileError::Off`]: the profiler was never on.
+pub fn pprof() -> Result<Vec<u8>, ProfileError> {
+    init::initialize();
+    pprof::file().ok_or(ProfileError::Off)
 }

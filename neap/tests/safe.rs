@@ -146,6 +146,8 @@ fn samples() {
     let blocks: Vec<Vec<usize>> = (0..2_000).map(|number| vec![number; 64]).collect();
     profile::stop();
     assert_eq!(profile::rate(), None);
+    let file = profile::pprof().unwrap();
+    assert!(file.windows(11).any(|bytes| bytes == b"inuse_space"));
     let intact = |(number, block): (usize, &Vec<usize>)| block.iter().all(|&word| word == number);
     assert!(blocks.iter().enumerate().all(intact));
 }
@@ -155,6 +157,7 @@ fn samples() {
 fn sandboxes() {
     const MARK: &str = "SAFE_TEST_SANDBOX";
     if std::env::var_os(MARK).is_some() {
+        assert_eq!(profile::pprof(), Err(ProfileError::Off));
         profile::start(MIB as u64).unwrap();
         profile::stop();
         neap::prepare_for_sandbox();

@@ -168,6 +168,10 @@ fn surface() -> Vec<Item> {
     let mut found = Vec::new();
     for (file, text) in &files {
         let module = file.file_stem().unwrap().to_str().unwrap();
+        // Private parts of a module are in its folder.
+        if file.parent() != Some(&below) {
+            continue;
+        }
         match module {
             "lib" | "corosensei" => {}
             // Private; `lib.rs` re-exports all their items.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`status_page`] | the memory file through which observers read a process's figures and make requests |
 //! | [`sites`] | the memory file that holds a heap profile |
+//! | [`pprof`] | what the library's and the command's pprof files have in common |
 //! | [`stats`] | the figures of the heap at one moment, as text and as JSON |
 //! | [`ledger`] | the line to which each byte of the heap belongs |
 //! | [`control`] | the options |
@@ -20,6 +21,7 @@ pub mod classes;
 pub mod control;
 pub mod ledger;
 pub mod pagemap;
+pub mod pprof;
 pub mod sites;
 pub mod stats;
 pub mod status_page;

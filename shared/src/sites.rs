@@ -102,6 +102,25 @@ unsafe impl Zeroable for Site {}
 // SAFETY: as above.
 unsafe impl Pod for Site {}
 
+/// Converts [`PARTS`] of objects to objects. A place with a sample has at least one.
+#[must_use]
+pub fn objects(parts: u64) -> u64 {
+    match sane(parts) {
+        0 => 0,
+        parts => (parts.saturating_add(PARTS / 2) / PARTS).max(1),
+    }
+}
+
+/// A number from the region. The process changes the words of a site one by one. Read between two
+/// changes, a difference can be negative.
+#[must_use]
+pub fn sane(word: u64) -> u64 {
+    match i64::try_from(word) {
+        Ok(_) => word,
+        Err(_) => 0,
+    }
+}
+
 /// Where site `index` starts in the region.
 #[must_use]
 pub const fn site_at(index: usize) -> usize {

@@ -7,8 +7,9 @@ use crate::{aligned, loader};
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
 
-/// The libraries that may define the C++ runtime's functions: libstdc++, libc++ and libc++abi.
-const RUNTIMES: [&CStr; 3] = [c"libstdc++.so.6", c"libc++.so.1", c"libc++abi.so.1"];
+/// How the file names of libraries begin that may define the C++ runtime's functions. Python's
+/// packages for musl contain a runtime of their own with a checksum in its name.
+const RUNTIMES: [&[u8]; 4] = [b"libstdc++", b"libc++.", b"libc++-", b"libc++abi"];
 
 /// `std::new_handler`. It may throw, so only assembly calls it.
 type NewHandler = extern "C-unwind" fn();
@@ -22,7 +23,7 @@ fn find(name: &CStr) -> Option<NonNull<c_void>> {
 fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
     RUNTIMES
         .iter()
-        .find_map(|library| loader::inside(library, name))
+        .find_map(|start| loader::inside(start, name))
 }
 
 /// The next definition of operator `name` after this library's.

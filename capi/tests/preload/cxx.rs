@@ -8,6 +8,12 @@ fn operators() {
     passes("programs/operators.cc");
 }
 
+/// Exceptions, `thread_local` objects, `std::pmr` and threads, as the C++ runtime makes them.
+#[test]
+fn the_runtime_lives_on_the_heap() {
+    passes("programs/cxx_runtime.cc");
+}
+
 #[test]
 fn out_of_memory() {
     passes("programs/out_of_memory.cc");

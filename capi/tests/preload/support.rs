@@ -62,7 +62,8 @@ impl Language {
         let _ = writeln!(
             io::stderr(),
             "SKIPPED {count} program(s) so far: no `{compiler}` here (Debian: apt install g++ \
-             musl-tools; ci/old-glibc.sh makes old-glibc-cc; the C++ ones are in no package)"
+             musl-tools; ci/old-glibc.sh makes old-glibc-cc, ci/musl-versions.sh musl-g++; \
+             old-glibc-c++ is in no package)"
         );
         false
     }

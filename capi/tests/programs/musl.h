@@ -3,10 +3,19 @@
 #include <stdio.h>
 struct mallinfo { int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost; };
 struct mallinfo2 { size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost; };
+#ifdef __cplusplus
+extern "C" {
+#define MAY_NOT_THROW noexcept
+#else
+#define MAY_NOT_THROW
+#endif
 struct mallinfo mallinfo(void);
 struct mallinfo2 mallinfo2(void);
-int malloc_info(int, FILE *), malloc_trim(size_t), mallopt(int, int);
+int malloc_info(int, FILE *), malloc_trim(size_t) MAY_NOT_THROW, mallopt(int, int);
 void malloc_stats(void), *pvalloc(size_t);
+#ifdef __cplusplus
+}
+#endif
 #pragma weak mallinfo
 #pragma weak mallinfo2
 #pragma weak malloc_info

@@ -4,7 +4,7 @@
 use super::model::Figures;
 use crate::failure::Failure;
 use bytemuck::{Pod, Zeroable};
-use neap_shared::sites::{self, Head, Site};
+use neap_shared::sites::{self, Head, Site, objects, sane};
 
 /// A region's contents before symbolisation.
 #[derive(Clone, Debug)]
@@ -104,29 +104,12 @@ fn all_sites(bytes: &[u8], count: usize) -> Result<Vec<Sampled>, Failure> {
 
 fn figures(site: &Site) -> Figures {
     Figures {
-        alloc_objects: whole(site.alloc_objects),
+        alloc_objects: objects(site.alloc_objects),
         alloc_bytes: sane(site.alloc_bytes),
         alloc_usable: sane(site.alloc_usable),
-        live_objects: whole(site.live_objects),
+        live_objects: objects(site.live_objects),
         live_bytes: sane(site.live_bytes),
         live_usable: sane(site.live_usable),
-    }
-}
-
-/// Converts parts of objects to objects. A place with a sample has at least one.
-fn whole(parts: u64) -> u64 {
-    match sane(parts) {
-        0 => 0,
-        parts => (parts.saturating_add(sites::PARTS / 2) / sites::PARTS).max(1),
-    }
-}
-
-/// The process changes the words of a site one by one. Read between two changes, a difference can
-/// be negative.
-fn sane(word: u64) -> u64 {
-    match i64::try_from(word) {
-        Ok(_) => word,
-        Err(_) => 0,
     }
 }
 

@@ -8,9 +8,9 @@ use super::refill::Paced;
 use super::thread_cache::{Cache, Opened};
 use crate::base::units::SLICE_BYTES;
 use crate::pages::Age;
-use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::depot_id::DepotId;
+use crate::slab::{Returned, Slab};
 use core::ptr;
 
 /// How many words are collected at once. Direct-mapped: a word that another one displaces is given
@@ -102,6 +102,8 @@ struct Word {
 pub(super) struct Gather {
     /// Where slabs go that are empty then.
     origin: Origin,
+    /// Slabs that have free blocks again, to be listed together.
+    returned: Returned,
     places: [Option<Word>; PLACES],
 }
 
@@ -110,6 +112,7 @@ impl Gather {
     pub(super) fn new(origin: Origin) -> Self {
         Gather {
             origin,
+            returned: Returned::none(),
             places: [None; PLACES],
         }
     }
@@ -134,7 +137,7 @@ impl Gather {
             }
             _ => {
                 if let Some(evicted) = place.replace(new) {
-                    give(evicted, self.origin);
+                    give(evicted, self.origin, &mut self.returned);
                 }
             }
         }
@@ -144,8 +147,10 @@ impl Gather {
     /// and that may be a coroutine's.
     pub(super) fn finish(&mut self) {
         for word in self.places.iter_mut().filter_map(Option::take) {
-            give(word, self.origin);
+            give(word, self.origin, &mut self.returned);
         }
+        let depots = &self.origin.heap.depots;
+        depots.list(&mut self.returned, &self.origin);
     }
 }
 
@@ -325,7 +330,9 @@ pub unsafe fn give_one(heap: &'static Heap, address: usize) {
         bits,
     };
     heap.tide.note_freed(class.bytes());
-    give(freed, Origin::blocks(heap, Age::New));
+    let (origin, mut returned) = (Origin::blocks(heap, Age::New), Returned::none());
+    give(freed, origin, &mut returned);
+    heap.depots.list(&mut returned, &origin);
 }
 
 fn place_of(slab: &Slab, word: usize) -> usize {
@@ -345,7 +352,7 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
     }
 }
 
-fn give(word: Word, origin: Origin) {
+fn give(word: Word, origin: Origin, returned: &mut Returned) {
     let Word {
         slab, class, bits, ..
     } = word;
@@ -353,7 +360,7 @@ fn give(word: Word, origin: Origin) {
     // SAFETY: freed blocks, as the callers of `Gather::add` and `give_one` promise.
     let given = unsafe {
         let id = DepotId::blocks(class);
-        depots.give(slab, id, word.word as usize, bits, &origin)
+        depots.give_with(returned, slab, id, word.word as usize, bits, &origin)
     };
     if let Err(twice) = given {
         refuse_twice(word, twice);

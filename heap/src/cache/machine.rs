@@ -1,4 +1,4 @@
-//! What differs between machines: the fast path, whose algorithm [`super::portable`] shows; the
+//! What differs between machines: the fast path, whose algorithm `portable.rs` shows; the
 //! thread's slot, which holds its cache; and the caller of `free`.
 
 #[cfg(target_arch = "aarch64")]

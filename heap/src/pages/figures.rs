@@ -83,6 +83,7 @@ pub(super) struct Counts {
     pub(super) by_use: [UseTotals; USES],
     pub(super) purges: usize,
     pub(super) purged_bytes: usize,
+    pub(super) regretted_bytes: usize,
     pub(super) refused_purges: usize,
 }
 
@@ -155,6 +156,7 @@ impl Counts {
             }; USES],
             purges: 0,
             purged_bytes: 0,
+            regretted_bytes: 0,
             refused_purges: 0,
         }
     }
@@ -171,7 +173,7 @@ impl Counts {
 pub struct Mirror {
     /// A sequence number, odd while the rest is being written; spans and slices by use; bytes of
     /// large blocks, free spans, their pages that may be resident, tables, committed, reserved;
-    /// times that pages were given back; bytes of these.
+    /// times that pages were given back; bytes of these; bytes of them that were regretted.
     pub figures: &'static [AtomicU64; MIRROR_WORDS],
     /// How many arenas, then first address and bytes of each.
     pub arenas: &'static [AtomicU64],
@@ -183,7 +185,7 @@ pub(super) const MIRROR_PART: usize = 64;
 pub(super) const MIRROR_SLICES: usize = 1024;
 
 /// Words of [`Mirror::figures`].
-pub const MIRROR_WORDS: usize = 1 + 2 * USES + 8;
+pub const MIRROR_WORDS: usize = 1 + 2 * USES + 9;
 
 impl Mirror {
     /// Copies the figures there.
@@ -215,6 +217,7 @@ impl Counts {
             self.reserved_slices * SLICE_BYTES,
             self.purges,
             self.purged_bytes,
+            self.regretted_bytes,
         ])
     }
 }

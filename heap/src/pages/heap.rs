@@ -204,7 +204,7 @@ impl<'h, O: Os> Locked<'h, O> {
             by_use: counts.by_use,
             purges: counts.purges,
             purged_bytes: counts.purged_bytes,
-            regretted_bytes: self.inner.regrets.total(),
+            regretted_bytes: counts.regretted_bytes,
             refused_purges: counts.refused_purges,
             calls: self.heap.calls.calls(),
             zeroing: self.heap.zeroing.totals(),
@@ -332,7 +332,7 @@ impl<O: Os> PageHeap<O> {
             && bytes <= self.limits.hard().saturating_sub(fixed)
     }
 
-    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`]), and of free pages.
+    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`](super::limits::STACK_BYTES)), and of free pages.
     pub fn footprint(&self) -> Footprint {
         self.locked().footprint()
     }

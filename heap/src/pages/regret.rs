@@ -67,8 +67,6 @@ pub(super) struct Regrets {
     /// Purged, and not wanted again so far. By [`Cause`], as is `regretted`.
     purged: [Recent; 2],
     regretted: [Recent; 2],
-    /// Regretted so far, of all causes.
-    total: usize,
     /// The most that the heap held before a large block was taken.
     most_held: usize,
 }
@@ -78,14 +76,8 @@ impl Regrets {
         Regrets {
             purged: [Recent::NOTHING; 2],
             regretted: [Recent::NOTHING; 2],
-            total: 0,
             most_held: 0,
         }
-    }
-
-    /// Bytes regretted so far.
-    pub(super) fn total(&self) -> usize {
-        self.total
     }
 
     /// Whether nothing was purged lately that could be regretted.
@@ -110,15 +102,15 @@ impl Regrets {
         self.purged[cause as usize].young += bytes;
     }
 
-    /// `bytes` bytes are about to be faulted in.
-    pub(super) fn note_wanted(&mut self, bytes: usize) {
+    /// `bytes` bytes are about to be faulted in. Returns how many of them are regretted.
+    pub(super) fn note_wanted(&mut self, bytes: usize) -> usize {
         let mut rest = bytes;
         for cause in [Cause::Room, Cause::Age] {
             let regretted = self.purged[cause as usize].withdraw(rest);
             self.regretted[cause as usize].young += regretted;
-            self.total += regretted;
             rest -= regretted;
         }
+        bytes - rest
     }
 
     /// The most that the heap held before a large block was taken, of which it holds `before` now.

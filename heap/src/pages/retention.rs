@@ -62,10 +62,11 @@ impl<O: Os> Locked<'_, O> {
         if cold == 0 || self.inner.regrets.is_clear() {
             return;
         }
-        self.regrets().note_wanted(match use_ {
+        let regretted = self.regrets().note_wanted(match use_ {
             Use::Stack => cold.min(STACK_BYTES),
             Use::Slab | Use::Large | Use::Meta => cold,
         });
+        self.inner.counts.regretted_bytes += regretted;
     }
 
     /// For how much longer than the decay time free spans stay now, in ms. A quarter of the decay

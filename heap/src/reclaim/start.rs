@@ -20,6 +20,7 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook::{self, REQUESTS};
+use crate::init::entered;
 use crate::os::sandbox;
 use crate::os::shared;
 use crate::pages::Driver;
@@ -78,6 +79,27 @@ pub fn enable(forbidden: &[Range<usize>]) {
     }
     thread::tell_state();
 }
+
+/// Starts the thread, which the program asks for in a call of its own: outside of handlers of
+/// signals and of `fork`. True if it is there. `Err` if an option or a sandbox forbids it.
+pub fn start_now() -> Result<bool, Forbidden> {
+    if !thread::is_enabled() || !sandbox::allows_more() {
+        return Err(Forbidden);
+    }
+    // A thread is only started where one allocates.
+    let may = entered().is_some() && is_own();
+    // First: a thread that sleeps before there is a status page would not hear what rings by it.
+    if may && REQUESTS.is_status_page_missing() {
+        hook::instruments().make_status_page();
+    }
+    let may = may && !REQUESTS.is_status_page_missing();
+    // A fork before it is at its work would end it, and in a static program no later call starts it.
+    Ok(may && (thread::is_here() || start_thread()) && thread::await_work())
+}
+
+/// An option or a sandbox forbids the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forbidden;
 
 /// From now on calls from these ranges start nothing.
 fn forbid(ranges: &[Range<usize>]) {

@@ -218,6 +218,18 @@ pub fn is_here() -> bool {
     STATE.load(Ordering::Relaxed) != AWAY
 }
 
+/// Waits until the thread is at its work. False if it ended before, because another thread of the
+/// program forks or holds it off.
+pub(super) fn await_work() -> bool {
+    while HEAP.pages.limits().driver() == Driver::Callers {
+        match STATE.load(Ordering::SeqCst) {
+            AWAY => return false,
+            state => futex::wait(&STATE, state, Some(LOOK_MS)),
+        };
+    }
+    true
+}
+
 /// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
 /// which may kill for the question, the process is taken for the one that entered it.
 pub fn may_be_own_process() -> bool {

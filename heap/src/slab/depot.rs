@@ -2,9 +2,10 @@
 
 use super::class::Class;
 use super::depot_id::{DEPOTS, DepotId};
+use super::returned::Returned;
 use super::sets::DepotSets;
-use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Slab, Slice};
-use super::source::{Pages, Source};
+use super::slab::{FETCHED, Given, LISTED, Slab, Slice};
+use super::source::Source;
 use crate::base::sync::plain::{AtomicBool, Ordering::Relaxed};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
@@ -15,9 +16,12 @@ pub(super) struct Depot {
     /// Guards `sets`, the links and the marks of the depot's slabs.
     lock: Lock,
     /// The slab to claim from; in the set, or null. Read without the lock, changed under it.
-    current: AtomicPtr<Slab>,
+    pub(super) current: AtomicPtr<Slab>,
     /// Whether the depot ever had a slab. Rounds pass by most depots without taking their locks.
     pub(super) has_served: AtomicBool,
+    /// How often the lock was taken.
+    #[cfg(test)]
+    openings: crate::base::sync::plain::AtomicUsize,
     /// guarded by: lock
     sets: UnsafeCell<DepotSets>,
 }
@@ -34,30 +38,10 @@ unsafe impl Sync for Depot {}
 // SAFETY: nothing in a depot belongs to a thread; slab records live as long as the arenas.
 unsafe impl Send for Depot {}
 
-/// Whether a refill that finds no listed slab may carve a fresh one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fresh {
-    Allowed,
-    No,
-}
-
-/// What a refill does when it finds the current slab exhausted.
-enum Step {
-    /// It looks again: there is another.
-    Done,
-    /// It fetches a fresh slab.
-    Fetch(Pages),
-    /// It gets no blocks.
-    Exhausted,
-}
-
 /// All depots, by user and class.
 pub struct Depots {
     all: [[Depot; DEPOTS]; 2],
 }
-
-/// How many exhausted slabs one refill may step over once it has some blocks.
-const MOST_STEPS: usize = 8;
 
 impl Depots {
     /// Empty depots.
@@ -78,77 +62,6 @@ impl Depots {
 
     pub(super) fn of(&self, id: DepotId) -> &Depot {
         &self.all[id.user as usize][id.place()]
-    }
-
-    /// Claims at most `want` blocks of one depot, lowest addresses first, and hands each word's
-    /// share to `sink`. Returns how many; 0 only when out of memory.
-    ///
-    /// Costs one atomic operation for each word with free blocks and a load of the shared
-    /// `current`; when a slab is exhausted, the depot's lock and a step in its set.
-    pub fn take<S: Source>(
-        &self,
-        id: DepotId,
-        want: usize,
-        source: &S,
-        sink: &mut impl FnMut(&Slab, Claim),
-    ) -> usize {
-        self.take_by(Grain::Blocks, id, want, source, sink)
-    }
-
-    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::slab::LINE_BLOCKS)
-    /// more, less one.
-    pub fn take_by<S: Source>(
-        &self,
-        grain: Grain,
-        id: DepotId,
-        want: usize,
-        source: &S,
-        sink: &mut impl FnMut(&Slab, Claim),
-    ) -> usize {
-        let depot = self.of(id);
-        let (mut got, mut steps) = (0, 0);
-        while got < want && steps <= MOST_STEPS {
-            let current = depot.current.load(Ordering::Acquire);
-            // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
-            let slab = unsafe { current.as_ref() };
-            let claimed =
-                slab.and_then(|slab| self.claim_from(slab, id, want - got, grain, source));
-            if let (Some(slab), Some(claim)) = (slab, claimed) {
-                got += claim.bits.count_ones() as usize;
-                sink(slab, claim);
-                continue;
-            }
-            steps += usize::from(got > 0);
-            let fresh = if got == 0 { Fresh::Allowed } else { Fresh::No };
-            if !depot.advance(current, id, source, fresh) {
-                break;
-            }
-        }
-        got
-    }
-
-    /// Claims from a slab that may have become another depot's in the meantime.
-    fn claim_from<S: Source>(
-        &self,
-        slab: &Slab,
-        id: DepotId,
-        want: usize,
-        grain: Grain,
-        source: &S,
-    ) -> Option<Claim> {
-        let claim = slab.claim(id.class, want, grain)?;
-        // The claimed bits pin the slab, so its depot cannot change now.
-        if slab.is_of(id) {
-            return Some(claim);
-        }
-        match slab.depot() {
-            // SAFETY: claimed just now, and the slab is of the depot that its record names.
-            Some(other) => unsafe {
-                let _ = self.give(slab, other, claim.word, claim.bits, source);
-            },
-            None => unreachable!("a slab with claimed blocks is a depot's"),
-        }
-        None
     }
 
     /// Whether the next block of `class` will most likely be one that is known to read as zero. A
@@ -175,19 +88,47 @@ impl Depots {
         bits: u64,
         source: &S,
     ) -> Result<(), u64> {
+        let mut returned = Returned::none();
+        // SAFETY: the caller's promise.
+        let given = unsafe { self.give_with(&mut returned, slab, id, word, bits, source) };
+        self.list(&mut returned, source);
+        given
+    }
+
+    /// [`Depots::give`], but a slab that is to be listed joins `returned`, which the caller passes
+    /// to [`Depots::list`] soon. Until then no refill finds its blocks.
+    ///
+    /// # Safety
+    /// - As [`Depots::give`].
+    pub unsafe fn give_with<S: Source>(
+        &self,
+        returned: &mut Returned,
+        slab: &Slab,
+        id: DepotId,
+        word: usize,
+        bits: u64,
+        source: &S,
+    ) -> Result<(), u64> {
         debug_assert!(slab.is_of(id));
         // SAFETY: the caller's promise.
         match unsafe { slab.give(id.class, word, bits) } {
-            Given::Done => Ok(()),
+            Given::Done => {}
             Given::Unlisted => {
-                self.of(id).list(slab, id, source);
-                Ok(())
+                if !returned.has_room(id) {
+                    self.list(returned, source);
+                }
+                returned.add(slab, id);
             }
-            Given::MaybeEmpty => {
-                self.of(id).retire_if_empty(slab, id, source);
-                Ok(())
-            }
-            Given::Twice(bits) => Err(bits),
+            Given::MaybeEmpty => self.of(id).retire_if_empty(slab, id, source),
+            Given::Twice(bits) => return Err(bits),
+        }
+        Ok(())
+    }
+
+    /// Lists slabs that have free blocks again.
+    pub fn list<S: Source>(&self, returned: &mut Returned, source: &S) {
+        if let Some((id, slabs)) = returned.take() {
+            self.of(id).list(slabs, id, source);
         }
     }
 
@@ -197,6 +138,12 @@ impl Depots {
         for id in DepotId::all() {
             self.of(id).cool(id, before, source);
         }
+    }
+
+    /// How often a depot's lock was taken.
+    #[cfg(test)]
+    pub(crate) fn openings(&self, id: DepotId) -> usize {
+        self.of(id).openings.load(Relaxed)
     }
 
     /// The locks of all depots, for a fork.
@@ -213,6 +160,8 @@ impl Depot {
             lock: Lock::new(Rank::Depot),
             current: AtomicPtr::new(ptr::null_mut()),
             has_served: AtomicBool::new(false),
+            #[cfg(test)]
+            openings: crate::base::sync::plain::AtomicUsize::new(0),
             sets: UnsafeCell::new(DepotSets::new()),
         }
     }
@@ -223,12 +172,16 @@ impl Depot {
             lock: Lock::new(Rank::Depot),
             current: AtomicPtr::new(ptr::null_mut()),
             has_served: AtomicBool::new(false),
+            #[cfg(test)]
+            openings: crate::base::sync::plain::AtomicUsize::new(0),
             sets: UnsafeCell::new(DepotSets::new()),
         }
     }
 
     pub(super) fn open(&self) -> Open<'_> {
         let guard = self.lock.lock();
+        #[cfg(test)]
+        self.openings.fetch_add(1, Relaxed);
         // SAFETY: the lock is held for as long as the guard in the same value.
         let sets = unsafe { &mut *self.sets.get() };
         Open {
@@ -237,52 +190,8 @@ impl Depot {
         }
     }
 
-    /// Makes another slab current after `seen` was found exhausted. False: there is none.
-    ///
-    /// A fresh slab is fetched without the lock, because the page heap may have to ask the kernel.
-    /// Several threads may do so at once: each gets a slab of its own, and the others later find
-    /// what it leaves in it.
-    fn advance<S: Source>(&self, seen: *mut Slab, id: DepotId, source: &S, fresh: Fresh) -> bool {
-        let pages = match self.step(seen, id.class, fresh) {
-            Step::Done => return true,
-            Step::Exhausted => return false,
-            Step::Fetch(pages) => pages,
-        };
-        if let Some(slice) = source.fresh(id, pages) {
-            self.adopt(id, &slice, source);
-            return true;
-        }
-        // Blocks that another thread gave back meanwhile, or fetched, then those that slabs
-        // withhold.
-        let Open { sets, .. } = &mut self.open();
-        let next = sets.set.first();
-        let next = next.or_else(|| sets.offer_reserved(id.class, source));
-        self.set_current(next);
-        next.is_some()
-    }
-
-    /// Makes the next listed slab current after `seen` was found exhausted, if there is one.
-    fn step(&self, seen: *mut Slab, class: Class, fresh: Fresh) -> Step {
-        let Open { sets, .. } = &mut self.open();
-        if self.current.load(Ordering::Relaxed) != seen {
-            return Step::Done;
-        }
-        if let Some(slab) = NonNull::new(seen)
-            && !sets.unlist(slab, class)
-        {
-            return Step::Done;
-        }
-        let next = sets.set.first();
-        self.set_current(next);
-        match (next, fresh) {
-            (Some(_), _) => Step::Done,
-            (None, Fresh::Allowed) => Step::Fetch(sets.wanted_pages()),
-            (None, Fresh::No) => Step::Exhausted,
-        }
-    }
-
     /// Carves a fresh slice and lists the slab.
-    fn adopt<S: Source>(&self, id: DepotId, slice: &Slice, source: &S) {
+    pub(super) fn adopt<S: Source>(&self, id: DepotId, slice: &Slice, source: &S) {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { slice.record.as_ref() };
         // SAFETY: the source's promise.
@@ -297,25 +206,32 @@ impl Depot {
     }
 
     /// The caller holds the lock.
-    fn set_current(&self, slab: Option<NonNull<Slab>>) {
+    pub(super) fn set_current(&self, slab: Option<NonNull<Slab>>) {
         let slab = slab.map_or(ptr::null_mut(), NonNull::as_ptr);
         self.current.store(slab, Ordering::Release);
     }
 
-    /// Puts a slab that has free blocks again into the set.
-    fn list<S: Source>(&self, slab: &Slab, id: DepotId, source: &S) {
+    /// Puts slabs that have free blocks again into the set.
+    fn list<S: Source>(&self, slabs: &[NonNull<Slab>], id: DepotId, source: &S) {
         {
             let Open { sets, .. } = &mut self.open();
-            // Our blocks are back, so the slab may be in any use by now. Under the lock, it cannot
-            // stop being this depot's, and becomes this depot's only when it is fetched.
-            let listed = slab.listed.load(Ordering::Relaxed);
-            if !slab.is_of(id) || listed == LISTED || listed == FETCHED {
-                return;
+            for &slab in slabs {
+                // SAFETY: slab records are type-stable.
+                let record = unsafe { slab.as_ref() };
+                // Our blocks are back, so the slab may be in any use by now. Under the lock, it
+                // cannot stop being this depot's, and becomes this depot's only when it is fetched.
+                let listed = record.listed.load(Ordering::Relaxed);
+                if record.is_of(id) && listed != LISTED && listed != FETCHED {
+                    sets.list(slab);
+                }
             }
-            sets.list(NonNull::from(slab));
         }
-        if slab.all_free(id.class, 0) {
-            self.retire_if_empty(slab, id, source);
+        for slab in slabs {
+            // SAFETY: as above.
+            let slab = unsafe { slab.as_ref() };
+            if slab.all_free(id.class, 0) {
+                self.retire_if_empty(slab, id, source);
+            }
         }
     }
 
@@ -357,7 +273,7 @@ impl Depot {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::slab::slab::LINE_BLOCKS;
+    use crate::slab::word::{Grain, LINE_BLOCKS};
     use crate::testing::slab_model::{Slices, give, take, take_all};
     use std::collections::BTreeSet;
     use std::vec::Vec;
@@ -411,6 +327,26 @@ mod tests {
         // The current slab is used up before the set is asked for its lowest.
         assert_eq!(take(&depots, &slices, class, 28).len(), 28);
         assert_eq!(take(&depots, &slices, class, 2), [blocks[3], blocks[5]]);
+    }
+
+    #[test]
+    fn slabs_with_one_free_block_each_share_a_lock() {
+        let (depots, slices) = (Depots::new(), Slices::new(20));
+        let (class, slabs) = (Class::of_size(640), 8);
+        let id = DepotId::blocks(class);
+        let blocks = take_all(&depots, &slices, class, slabs * class.blocks());
+        let before = depots.openings(id);
+        let mut returned = Returned::none();
+        for block in blocks.iter().step_by(class.blocks()) {
+            let slab = slices.slab(*block);
+            // SAFETY: taken above; the blocks are not real memory.
+            unsafe { depots.give_with(&mut returned, slab, id, 0, 1, &slices) }.unwrap();
+        }
+        assert_eq!(depots.openings(id), before, "a lock for each slab");
+        depots.list(&mut returned, &slices);
+        assert_eq!(depots.openings(id), before + 1);
+        assert_eq!(take(&depots, &slices, class, slabs).len(), slabs);
+        assert!(depots.openings(id) <= before + 3, "a lock for each slab");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub mod depot;
 pub mod depot_id;
 mod occupancy;
 pub mod page_set;
+mod refill;
+mod returned;
 mod sets;
 #[expect(
     clippy::module_inception,
@@ -36,8 +38,11 @@ mod sets;
 )]
 mod slab;
 mod source;
+mod word;
 
+pub use returned::Returned;
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
-pub use slab::{Claim, FarWords, Given, Grain, LINE_BLOCKS, Slab, Slice, Touched, WORDS};
+pub use slab::{Claim, FarWords, Given, Slab, Slice, Touched, WORDS};
 pub use source::{Pages, Scope, Source};
+pub use word::{Grain, LINE_BLOCKS};

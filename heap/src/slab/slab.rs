@@ -4,6 +4,7 @@ use super::class::Class;
 use super::class_table::MAX_BLOCKS;
 use super::depot_id::DepotId;
 use super::page_set::{PageSet, bits_over, to_withhold};
+use super::word::{Grain, claim_bits, put_first};
 use crate::base::sync::plain;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
 use crate::base::tree::{Node, Side};
@@ -84,19 +85,6 @@ unsafe impl Node for Slab {
     fn link(&self, side: Side) -> &plain::AtomicPtr<Slab> {
         &self.links[side as usize]
     }
-}
-
-/// A run of this many blocks from a multiple of their number begins and ends with a cache line.
-pub const LINE_BLOCKS: usize = 8;
-
-/// Where a claim may end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grain {
-    /// After any block.
-    Blocks,
-    /// Before a multiple of [`LINE_BLOCKS`], so that no two claims share a cache line. Takes up to
-    /// that many more, less one.
-    Lines,
 }
 
 /// Blocks claimed from one word of a slab's bitmap.
@@ -187,11 +175,7 @@ impl Slab {
         self.listed.store(FETCHED, Ordering::Relaxed);
         self.depot.store(id.byte(), Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
-            // Release: a thread that claims a bit sees the depot, the base and the slice's tag. A
-            // swap, not a store: it shows that no bit was set, and loom 0.7 may read past a
-            // thread's own plain store.
-            let stray = bits.swap(self.offered_word(class, word), Ordering::AcqRel);
-            debug_assert_eq!(stray, 0, "a bit was set while the slice was no slab");
+            put_first(bits, self.offered_word(class, word));
         }
     }
 
@@ -268,7 +252,7 @@ impl Slab {
         let found = (start..words.len()).find_map(claimed);
         let (word, bits) = found.or_else(|| (0..start).find_map(claimed))?;
         self.note_use();
-        self.note_claim(word);
+        self.note_claim(word, want);
         let fresh = self.take_fresh(bits);
         Some(Claim { word, bits, fresh })
     }
@@ -287,14 +271,16 @@ impl Slab {
         }
     }
 
-    fn note_claim(&self, word: usize) {
+    /// Notes that a thread which wants `want` blocks has claimed from `word`.
+    fn note_claim(&self, word: usize, want: usize) {
         if self.lowest.load(Ordering::Relaxed) as usize != word {
             self.lowest.store(word as u16, Ordering::Relaxed);
         }
-        // fetch_max: two claimers of different words must not lower each other's mark.
+        // fetch_max: two claimers of different words must not lower each other's mark. The thread
+        // goes on to the words after this one, so it raises the mark for them as well.
         if (self.high_water.load(Ordering::Relaxed) as usize) <= word {
-            self.high_water
-                .fetch_max(word as u16 + 1, Ordering::Relaxed);
+            let end = (word + want.div_ceil(64)).min(WORDS) as u16;
+            self.high_water.fetch_max(end, Ordering::Relaxed);
         }
     }
 
@@ -341,9 +327,21 @@ impl Slab {
     /// address order are still out.
     pub(super) fn all_free(&self, class: Class, word: usize) -> bool {
         let words = self.words(class);
-        let is_whole =
-            |word: usize| words[word].load(Ordering::Acquire) == self.offered_word(class, word);
-        (word + 1..words.len()).all(is_whole) && (0..=word).all(is_whole)
+        if !self.withheld().is_empty() {
+            let is_whole =
+                |word: usize| words[word].load(Ordering::Acquire) == self.offered_word(class, word);
+            return (word + 1..words.len()).all(is_whole) && (0..=word).all(is_whole);
+        }
+        // A slab that withholds nothing is the common case: every word but the last has 64 blocks.
+        let last = words.len() - 1;
+        let next = last.min(word + 1);
+        let are_whole = |words: &[AtomicU64]| {
+            let is_whole = |bits: &AtomicU64| bits.load(Ordering::Acquire) == u64::MAX;
+            words.iter().all(is_whole)
+        };
+        are_whole(&words[next..last])
+            && words[last].load(Ordering::Acquire) == class.full_word(last)
+            && are_whole(&words[..next])
     }
 
     /// Whether spare pages of it are on their way to the kernel.
@@ -408,39 +406,6 @@ impl Slab {
     }
 }
 
-/// Claims up to `want` of the lowest set bits of one word, and those that `grain` adds.
-fn claim_bits(word: &AtomicU64, want: usize, grain: Grain) -> u64 {
-    let seen = word.load(Ordering::Relaxed);
-    if seen == 0 {
-        return 0;
-    }
-    if want >= 64 {
-        return word.swap(0, Ordering::AcqRel);
-    }
-    let lowest = lowest_bits(seen, want);
-    let mask = match grain {
-        Grain::Blocks => lowest,
-        Grain::Lines => seen & up_to_line(lowest),
-    };
-    word.fetch_and(!mask, Ordering::AcqRel) & mask
-}
-
-/// All bits up to the end of the lines in which the blocks of `bits` end. Blocks are multiples of 8
-/// bytes, so 8 of them are whole cache lines.
-fn up_to_line(bits: u64) -> u64 {
-    let last = (u64::BITS - 1 - bits.leading_zeros()) | (LINE_BLOCKS as u32 - 1);
-    u64::MAX >> (u64::BITS - 1 - last)
-}
-
-/// The `count` lowest set bits of `bits` (all of them if there are fewer).
-fn lowest_bits(bits: u64, count: usize) -> u64 {
-    let mut rest = bits;
-    for _ in 0..count {
-        rest &= rest.wrapping_sub(1);
-    }
-    bits & !rest
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -448,10 +413,31 @@ mod tests {
     use crate::testing::slab_model::{Slices, give, take};
 
     #[test]
-    fn lowest_bits_are_the_lowest() {
-        assert_eq!(lowest_bits(0b1011_0100, 2), 0b0001_0100);
-        assert_eq!(lowest_bits(0b11, 5), 0b11);
-        assert_eq!(lowest_bits(0, 3), 0);
+    fn one_block_that_is_out_keeps_a_slab_from_being_empty() {
+        for class in Class::all() {
+            let (depots, slices) = (Depots::new(), Slices::new(1));
+            let first = take(&depots, &slices, class, 1)[0];
+            let slab = slices.slab(first);
+            let last = class.words() - 1;
+            let is_empty = || (0..=last).map(|word| slab.all_free(class, word));
+            assert!(is_empty().all(|is_empty| !is_empty), "{class:?}");
+            give(&depots, &slices, class, first).unwrap();
+            assert!(is_empty().all(|is_empty| is_empty), "{class:?}");
+            let block = class.blocks() - 1;
+            slab.words(class)[last].fetch_and(!(1 << (block % 64)), Ordering::Relaxed);
+            assert!(is_empty().all(|is_empty| !is_empty), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn the_mark_of_what_was_touched_is_above_all_claims() {
+        let (depots, slices) = (Depots::new(), Slices::new(1));
+        let class = Class::of_size(16);
+        for (want, words) in [(1, 1), (63, 1), (200, 5), (5000, 64)] {
+            let blocks = take(&depots, &slices, class, want);
+            let touched = slices.slab(blocks[0]).touched_bytes(class);
+            assert_eq!(touched, words * 64 * class.bytes(), "{want}");
+        }
     }
 
     #[test]

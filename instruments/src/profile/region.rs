@@ -139,6 +139,20 @@ impl Region {
         )
     }
 
+    /// Copies words from `offset` on, in bytes. False without a region.
+    pub(super) fn read(&self, offset: usize, into: &mut [u64]) -> bool {
+        debug_assert!(offset.is_multiple_of(8) && offset + size_of_val(into) <= BYTES);
+        // Under the lock, because a fork's child unmaps its parent's region.
+        self.with(|inner| {
+            let words = into.iter_mut().enumerate();
+            words.fold(true, |_, (number, word)| {
+                let found = inner.word(offset + number * 8);
+                *word = found.map_or(0, |found| found.load(Ordering::Relaxed));
+                found.is_some()
+            })
+        })
+    }
+
     /// In a fork's child. If the forking thread was taking a sample, the sample continues in the
     /// parent's region and is lost.
     pub(super) fn after_fork_in_child(&self) {

@@ -110,6 +110,11 @@ impl Located {
         self.allocator.peer == GLIBC
     }
 
+    /// Whether it is Neap.
+    pub fn is_neap(&self) -> bool {
+        self.allocator.peer == NEAP
+    }
+
     /// The variables that set it; `None` if the case has no such row.
     pub fn variables(&self, case: &Case) -> Option<Vec<(String, String)>> {
         match self.allocator.setting {

@@ -6,6 +6,7 @@ use super::case::Case;
 use super::tree::Held;
 use crate::engine::figure::{Figure, Unit};
 use crate::engine::record::Run;
+use crate::purges::Purges;
 
 /// The figures' names.
 pub const PEAK: &str = "peak";
@@ -62,6 +63,8 @@ pub struct Observed {
     pub rest: Option<Mark>,
     /// The kernel's own peak since then, if there was one process.
     pub exact_peak: Option<u64>,
+    /// What Neap gave back to the kernel from the start to the end of the rest.
+    pub purges: Option<Purges>,
     /// The bytes that the program says are live at rest.
     pub live: Option<u64>,
     /// A digest of the work's result.
@@ -77,6 +80,7 @@ impl Default for Observed {
             work: None,
             rest: None,
             exact_peak: None,
+            purges: None,
             live: None,
             check: None,
             outcome: Ok(()),
@@ -111,6 +115,7 @@ impl Observed {
             figures.push(seconds(CPU, taken(begun, idle)));
             figures.push(seconds(IDLE_CPU, taken(idle, *last)));
         }
+        figures.extend(self.purges.iter().flat_map(Purges::figures));
         figures.extend(self.live.map(|live| bytes(LIVE, live)));
         let check = self.check.as_ref().filter(|_| case.check);
         figures.extend(check.map(|check| Figure::text(CHECK, check)));

@@ -12,6 +12,7 @@ use super::identity;
 use super::party::{Heard, Party, in_words, is_orderly};
 use super::tree::{self, Look, Tree};
 use crate::engine::figure::Figure;
+use crate::purges::StatusPages;
 
 /// From one sample to the next.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -71,6 +72,8 @@ struct Run<'a> {
     tree: Tree,
     start: Instant,
     is_own: bool,
+    /// Under Neap.
+    pages: Option<StatusPages>,
     observed: Observed,
 }
 
@@ -113,6 +116,7 @@ impl Run<'_> {
             tree,
             start,
             is_own: allocator.is_own(),
+            pages: allocator.is_neap().then(StatusPages::default),
             observed: Observed::default(),
         })
     }
@@ -155,6 +159,9 @@ impl Run<'_> {
         let before = Instant::now();
         let held = self.tree.held(look);
         let at = self.start.elapsed();
+        if let (Some(pages), Look::Around) = (&mut self.pages, look) {
+            pages.look(self.tree.lives());
+        }
         self.observed.samples.push(Moment { at, held });
         before.elapsed()
     }
@@ -205,6 +212,8 @@ impl Run<'_> {
             (_, Some(spent)) if spent >= self.rest() => {
                 self.sample(Look::Around);
                 self.observed.exact_peak = self.tree.exact_peak();
+                let pages = self.pages.as_mut();
+                self.observed.purges = pages.and_then(|pages| pages.sum(self.tree.lives()));
                 return Ok(true);
             }
             (_, Some(spent)) => ("rest", u64::MAX, spent),

@@ -4,6 +4,7 @@ use super::allocators::{GLIBC, NEAP};
 use super::figures::{CHECK, CPU, END, FINE, OUTCOME, PEAK, TIME};
 use crate::engine::figure::Figure;
 use crate::engine::record::{Record, Row, distinct};
+use crate::purges::{self, PURGED, REGRETTED};
 use crate::stats::Spread;
 
 /// Neap's place in a case, against the allocators whose runs went well.
@@ -20,6 +21,8 @@ pub struct Standing {
     pub peak: Option<f64>,
     pub time: Option<f64>,
     pub cpu: Option<f64>,
+    /// The part of what Neap gave back to the kernel that it regretted.
+    pub regretted: Option<f64>,
 }
 
 impl Standing {
@@ -50,6 +53,7 @@ impl Standing {
             peak: over(PEAK),
             time: over(TIME),
             cpu: over(CPU),
+            regretted: regretted(record, case),
         })
     }
 
@@ -62,6 +66,7 @@ impl Standing {
             ("peak over the best other", standing.peak),
             ("time over the best other", standing.time),
             ("processor time over the best other", standing.cpu),
+            ("regretted of purged", standing.regretted),
         ];
         let ratios = ratios
             .into_iter()
@@ -78,6 +83,12 @@ impl Standing {
         };
         first.into_iter().chain(ratios).map(row).collect()
     }
+}
+
+/// The part of what Neap gave back to the kernel that it regretted.
+pub fn regretted(record: &Record, case: &str) -> Option<f64> {
+    let own = |figure| good(record, case, NEAP, figure);
+    Some(purges::share(own(PURGED)?, own(REGRETTED)?))
 }
 
 /// The median of a figure over the runs that went well.
@@ -131,6 +142,8 @@ mod tests {
             Figure::number(CPU, cpu),
             Figure::text(CHECK, check),
             Figure::text(OUTCOME, outcome),
+            Figure::bytes(PURGED, 200.0),
+            Figure::bytes(REGRETTED, 3.0),
         ]
     }
 
@@ -149,7 +162,8 @@ mod tests {
         assert_eq!(standing.lowest, Some(("jemalloc".into(), 10.0)));
         assert_eq!((standing.end, standing.peak), (2.0, Some(2.0)));
         assert_eq!((standing.cpu, standing.time), (Some(1.5), None));
-        assert_eq!(Standing::rows(&record, "few").len(), 4);
+        assert_eq!(standing.regretted, Some(0.015));
+        assert_eq!(Standing::rows(&record, "few").len(), 5);
         assert_eq!(Standing::of(&record, "many"), None);
         let fault = |peer| fault(&record, "few", peer);
         assert_eq!(fault("snmalloc").as_deref(), Some("signal 11"));

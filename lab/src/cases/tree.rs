@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::machine;
+use crate::purges::Life;
 
 /// The processes below a subject.
 pub struct Tree {
@@ -27,9 +28,6 @@ pub enum Look {
     /// Among all of this machine, which takes milliseconds.
     Around,
 }
-
-/// A process's number and its start, which no other process shares.
-type Life = (u32, u64);
 
 /// What the processes hold and took, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -91,6 +89,12 @@ impl Tree {
         self.mapped.clear();
         let all = self.processes();
         self.with_library(&all)
+    }
+
+    /// Those of the last look that had mapped the library, some of which may have ended.
+    pub fn lives(&self) -> impl Iterator<Item = Life> {
+        let counted = self.mapped.iter().filter(|(_, mapped)| **mapped);
+        counted.map(|(life, _)| *life)
     }
 
     /// The living processes that do not count.

@@ -8,6 +8,7 @@ use super::standing::{Standing, fault, good};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series};
 use crate::engine::record::{Record, Row, distinct};
 use crate::engine::table::section;
+use crate::purges::{PURGED, REGRETTED};
 
 /// The key of a case's title in the head of a record.
 pub fn title_key(case: &str) -> String {
@@ -26,7 +27,7 @@ pub fn tables(record: &Record) -> String {
 }
 
 /// What is shown of a case: a figure, or whether it went well.
-const COLUMNS: [(&str, &str); 9] = [
+const COLUMNS: [(&str, &str); 11] = [
     (PEAK, "peak"),
     (AT_REST, "at rest"),
     (SOON, "2 s after"),
@@ -35,6 +36,8 @@ const COLUMNS: [(&str, &str); 9] = [
     (TIME, "time s"),
     (CPU, "processor s"),
     (IDLE_CPU, "at rest s"),
+    (PURGED, "purged"),
+    (REGRETTED, "regretted"),
     (OUTCOME, "outcome"),
 ];
 
@@ -72,13 +75,14 @@ fn over_all(record: &Record, cases: &[&str]) -> String {
     })
 }
 
-const STANDINGS: [&str; 6] = [
+const STANDINGS: [&str; 7] = [
     "rank",
     "at the end / lowest",
     "lowest other",
     "peak / lowest",
     "time / best",
     "processor / best",
+    "regretted %",
 ];
 
 fn standings(record: &Record, cases: &[&str]) -> String {
@@ -92,6 +96,7 @@ fn standings(record: &Record, cases: &[&str]) -> String {
             "lowest other" => standing.lowest.map(|(peer, _)| peer),
             "peak / lowest" => ratio(standing.peak),
             "time / best" => ratio(standing.time),
+            "regretted %" => ratio(standing.regretted.map(|part| 100.0 * part)),
             _ => ratio(standing.cpu),
         }
     })

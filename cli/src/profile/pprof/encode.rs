@@ -1,21 +1,16 @@
 //! Writes the format.
 
 use super::messages::{
-    Function, Label, Line, Location, Mapping, Profile, SESSION, SWITCHED, Sample, VALUES, ValueType,
+    Function, Label, Line, Location, Mapping, Profile, SESSION, SWITCHED, Sample, ValueType,
 };
 use crate::profile::model::{self, Extent, Figures, Frame, Switched};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use neap_shared::pprof::{DROP_FRAMES, SHOWN, VALUES};
 use prost::Message;
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
-
-/// Viewers that merge profiles of several sources drop these; Neap's files do not contain the
-/// allocator's own frames.
-const DROP_FRAMES: &str = "(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc\
-    |posix_memalign|operator new.*\
-    |__rust_alloc|__rust_alloc_zeroed|__rust_realloc|neap(_heap|_instruments)?::.*)";
 
 /// The profile as a gzip-compressed file.
 pub fn encode(profile: &model::Profile) -> Vec<u8> {
@@ -80,7 +75,7 @@ impl<'a> Writer<'a> {
             period_type: Some(self.value_type("space", "bytes")),
             period: signed(profile.rate),
             comment,
-            default_sample_type: self.strings.of("inuse_space"),
+            default_sample_type: self.strings.of(SHOWN),
             location: self.location,
             function: self.function,
             string_table: self.strings.table,

@@ -137,12 +137,3 @@ pub const SESSION: &str =
 /// Prefix of the comment for [`super::super::model::Switched`]; its two numbers follow.
 pub const SWITCHED: &str = "neap: sampling was switched by another during this session; bytes \
                             between two samples then (0: it is off), and ms after the beginning: ";
-
-/// A sample's values, in Neap's order: Go's four, and the waste of size classes.
-pub const VALUES: [(&str, &str); 5] = [
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-    ("waste_space", "bytes"),
-];

@@ -395,6 +395,6 @@ fn the_mirror_tells_how_long_a_shortened_arena_is() {
     let end = span.base.as_ptr().addr() + span.slices * SLICE_BYTES;
     let left = end - told(1)..16 * MIB;
     assert!(left.contains(&told(2)), "{} bytes told", told(2));
-    let reserved = figures[MIRROR_WORDS - 3].load(Relaxed) as usize;
+    let reserved = figures[MIRROR_WORDS - 4].load(Relaxed) as usize;
     assert_eq!(reserved, heap.totals().reserved);
 }

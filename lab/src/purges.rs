@@ -1,0 +1,160 @@
+//! What processes under Neap gave back to the kernel, and how much of it they regretted. Read from
+//! their status pages without a request, so that reading changes nothing.
+
+use std::collections::HashMap;
+use std::fs::File;
+
+use neap_shared::status_page::{self, COARSE_AT, Coarse, HEAD_AT, Head};
+
+use crate::engine::figure::Figure;
+use crate::memory_file;
+
+/// The figures' names.
+pub const PURGED: &str = "purged";
+pub const REGRETTED: &str = "regretted";
+
+/// Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purges {
+    /// Given back to the kernel.
+    pub purged: u64,
+    /// Of these, wanted again within the decay time.
+    pub regretted: u64,
+}
+
+impl Purges {
+    /// As figures.
+    pub fn figures(&self) -> [Figure; 2] {
+        [
+            Figure::bytes(PURGED, self.purged as f64),
+            Figure::bytes(REGRETTED, self.regretted as f64),
+        ]
+    }
+}
+
+/// The part of what was purged that was regretted; 0 if nothing was.
+pub fn share(purged: f64, regretted: f64) -> f64 {
+    match purged > 0.0 {
+        true => regretted / purged,
+        false => 0.0,
+    }
+}
+
+/// Those of the calling process; `None` if it has no status page.
+pub fn own() -> Option<Purges> {
+    read(&page_of(std::process::id())?)
+}
+
+/// A process's number and its start, which no other process shares.
+pub type Life = (u32, u64);
+
+/// The status pages of processes. A page stays open, so its last figures outlive its process.
+#[derive(Debug, Default)]
+pub struct StatusPages(HashMap<Life, File>);
+
+impl StatusPages {
+    /// Opens the pages of processes whose pages are not open yet.
+    pub fn look(&mut self, processes: impl Iterator<Item = Life>) {
+        for life in processes {
+            if !self.0.contains_key(&life) {
+                self.0.extend(page_of(life.0).map(|page| (life, page)));
+            }
+        }
+    }
+
+    /// The figures of all pages so far. Pages of `living` are opened anew, because a process that
+    /// calls `exec` gets another. `None` without any page.
+    pub fn sum(&mut self, living: impl Iterator<Item = Life>) -> Option<Purges> {
+        for life in living {
+            self.0.extend(page_of(life.0).map(|page| (life, page)));
+        }
+        let pages = self.0.values().filter_map(read);
+        pages.reduce(|a, b| Purges {
+            purged: a.purged + b.purged,
+            regretted: a.regretted + b.regretted,
+        })
+    }
+}
+
+/// A process's own status page. A child of fork may hold its parent's for a moment.
+fn page_of(process: u32) -> Option<File> {
+    let page = memory_file::open(&process.to_string(), status_page::NAME)?;
+    memory_file::ensure_words(&page, status_page::MAGIC, status_page::VERSION).ok()?;
+    let head: Head = memory_file::read(&page, HEAD_AT).ok()?;
+    (head.pid == u64::from(process)).then_some(page)
+}
+
+/// How often a page that is being written is read again.
+const TRIES: usize = 100;
+
+fn read(page: &File) -> Option<Purges> {
+    let once = || {
+        let coarse: Coarse = memory_file::read(page, COARSE_AT).ok()?;
+        let after: u64 = memory_file::read(page, COARSE_AT).ok()?;
+        (coarse.sequence.is_multiple_of(2) && after == coarse.sequence).then_some(coarse)
+    };
+    let coarse = (0..TRIES).find_map(|_| once())?;
+    Some(Purges {
+        purged: coarse.purged_bytes,
+        regretted: coarse.regretted_bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::FromRawFd as _;
+    use std::os::unix::fs::FileExt as _;
+
+    /// A status page of this process, if `pid` is its number.
+    fn made(pid: u64, sequence: u64) -> File {
+        // SAFETY: the name is a C string.
+        let file = unsafe {
+            let made = libc::memfd_create(status_page::NAME.as_ptr(), libc::MFD_CLOEXEC);
+            assert!(made >= 0);
+            File::from_raw_fd(made)
+        };
+        let head = Head {
+            magic: status_page::MAGIC,
+            version: status_page::VERSION,
+            pid,
+            ..Head::default()
+        };
+        let coarse = Coarse {
+            sequence,
+            purged_bytes: 4_000,
+            regretted_bytes: 100,
+            ..Coarse::default()
+        };
+        file.write_all_at(bytemuck::bytes_of(&head), 0).unwrap();
+        let coarse = bytemuck::bytes_of(&coarse);
+        file.write_all_at(coarse, COARSE_AT as u64).unwrap();
+        file
+    }
+
+    /// In one test: another one would find the other's page in this process.
+    #[test]
+    fn pages_of_a_process_are_read_even_after_its_end() {
+        let me = std::process::id();
+        assert_eq!(own(), None);
+        let stranger = made(u64::from(me) + 1, 2);
+        assert_eq!(own(), None, "the page of another process");
+        drop(stranger);
+        let page = made(u64::from(me), 2);
+        let expected = Purges {
+            purged: 4_000,
+            regretted: 100,
+        };
+        assert_eq!(own(), Some(expected));
+        let mut pages = StatusPages::default();
+        assert_eq!(pages.sum(std::iter::empty()), None);
+        pages.look([(me, 7)].into_iter());
+        drop(page);
+        assert_eq!(pages.sum(std::iter::empty()), Some(expected));
+        drop(pages);
+        assert_eq!(own(), None);
+        let torn = made(u64::from(me), 3);
+        assert_eq!(read(&torn), None, "it is being written");
+        assert_eq!((share(4_000.0, 100.0), share(0.0, 0.0)), (0.025, 0.0));
+    }
+}
