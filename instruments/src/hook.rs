@@ -111,7 +111,12 @@ impl Instruments for All {
     }
 
     fn locks(&self) -> &'static [&'static Lock] {
-        static LOCKS: [&Lock; 4] = [attach::LOCK, check::LOCK, profile::LOCK, profile::PACE_LOCK];
+        static LOCKS: [&Lock; 4] = [
+            &attach::LOCK,
+            check::LOCK,
+            profile::LOCK,
+            profile::PACE_LOCK,
+        ];
         &LOCKS
     }
 
