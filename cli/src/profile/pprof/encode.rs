@@ -17,9 +17,29 @@ const DROP_FRAMES: &str = "(malloc|calloc|realloc|reallocarray|memalign|aligned_
     |posix_memalign|operator new.*\
     |__rust_alloc|__rust_alloc_zeroed|__rust_realloc|neap(_heap|_instruments)?::.*)";
 
-/// The profile as a gzip-compressed file.
+/// How the samples are labelled, and which value a viewer shows first.
+#[derive(Clone, Copy)]
+pub struct Style<'a> {
+    /// These labels, the same for every sample. `None`: the mean size of the sample's objects.
+    /// Agents subtract one profile from the next, sample by sample, and take samples with other
+    /// labels for other samples; the mean size changes.
+    pub labels: Option<&'a [(&'static str, String)]>,
+    /// The first value to show, one of [`VALUES`].
+    pub shown: &'static str,
+}
+
+/// The profile as a gzip-compressed file, for people.
 pub fn encode(profile: &model::Profile) -> Vec<u8> {
-    let message = Writer::new(profile).message(profile);
+    let style = Style {
+        labels: None,
+        shown: "inuse_space",
+    };
+    encode_as(profile, style)
+}
+
+/// The profile as a gzip-compressed file.
+pub fn encode_as(profile: &model::Profile, style: Style) -> Vec<u8> {
+    let message = Writer::new(profile, style).message(profile);
     let mut out = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail.
     let _ = out.write_all(&message.encode_to_vec());
@@ -28,6 +48,7 @@ pub fn encode(profile: &model::Profile) -> Vec<u8> {
 
 /// Numbers everything that the samples refer to.
 struct Writer<'a> {
+    style: Style<'a>,
     mappings: &'a [model::Mapping],
     strings: Strings,
     functions: HashMap<(&'a str, &'a str), u64>,
@@ -38,8 +59,9 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(profile: &'a model::Profile) -> Self {
+    fn new(profile: &'a model::Profile, style: Style<'a>) -> Self {
         Self {
+            style,
             mappings: &profile.mappings,
             strings: Strings::new(),
             functions: HashMap::new(),
@@ -80,7 +102,7 @@ impl<'a> Writer<'a> {
             period_type: Some(self.value_type("space", "bytes")),
             period: signed(profile.rate),
             comment,
-            default_sample_type: self.strings.of("inuse_space"),
+            default_sample_type: self.strings.of(self.style.shown),
             location: self.location,
             function: self.function,
             string_table: self.strings.table,
@@ -107,19 +129,28 @@ impl<'a> Writer<'a> {
         Sample {
             location_id: calls.map(|call| self.location(call)).collect(),
             value: values.map(signed).to_vec(),
-            label: mean(figures)
-                .map(|size| self.label(size))
-                .into_iter()
-                .collect(),
+            label: self.labels(figures),
         }
     }
 
-    fn label(&mut self, size: u64) -> Label {
-        Label {
-            key: self.strings.of("bytes"),
-            num: signed(size),
-            num_unit: self.strings.of("bytes"),
-        }
+    fn labels(&mut self, figures: &Figures) -> Vec<Label> {
+        let given = self.style.labels.map(|labels| {
+            let label = |(name, value): &(&str, String)| Label {
+                key: self.strings.of(name),
+                str: self.strings.of(value),
+                ..Label::default()
+            };
+            labels.iter().map(label).collect()
+        });
+        given.unwrap_or_else(|| {
+            let label = |size| Label {
+                key: self.strings.of("bytes"),
+                num: signed(size),
+                num_unit: self.strings.of("bytes"),
+                ..Label::default()
+            };
+            mean(figures).map(label).into_iter().collect()
+        })
     }
 
     fn location(&mut self, call: &'a [Arc<Frame>]) -> u64 {
