@@ -109,14 +109,15 @@ judged axum cargo test "${patch[@]}" --manifest-path axum/Cargo.toml
 # The pages that docs.rs builds, for both machines, without a warning.
 cd "$ours"
 documented() {
-    RUSTDOCFLAGS="-D warnings" CARGO_TARGET_DIR=$target/crates cargo doc --no-deps "$@"
+    RUSTDOCFLAGS="-D warnings $links" CARGO_TARGET_DIR=$target/crates cargo doc --no-deps "$@"
 }
 for machine in x86_64 aarch64; do
     if [ -d "$(rustc --print target-libdir --target $machine-unknown-linux-gnu)" ]; then
-        judged docs/$machine documented -p neap --all-features --target $machine-unknown-linux-gnu
+        links='' judged docs/$machine documented -p neap --all-features --target $machine-unknown-linux-gnu
         # The internal crates' pages are for their maintainers.
-        judged docs/$machine/internal documented -p neap-heap -p neap-instruments -p neap-shared \
-            --document-private-items --target $machine-unknown-linux-gnu
+        links='-A rustdoc::private_intra_doc_links' judged docs/$machine/internal documented \
+            -p neap-heap -p neap-instruments -p neap-shared --document-private-items \
+            --target $machine-unknown-linux-gnu
     else
         echo "SKIPPED: documentation for $machine: rustup target add $machine-unknown-linux-gnu"
     fi

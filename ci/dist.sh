@@ -28,9 +28,11 @@ if [ $# -gt 0 ]; then
     options=(--target "$triple" --config "target.$triple.linker='${tools}gcc'")
     export CC=${tools}gcc LD=${tools}ld OBJCOPY=${tools}objcopy
 fi
-# 284,000 before it could unwind stacks (gimli's tables and parsers), 394,000 before reports and the
-# start of threads had stacks of their own.
-size_limit=500000
+# Most bytes of the library: 420 KiB. Decision 25 says what takes them. A static that is all zero at
+# first takes none; one with a single other byte takes all of its bytes.
+size_limit=430080
+# Segments of AArch64 begin at multiples of 64 KiB in the file.
+[ "$machine" != aarch64 ] || size_limit=500000
 
 # Linked to no C library: where the linker looks for libc.so first, it finds a script that is empty.
 # So one file serves glibc of any version and musl.
@@ -99,6 +101,6 @@ if [ "$extent" = all ] && defined "$dist/neap" malloc; then
 fi
 "${CC:-cc}" -fsyntax-only -Wall -Wextra -Werror -x c "$dist/include/neap.h"
 size=$(stat -c %s "$library")
-[ "$size" -lt $size_limit ] || fail "the library has $size bytes, the limit is $size_limit"
+[ "$size" -le $size_limit ] || fail "the library has $size bytes, the limit is $size_limit: see docs/decisions/0025"
 
 find "$dist" -type f -exec ls -l {} +

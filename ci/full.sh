@@ -35,6 +35,8 @@ tier aarch64 ci/aarch64.sh full
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
 tier forks env FORK_ROUNDS=10000 LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -p neap-c --test preload fork::
+# Pyroscope and Parca, which are compiled at first.
+tier fleet ci/fleet.sh
 tier peers "$target/dist/neap-lab" peers
 # The fewest rounds that can reach significance. The project's own records are not replaced.
 tier bench "$target/dist/neap-lab" bench --rounds 6 --seconds 1200 --records "$target/records"

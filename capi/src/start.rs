@@ -116,7 +116,9 @@ extern "C" fn neap_start_purge_thread() -> c_int {
     if is_static() {
         start::enable(&unsafe_callers());
     }
-    let why = match start::start_now() {
+    // A thread is only started where one allocates.
+    let started = init::entered().map(|_| start::start_now());
+    let why = match started.unwrap_or(Ok(false)) {
         Ok(true) => return 0,
         Ok(false) => libc::EAGAIN,
         Err(Forbidden) => libc::EPERM,

@@ -1,4 +1,4 @@
-//! The instruments behind the heap's [hook](neap_heap::hook).
+//! The instruments behind the heap's hook, [`neap_heap::hook`].
 
 use crate::{attach, check, peek, profile, sizes, statistics, unwind};
 use attach::When;
@@ -111,7 +111,12 @@ impl Instruments for All {
     }
 
     fn locks(&self) -> &'static [&'static Lock] {
-        static LOCKS: [&Lock; 4] = [attach::LOCK, check::LOCK, profile::LOCK, profile::PACE_LOCK];
+        static LOCKS: [&Lock; 4] = [
+            &attach::LOCK,
+            check::LOCK,
+            profile::LOCK,
+            profile::PACE_LOCK,
+        ];
         &LOCKS
     }
 

@@ -29,6 +29,7 @@ struct Place {
     /// there.
     standard_error: Option<FileIdentity>,
     /// A descriptor of ours on the same file: many programs close theirs before they end.
+    /// Meaningless until `standard_error` is known.
     ours: i32,
 }
 
@@ -45,11 +46,13 @@ const JSON: u8 = 2;
 #[unsafe(link_section = "neap_fork")]
 static FORM: AtomicU8 = AtomicU8::new(OFF);
 
+/// All zero at first, so that it takes no room in the library's file.
+#[unsafe(link_section = ".bss.neap_tables")]
 static REQUEST: Request = Request {
     place: UnsafeCell::new(Place {
         path: [0; PATH_BYTES],
         standard_error: None,
-        ours: 2,
+        ours: 0,
     }),
 };
 

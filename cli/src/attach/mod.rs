@@ -3,6 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `place` | where a process runs: its pod, container and service |
 //! | `process` | a process by its directory in /proc, even if its PID is reused |
 //! | `target` | the process that a word names; all processes under Neap |
 //! | `reach` | another process's memory file, by its descriptor or its memory |
@@ -23,6 +24,7 @@ mod asking;
 mod bell;
 pub mod kernel;
 pub mod monitor;
+mod place;
 mod process;
 mod reach;
 mod region;
@@ -32,6 +34,7 @@ mod target;
 pub mod testing;
 
 pub use asking::{Silence, now_ms};
+pub use place::Place;
 pub use process::Process;
 pub use region::Region;
 pub use status_page::StatusPage;

@@ -1,6 +1,7 @@
 //! A process by its directory in /proc, which is kept open. It never becomes the directory of
 //! another process with the same PID.
 
+use super::place::Place;
 use crate::failure::Failure;
 use rustix::fs::{AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -68,6 +69,11 @@ impl Process {
         let path = rustix::fs::readlinkat(&self.directory, "exe", Vec::new()).ok()?;
         let path = path.to_string_lossy();
         path.rsplit('/').next().map(str::to_owned)
+    }
+
+    /// Where it runs.
+    pub fn place(&self) -> Place {
+        Place::of(&self.text("cgroup").unwrap_or_default())
     }
 
     /// Whether it has ended: it is gone, or a zombie.

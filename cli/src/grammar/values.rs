@@ -45,6 +45,22 @@ pub fn rate(word: &str) -> Result<u64, String> {
     value(option.kind, word)
 }
 
+/// A value of `--push`.
+pub fn server(url: &str) -> Result<String, String> {
+    let server = url.strip_prefix("http://").ok_or_else(|| match url {
+        url if url.starts_with("https://") => {
+            "neap does not speak TLS: push to an agent on this machine, such as Grafana Alloy, \
+             which does"
+        }
+        _ => "expected http://HOST:PORT",
+    })?;
+    let uri = url.parse::<ureq::http::Uri>();
+    match uri.is_ok_and(|uri| uri.query().is_none()) && !server.contains('#') {
+        true => Ok(url.to_owned()),
+        false => Err("expected http://HOST:PORT".to_owned()),
+    }
+}
+
 /// A number of bytes or of ms. A time needs its unit, except 0.
 fn value(kind: Kind, text: &str) -> Result<u64, String> {
     let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -90,5 +106,26 @@ mod tests {
                 "{wrong}: {said}"
             );
         }
+    }
+
+    #[test]
+    fn a_server_is_a_url_without_tls_and_query() {
+        for url in ["http://a:4040", "http://u:p@[::1]:4040/base/", "http://a"] {
+            assert_eq!(server(url), Ok(url.to_owned()));
+        }
+        for url in [
+            "a:4040",
+            "http://",
+            "http://a/?b=c",
+            "http://a#b",
+            "http://a b",
+            "ftp://a",
+        ] {
+            assert!(
+                server(url).unwrap_err().contains("http://HOST:PORT"),
+                "{url}"
+            );
+        }
+        assert!(server("https://a").unwrap_err().contains("TLS"));
     }
 }

@@ -1,9 +1,10 @@
 //! The table of verbs, as clap's commands.
 
-use super::library;
 use super::words::{
-    LONGEST_MS, file, number, operand, optional_file, program, rate, switch, time, words,
+    LONGEST_MS, file, number, operand, optional_file, program, rate, switch, time, valued, words,
 };
+use super::{library, values};
+use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
 use neap_shared::control::Group;
 use std::net::SocketAddr;
@@ -178,13 +179,18 @@ pub fn neap() -> Command {
             .arg(Arg::new("listen").long("listen").value_name("ADDRESS:PORT")
                 .help("Where to listen; port 0 takes any free port")
                 .value_parser(value_parser!(SocketAddr)).default_value("127.0.0.1:9464"))
+            .arg(valued("push", "URL", ValueParser::new(values::server),
+                "Send the profiles of processes that sample to this Pyroscope server (or Grafana \
+                 Alloy): http://[USER:PASSWORD@]HOST:PORT"))
+            .arg(time("interval", [1000, 3_600_000], "Time between two profiles of a process")
+                .default_value("15s").requires("push"))
             .arg(process().num_args(0..)
                 .help("PIDs or names [default: all processes under Neap, later ones as well]"))
             .after_help("Serves your processes; if root runs it, those of all users. Every user \
                  of this machine can read what neap serves on a loopback address.\n\n\
                  /metrics is for Prometheus, /debug/pprof/heap and /debug/pprof/allocs for pprof \
-                 (?pid= chooses the process, ?seconds= samples for that time), / lists the \
-                 processes."),
+                 (?pid= or ?program= chooses the process, ?seconds= samples for that time), \
+                 /targets for discovery of the processes with profiles, / lists the processes."),
         verb("tune", "Find the size classes that waste least for a program",
             &["[OPTIONS] [--] PROGRAM [ARGUMENTS]...", "[OPTIONS] --from FILE"])
             .arg(output("Write the classes to this file [default: PROGRAM.classes]"))

@@ -14,8 +14,10 @@
 //! | `summary`, `tree`, `leaks`, `listing`, `json` | the profile as text |
 //! | `uncertainty` | how far sampled figures may be off |
 //! | `gather` | the profile of a running process |
+//! | `base` | what was allocated since an earlier profile |
 //! | `session` | the samples of a limited time, of a process that samples for longer |
 
+mod base;
 mod calls;
 mod collapsed;
 mod files;
@@ -38,6 +40,7 @@ mod tests;
 mod tree;
 mod uncertainty;
 
+pub use base::Base;
 pub use collapsed::{collapsed, flamegraph};
 pub use gather::{Waiter, Wish, gather};
 pub use json::json;
@@ -47,6 +50,7 @@ pub use listing::{check_pattern, listing};
 pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
 pub use plumbing::{is_runtime, is_start};
+pub use session::now_ms;
 pub use summary::{gap, session_words, source};
 pub use tree::tree;
 

@@ -5,16 +5,21 @@
 //! | `/` | the processes, with links |
 //! | `/metrics` | metrics for Prometheus |
 //! | `/debug/pprof/heap`, `/debug/pprof/allocs` | heap profiles, as Go's programs serve them |
+//! | `/targets` | the processes that have profiles, for service discovery over HTTP |
 //!
-//! `http` is the protocol, `seats` bounds what happens at a time.
+//! `http` is the protocol, `seats` bounds what happens at a time. `push` sends profiles to
+//! Pyroscope.
 
 mod http;
 mod page;
 mod pprof;
+mod push;
 mod seats;
+mod targets;
 mod watched;
 
 pub use http::Server;
+pub use push::Pusher;
 pub use watched::{Scope, Watched};
 
 use crate::view::{View, exposition, metrics};
@@ -41,13 +46,15 @@ pub fn answer(
         return Response::refusal(Status::FORBIDDEN, &why);
     }
     match request.path.as_str() {
-        "/" => scrape(watched, client, page::root),
+        "/" | "/debug/pprof/" => scrape(watched, client, page::root),
         "/metrics" => scrape(watched, client, |views| {
             Response::new(exposition::MEDIA_TYPE, metrics::page(views))
         }),
         "/debug/pprof/heap" | "/debug/pprof/allocs" => pprof::heap(watched, request, client),
+        "/targets" => targets::page(watched, address, request),
         _ => {
-            let why = "neap serve has /, /metrics, /debug/pprof/heap and /debug/pprof/allocs";
+            let why = "neap serve has /, /metrics, /targets, /debug/pprof/heap and \
+                       /debug/pprof/allocs";
             Response::refusal(Status::NOT_FOUND, &why)
         }
     }

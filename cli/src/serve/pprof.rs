@@ -1,12 +1,13 @@
 //! Heap profiles at the paths of Go's `net/http/pprof`. Both paths serve the same profile, with
 //! live and allocated figures: everything sampled or, like Go with `?seconds=N`, the samples of
-//! that time.
+//! that time. The path decides which value a viewer shows first.
 
 use super::http::{Client, Request, Response, Status};
 use super::watched::{MOST_SESSIONS, Watched};
 use crate::attach::{Process, Region, Target};
-use crate::failure::Failure;
-use crate::profile::{self, Profile, Waiter, Wish, pprof};
+use crate::failure::{Failure, shown};
+use crate::profile::pprof::{Style, encode_as, legacy};
+use crate::profile::{self, Profile, Waiter, Wish};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,11 +16,24 @@ const LONGEST: u64 = 600;
 /// When the client should retry after too many sessions, in seconds.
 const RETRY: &str = "10";
 
-/// The query parameters.
+/// Which value a viewer shows first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What is live.
+    Heap,
+    /// What was allocated.
+    Allocs,
+}
+
+/// The path and the query parameters.
 #[derive(Debug)]
 struct Asked {
+    kind: Kind,
     pid: Option<i32>,
+    program: Option<String>,
     seconds: u64,
+    /// As text, for people.
+    is_text: bool,
 }
 
 impl Asked {
@@ -29,15 +43,35 @@ impl Asked {
             let why = format!("{seconds} seconds are too many: ask for {LONGEST} at most");
             return Err(Refusal(Status::BAD_REQUEST, why));
         }
-        let pid = number(request, "pid")?;
-        Ok(Asked { pid, seconds })
+        let is_text = number(request, "debug")?.is_some_and(|debug: u64| debug > 0);
+        if is_text && seconds > 0 {
+            let why = "seconds= and debug= exclude each other".to_owned();
+            return Err(Refusal(Status::BAD_REQUEST, why));
+        }
+        Ok(Asked {
+            kind: match request.path.ends_with("allocs") {
+                true => Kind::Allocs,
+                false => Kind::Heap,
+            },
+            pid: number(request, "pid")?,
+            program: text(request, "program").next().map(str::to_owned),
+            seconds,
+            is_text,
+        })
     }
+}
+
+/// The values of a query parameter.
+fn text<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let pairs = request.query.iter();
+    let named = pairs.filter(move |(given, _)| given == name);
+    named.map(|(_, value)| value.as_str())
 }
 
 /// The value of a query parameter, which may be given once.
 fn number<N: FromStr>(request: &Request, name: &str) -> Result<Option<N>, Refusal> {
-    let mut values = request.query.iter().filter(|pair| pair.0 == name);
-    match (values.next().map(|pair| pair.1.parse()), values.next()) {
+    let mut values = text(request, name);
+    match (values.next().map(str::parse), values.next()) {
         (None, _) => Ok(None),
         (Some(Ok(number)), None) => Ok(Some(number)),
         (Some(_), _) => {
@@ -58,10 +92,16 @@ impl From<Failure> for Refusal {
 
 /// The profile of a process.
 pub fn heap(watched: &Watched, request: &Request, client: &Client) -> Response {
-    let profile = Asked::of(request).and_then(|asked| asked_for(watched, &asked, client));
-    match profile {
-        Ok(bytes) => Response::new("application/octet-stream", bytes)
-            .with("content-disposition", "attachment; filename=\"heap.pb.gz\""),
+    let response = Asked::of(request).and_then(|asked| {
+        let profile = asked_for(watched, &asked, client)?;
+        Ok(match asked.is_text {
+            true => Response::new("text/plain; charset=utf-8", legacy(&profile)),
+            false => Response::new("application/octet-stream", encoded(&profile, asked.kind))
+                .with("content-disposition", "attachment; filename=\"heap.pb.gz\""),
+        })
+    });
+    match response {
+        Ok(response) => response,
         Err(Refusal(Status::UNAVAILABLE, why)) => {
             Response::refusal(Status::UNAVAILABLE, &why).with("retry-after", RETRY)
         }
@@ -69,8 +109,23 @@ pub fn heap(watched: &Watched, request: &Request, client: &Client) -> Response {
     }
 }
 
-fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Vec<u8>, Refusal> {
-    let pid = one(watched, asked.pid)?;
+/// The profile as pprof's format, labelled with where its process runs.
+pub fn encoded(profile: &Profile, kind: Kind) -> Vec<u8> {
+    let pid = profile.pid.cast_signed();
+    let place = Process::open(pid).map(|process| process.place());
+    let labels = place.unwrap_or_default().labels(pid, &profile.program);
+    let style = Style {
+        labels: Some(&labels),
+        shown: match kind {
+            Kind::Heap => "inuse_space",
+            Kind::Allocs => "alloc_space",
+        },
+    };
+    encode_as(profile, style)
+}
+
+fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Profile, Refusal> {
+    let pid = one(watched, asked)?;
     watched.status_page(pid)?;
     let process = Process::open(pid)?;
     if asked.seconds == 0 {
@@ -88,7 +143,7 @@ fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Vec<u8
             let why = "the server ends".to_owned();
             Err(Refusal(Status::UNAVAILABLE, why))
         }
-        gathered => Ok(pprof::encode(&gathered?)),
+        gathered => Ok(gathered?),
     }
 }
 
@@ -100,15 +155,22 @@ fn too_many() -> Refusal {
 }
 
 /// The requested process, or the only one.
-fn one(watched: &Watched, pid: Option<i32>) -> Result<i32, Refusal> {
-    if let Some(pid) = pid {
+fn one(watched: &Watched, asked: &Asked) -> Result<i32, Refusal> {
+    if let Some(pid) = asked.pid {
         return Ok(pid);
     }
-    match watched.targets()?.as_slice() {
+    let mut targets = watched.targets()?;
+    if let Some(program) = &asked.program {
+        targets.retain(|target| target.name == *program);
+    }
+    match targets.as_slice() {
         [target] => Ok(target.pid),
         [] => Err(Refusal(
             Status::NOT_FOUND,
-            "there is no process under Neap".into(),
+            match &asked.program {
+                Some(program) => format!("there is no process {} under Neap", shown(program)),
+                None => "there is no process under Neap".to_owned(),
+            },
         )),
         several => Err(Refusal(
             Status::BAD_REQUEST,
@@ -125,15 +187,28 @@ fn listed(targets: &[Target]) -> String {
     titles.join(", ")
 }
 
+/// The region of a process that samples now.
+pub fn sampling(pid: i32) -> Result<Option<Region>, Failure> {
+    let region = Region::find(pid)?;
+    let head = region.as_ref().map(Region::head).transpose()?;
+    Ok(region.filter(|_| head.is_some_and(|head| head.rate != 0)))
+}
+
 /// Everything that the process sampled.
-fn whole(process: &Process) -> Result<Vec<u8>, Failure> {
+fn whole(process: &Process) -> Result<Profile, Failure> {
     let pid = process.pid();
-    let region = Region::open(pid)?;
-    if region.head()?.rate == 0 {
+    let Some(region) = sampling(pid)? else {
+        // Says why there is none.
+        Region::open(pid)?;
         return Err(failure!(
             "sampling is switched off in process {pid}: add seconds=30 to sample for 30 seconds"
         ));
-    }
+    };
     let profile = Profile::from_region_of(&region.read()?, pid.unsigned_abs())?;
-    Ok(pprof::encode(&profile.called(&process.name())))
+    let profile = profile.called(&process.name());
+    // Like Go's, without a duration: Parca adds up profiles of a duration as differences.
+    Ok(Profile {
+        began_ms: profile.ended_ms,
+        ..profile
+    })
 }

@@ -1,13 +1,16 @@
 //! `neap serve`: metrics and profiles of running processes over HTTP.
 
+use super::arguments;
 use crate::attach::{StatusPage, Target, Under};
 use crate::failure::{Failure, Outcome};
 use crate::patience::Patience;
-use crate::serve::{Scope, Server, Watched, answer};
+use crate::serve::{Pusher, Scope, Server, Watched, answer};
 use clap::ArgMatches;
 use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 /// How long requests may continue after a signal to end.
@@ -17,11 +20,15 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Serves until a signal ends it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let watched = Watched::new(scope(matches)?);
+    let watched = Arc::new(Watched::new(scope(matches)?));
     let address = *matches
         .get_one::<SocketAddr>("listen")
         .expect("the argument has a default");
-    serve(watched, address)
+    let pusher = matches
+        .get_one::<String>("push")
+        .map(|url| Pusher::new(Arc::clone(&watched), url));
+    let interval = arguments::time(matches, "interval");
+    serve(watched, address, pusher.map(|pusher| (pusher, interval)))
 }
 
 fn scope(matches: &ArgMatches) -> Result<Scope, Failure> {
@@ -39,7 +46,11 @@ fn scope(matches: &ArgMatches) -> Result<Scope, Failure> {
     Ok(Scope::Named(words.map(open).collect::<Result<_, _>>()?))
 }
 
-fn serve(watched: Watched, address: SocketAddr) -> Outcome {
+fn serve(
+    watched: Arc<Watched>,
+    address: SocketAddr,
+    pusher: Option<(Pusher, Duration)>,
+) -> Outcome {
     let unheard = |error: io::Error| {
         failure!("cannot listen on {address}: {error}; choose another place with --listen")
     };
@@ -58,6 +69,10 @@ fn serve(watched: Watched, address: SocketAddr) -> Outcome {
              figures and heap profiles, and \
              switch sampling on"
         );
+    }
+    if let Some((pusher, interval)) = pusher {
+        let started = thread::Builder::new().spawn(move || pusher.run(interval));
+        started.map_err(|error| failure!("cannot start a thread for --push: {error}"))?;
     }
     while !signals.ends_within(DAY) {}
     // Requests that have not ended by then are dropped with the process.

@@ -142,10 +142,7 @@ fn ledger_name(line: &str) -> String {
 }
 
 fn sample(view: &View, label: Option<(&'static str, String)>, value: f64) -> Sample {
-    let own = [
-        ("pid", view.pid.to_string()),
-        ("program", view.program.clone()),
-    ];
+    let own = view.place.labels(view.pid, &view.program);
     Sample {
         labels: own.into_iter().chain(label).collect(),
         value,
@@ -169,23 +166,18 @@ impl Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::kernel::KernelView;
+    use crate::attach::Place;
+    use crate::view::tests::view_at_rest;
     use std::collections::BTreeSet;
 
     fn view() -> View {
         let mut figures = Snapshot::default();
         figures.classes[3].blocks = 4;
         View {
-            pid: 7,
             program: "a".into(),
-            state: State::Fresh,
+            place: Place::of("0::/system.slice/a.service"),
             figures: Some(figures),
-            coarse: None,
-            kernel: KernelView::default(),
-            served: neap_shared::status_page::Served::default(),
-            silence: crate::attach::Silence::default(),
-            hint: None,
-            taken_ms: 0,
+            ..view_at_rest()
         }
     }
 
@@ -211,7 +203,7 @@ mod tests {
         let mut view = view();
         (view.figures, view.state) = (None, State::Pending);
         let page = page(&[view]);
-        assert!(page.contains("neap_fresh{pid=\"7\",program=\"a\"} 0\n"));
+        assert!(page.contains("neap_fresh{pid=\"7\",program=\"a\",unit=\"a.service\"} 0\n"));
         assert!(!page.contains("neap_requested_bytes"));
     }
 

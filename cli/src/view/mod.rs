@@ -18,7 +18,7 @@ pub mod metrics;
 pub mod text;
 
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Silence, StatusPage, now_ms};
+use crate::attach::{Place, Process, Silence, StatusPage, now_ms};
 use crate::failure::Failure;
 use neap_shared::stats::{ClassFigures, Snapshot};
 use neap_shared::status_page::{Coarse, Served};
@@ -31,6 +31,8 @@ pub struct View {
     pub pid: i32,
     /// Its name.
     pub program: String,
+    /// Where it runs; empty in a view for frequent use.
+    pub place: Place,
     /// Whether it has answered.
     pub state: State,
     /// Its last figures.
@@ -97,7 +99,9 @@ impl View {
         figures: Option<Snapshot>,
     ) -> Result<View, Failure> {
         let kernel = kernel::of_status_page(status_page)?;
+        let process = status_page.process();
         Ok(View {
+            place: process.map(Process::place).unwrap_or_default(),
             hint: hint::of_status_page(status_page, kernel),
             ..View::of(status_page, state, figures, kernel)
         })
@@ -141,6 +145,7 @@ impl View {
         View {
             pid: process.map_or(0, |process| process.pid()),
             program: process.map(|process| process.name()).unwrap_or_default(),
+            place: Place::default(),
             state,
             figures,
             coarse: status_page.coarse(),
@@ -210,17 +215,12 @@ pub mod tests {
         let figures = proptest::option::of(words(size_of::<Snapshot>() / 8));
         let coarse = proptest::option::of(words(size_of::<Coarse>() / 8));
         (state, figures, coarse, ".{0,40}").prop_map(|(state, figures, coarse, program)| View {
-            pid: 7,
             program,
             state,
             figures: figures
                 .map(|words| bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words))),
             coarse: coarse.map(|words| bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words))),
-            kernel: KernelView::default(),
-            served: Served::default(),
-            silence: Silence::default(),
-            hint: None,
-            taken_ms: 1,
+            ..view_at_rest()
         })
     }
 
@@ -229,6 +229,7 @@ pub mod tests {
         View {
             pid: 7,
             program: "rest".into(),
+            place: Place::default(),
             state: State::Fresh,
             figures: Some(Snapshot::default()),
             coarse: None,

@@ -250,8 +250,8 @@ fn pending(view: &View, advice: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::kernel::KernelView;
-    use neap_shared::status_page::{Coarse, Served};
+    use crate::view::tests::view_at_rest;
+    use neap_shared::status_page::Coarse;
 
     #[test]
     fn no_name_stands_for_two_figures() {
@@ -264,16 +264,10 @@ mod tests {
             slices: 100,
         };
         let view = View {
-            pid: 7,
-            program: "server".to_owned(),
             state: State::Pending,
             figures: None,
             coarse: Some(coarse),
-            kernel: KernelView::default(),
-            served: Served::default(),
-            silence: crate::attach::Silence::default(),
-            hint: None,
-            taken_ms: 1,
+            ..view_at_rest()
         };
         let text = page(&view, "");
         let name = |line: &&str| line.get(4..18).map(|name| name.trim().to_owned());

@@ -109,6 +109,14 @@ impl Fake {
         self.child.id()
     }
 
+    /// The value of its metric of this name in a page. Labels of a container or a service may
+    /// follow the program's.
+    pub fn metric<'a>(&self, page: &'a str, name: &str) -> Option<&'a str> {
+        let start = format!("neap_{name}{{pid=\"{}\",program=\"sleep\"", self.pid());
+        let line = page.lines().find(|line| line.starts_with(&start))?;
+        line.rsplit_once("} ").map(|(_, value)| value)
+    }
+
     pub fn write(&self, at: usize, bytes: &[u8]) {
         self.file.write_all_at(bytes, at as u64).unwrap();
     }

@@ -2,8 +2,10 @@
 
 mod attach;
 mod doctor;
+mod engine;
 mod env;
 mod fake;
+mod fleet;
 mod grammar;
 mod hostile;
 mod identity;

@@ -291,7 +291,7 @@ fn what_is_no_profile_is_named() {
 
 /// A program that some tests need. Without it they are skipped; with `REQUIRE_ALL=1` that is a
 /// failure.
-fn tool(name: &str) -> Option<Command> {
+pub fn tool(name: &str) -> Option<Command> {
     let found = Command::new(name)
         .arg("-h")
         .stdout(Stdio::null())

@@ -1,91 +1,55 @@
 //! A real Prometheus scrapes a real program through `neap serve`, and answers the dashboard's
 //! queries.
 
+use crate::engine::{Engine, escaped, skipped};
 use crate::live::Holder;
+use crate::profile::Planted;
 use crate::serve::Server;
 use crate::stage::room;
 use serde_json::Value;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-/// Prometheus with a data directory of its own, ended when this value is dropped.
-struct Prometheus {
-    child: Child,
-    address: String,
-    room: TempDir,
-}
+use std::fs;
+use std::process::Command;
 
 /// A scrape may take as long as the interval, even on a busy machine.
 const EVERY: &str = "2s";
 
-/// How long to wait for a condition.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Prometheus with a data directory of its own.
+struct Prometheus(Engine);
 
 impl Prometheus {
-    /// A Prometheus that scrapes `target`; `None` if none is installed.
-    fn start(target: &str) -> Option<Prometheus> {
+    /// A Prometheus with these discoveries of targets; `None` if none is installed.
+    fn start(discovery: &str) -> Option<Prometheus> {
         let room = room();
-        let configuration = room.path().join("prometheus.yml");
         let text = format!(
             "global: {{scrape_interval: {EVERY}, scrape_timeout: {EVERY}}}\n\
-             scrape_configs: [{{job_name: neap, static_configs: [{{targets: ['{target}']}}]}}]\n"
+             scrape_configs: [{{job_name: neap, {discovery}}}]\n"
         );
-        fs::write(&configuration, text).unwrap();
-        let log = File::create(room.path().join("log")).unwrap();
-        let child = Command::new("prometheus")
-            .arg(format!("--config.file={}", configuration.display()))
-            .arg("--storage.tsdb.path")
-            .arg(room.path().join("data"))
-            .arg("--web.listen-address=127.0.0.1:0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .ok()?;
-        let mut started = Prometheus {
-            child,
-            address: String::new(),
-            room,
+        fs::write(room.path().join("prometheus.yml"), text).unwrap();
+        let mut command = Command::new("prometheus");
+        command.args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
+        command.arg("--web.listen-address=127.0.0.1:0");
+        let Some(mut engine) = Engine::start(&mut command, room, String::new()) else {
+            let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
+            assert!(!required, "prometheus is not installed");
+            skipped("no prometheus here");
+            return None;
         };
-        started.address = started.wait_for("an address", Prometheus::told_address);
-        Some(started)
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.room.path().join("log")).unwrap_or_default()
-    }
-
-    /// The address that it listens on, once it has printed it.
-    fn told_address(&self) -> Option<String> {
-        let log = self.log();
-        let line = log.lines().find(|line| line.contains("\"Listening on\""))?;
-        Some(line.split("address=").nth(1)?.trim().to_owned())
+        // It prints the address once it listens.
+        engine.address = engine.wait_for("an address", |engine| {
+            let log = engine.log();
+            let line = log.lines().find(|line| line.contains("\"Listening on\""))?;
+            Some(line.split("address=").nth(1)?.trim().to_owned())
+        });
+        Some(Prometheus(engine))
     }
 
     fn wait_for<T>(&self, what: &str, mut look: impl FnMut(&Self) -> Option<T>) -> T {
-        let since = Instant::now();
-        loop {
-            if let Some(seen) = look(self) {
-                return seen;
-            }
-            assert!(since.elapsed() < PATIENCE, "{what}: {}", self.log());
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        self.0.wait_for(what, |_| look(self))
     }
 
     /// The response to a request of its HTTP API; `None` while it is not ready.
     fn get(&self, path: &str) -> Option<Value> {
-        let mut stream = TcpStream::connect(&self.address).ok()?;
-        // An HTTP 1.0 response is not chunked.
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (_, body) = answer.split_once("\r\n\r\n")?;
-        let body: Value = serde_json::from_str(body).ok()?;
+        let body: Value = serde_json::from_str(&self.0.get(path)?).ok()?;
         assert_ne!(body["status"], "error", "{path}: {body}");
         Some(body["data"].clone())
     }
@@ -97,19 +61,6 @@ impl Prometheus {
         let values = series.filter_map(|one| one["value"][1].as_str()?.parse().ok());
         Some(values.collect())
     }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Escapes a text for a URL.
-fn escaped(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 /// All queries of the dashboard, for one process.
@@ -133,11 +84,8 @@ fn dashboard(pid: &str) -> Vec<String> {
 fn prometheus_scrapes_and_answers_the_dashboard() {
     let holder = Holder::start("busy");
     let server = Server::start(&[&holder.pid()]);
-    let Some(prometheus) = Prometheus::start(&server.address) else {
-        let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
-        assert!(!required, "prometheus is not installed");
-        // Not eprintln, which the harness hides in a test that passes.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no prometheus here");
+    let targets = format!("static_configs: [{{targets: ['{}']}}]", server.address);
+    let Some(prometheus) = Prometheus::start(&targets) else {
         return;
     };
     prometheus.wait_for("a target that is up", |prometheus| {
@@ -160,4 +108,23 @@ fn prometheus_scrapes_and_answers_the_dashboard() {
         values.len() == 1 && held.contains(&values[0]),
         "{large}: {values:?}"
     );
+}
+
+#[test]
+fn prometheus_discovers_the_processes_that_have_profiles() {
+    let planted = Planted::start(&[], Some("64K"));
+    let server = Server::start(&[&planted.pid()]);
+    let url = format!("http://{}/targets", server.address);
+    let discovery = format!("http_sd_configs: [{{url: '{url}', refresh_interval: 2s}}]");
+    let Some(prometheus) = Prometheus::start(&discovery) else {
+        return;
+    };
+    let labels = prometheus.wait_for("a target that is up", |prometheus| {
+        let targets = prometheus.get("/api/v1/targets")?;
+        let target = &targets["activeTargets"][0];
+        (target["health"] == "up").then(|| target["labels"].clone())
+    });
+    assert_eq!(labels["pid"], planted.pid(), "{labels}");
+    assert_eq!(labels["service_name"], "planted", "{labels}");
+    assert_eq!(labels["instance"], server.address, "{labels}");
 }

@@ -9,7 +9,7 @@ use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::pages::{Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use};
+use crate::pages::{self, Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use};
 use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
@@ -41,7 +41,7 @@ pub struct Heap {
     /// Spans.
     pub pages: PageHeap<Linux>,
     /// Slabs with free blocks: the program's, and those of caches and magazine arrays.
-    pub depots: Depots,
+    pub depots: &'static Depots,
     /// Stacks for coroutines.
     pub stacks: Pool,
 }
@@ -78,6 +78,19 @@ pub enum Known {
 /// The process's heap.
 pub static HEAP: Heap = Heap::new();
 
+/// What is zero at first, and so takes no room in the library's file.
+#[unsafe(link_section = ".bss.neap_tables")]
+static TABLES: Tables = Tables {
+    depots: Depots::new(),
+    pages: pages::Tables::new(),
+};
+
+#[repr(C)]
+struct Tables {
+    depots: Depots,
+    pages: pages::Tables,
+}
+
 /// What an address is.
 pub enum Found {
     /// In no arena.
@@ -95,10 +108,11 @@ pub enum Found {
 }
 
 impl Heap {
-    pub(super) const fn new() -> Heap {
+    const fn new() -> Heap {
         Heap {
-            pages: PageHeap::new(Linux, SIDES),
-            depots: Depots::new(),
+            // SAFETY: tables of its own, because this is the process's one heap.
+            pages: unsafe { PageHeap::new(Linux, SIDES, &TABLES.pages) },
+            depots: &TABLES.depots,
             budget: Budget::new(),
             stacks: Pool::new(),
             registry: Registry::new(),

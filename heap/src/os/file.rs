@@ -81,6 +81,43 @@ pub fn close(descriptor: i32) {
     keep_errno(|| sys_close(descriptor));
 }
 
+/// An open file of this process, whose descriptor the program may close, to open another file under
+/// its number.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenFile {
+    /// Its number.
+    pub descriptor: i32,
+    /// The file that the descriptor refers to while it is ours.
+    pub identity: FileIdentity,
+}
+
+impl OpenFile {
+    /// The file behind a descriptor of ours. Closes it and returns `None` if the kernel does not
+    /// tell which it is.
+    pub fn of(descriptor: i32) -> Option<OpenFile> {
+        let Some(identity) = file_identity(descriptor) else {
+            close(descriptor);
+            return None;
+        };
+        Some(OpenFile {
+            descriptor,
+            identity,
+        })
+    }
+
+    /// Whether the descriptor still refers to this file.
+    pub fn is_ours(&self) -> bool {
+        file_identity(self.descriptor) == Some(self.identity)
+    }
+
+    /// Closes the descriptor, if it still refers to this file.
+    pub fn close(&self) {
+        if self.is_ours() {
+            close(self.descriptor);
+        }
+    }
+}
+
 /// The identity of an open file: device and inode. It shows whether a number is still ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {

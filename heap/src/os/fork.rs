@@ -88,8 +88,8 @@ impl Fork {
     /// lock, from the top of the table down.
     pub fn close(&self, lock: &FutexLock) {
         debug_assert!(self.is_mine());
-        debug_assert!(GATE.level() <= lock.rank() as usize);
-        if GATE.level() != lock.rank() as usize {
+        debug_assert!(GATE.level() <= lock.rank().place());
+        if GATE.level() != lock.rank().place() {
             GATE.close_to(lock.rank());
         }
         lock.await_rest();

@@ -38,7 +38,7 @@ impl Gate {
     /// Whether locks of `rank` are closed for the calling thread.
     #[inline]
     pub(super) fn stops(&self, rank: Rank) -> bool {
-        self.word.load(Ordering::SeqCst) & LEVEL >= rank as usize && !self.is_forker()
+        self.word.load(Ordering::SeqCst) & LEVEL >= rank.place() && !self.is_forker()
     }
 
     /// Sleeps until locks of `rank` may be open.
@@ -46,7 +46,7 @@ impl Gate {
         while self.stops(rank) {
             let seen = self.word.load(Ordering::SeqCst);
             self.awaited.store(1, Ordering::SeqCst);
-            if seen & LEVEL >= rank as usize {
+            if seen & LEVEL >= rank.place() {
                 sleep_while(&self.word, seen, None);
             }
         }
@@ -68,7 +68,7 @@ impl Gate {
 
     pub(super) fn close_to(&self, rank: Rank) {
         let forks = self.word.load(Ordering::Relaxed) & !LEVEL;
-        self.word.store(forks | rank as usize, Ordering::SeqCst);
+        self.word.store(forks | rank.place(), Ordering::SeqCst);
     }
 
     pub(super) fn open_all(&self) {

@@ -4,7 +4,7 @@
 //! processors. So the reader holds no lock meanwhile that any thread waits for. A fork waits only
 //! while a file is opened or closed, and its child closes the one that is open.
 
-use super::file::{self, FileIdentity};
+use super::file::{self, FileIdentity, OpenFile};
 use super::lock::{FutexGuard, FutexLock, Rank};
 use crate::base::sync::plain::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use core::ffi::CStr;
@@ -26,8 +26,7 @@ static OPEN: Open = Open {
 };
 
 struct Open {
-    /// Its descriptor, or [`NONE`]. The program may close it and open another file under its
-    /// number.
+    /// Its descriptor, or [`NONE`].
     descriptor: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
@@ -36,10 +35,10 @@ struct Open {
 const NONE: i32 = -1;
 
 impl Open {
-    fn note(&self, descriptor: i32, identity: FileIdentity) {
-        self.device.store(identity.device, Relaxed);
-        self.inode.store(identity.inode, Relaxed);
-        self.descriptor.store(descriptor, Relaxed);
+    fn note(&self, file: OpenFile) {
+        self.device.store(file.identity.device, Relaxed);
+        self.inode.store(file.identity.inode, Relaxed);
+        self.descriptor.store(file.descriptor, Relaxed);
     }
 
     /// Closes the descriptor, if there is one and its number is still ours.
@@ -53,9 +52,11 @@ impl Open {
             device: self.device.load(Relaxed),
             inode: self.inode.load(Relaxed),
         };
-        if file::file_identity(descriptor) == Some(identity) {
-            file::close(descriptor);
-        }
+        let file = OpenFile {
+            descriptor,
+            identity,
+        };
+        file.close();
     }
 }
 
@@ -77,13 +78,9 @@ impl Inquiry {
         let descriptor = {
             // In a fork's child, a thread that was about to fork itself may hold it for good.
             let _alone = OPENING.try_lock()?;
-            let descriptor = file::open_read(path)?;
-            let Some(identity) = file::file_identity(descriptor) else {
-                file::close(descriptor);
-                return None;
-            };
-            OPEN.note(descriptor, identity);
-            descriptor
+            let file = OpenFile::of(file::open_read(path)?)?;
+            OPEN.note(file);
+            file.descriptor
         };
         let read = file::read_some(descriptor, buffer);
         let _alone = OPENING.lock();

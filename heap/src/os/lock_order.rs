@@ -30,11 +30,12 @@ pub struct Row {
 
 macro_rules! order {
     ($($number:literal $rank:ident: $name:literal, $guards:literal, $left:literal;)*) => {
-        /// Where a lock stands.
+        /// Where a lock stands. That of the depots, of which there are most, is 0 in memory. So their
+        /// table is zero at first, and takes no room in the library's file.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[repr(u8)]
+        #[repr(i8)]
         pub enum Rank {
-            $(#[doc = concat!($name, ": ", $guards)] $rank = $number,)*
+            $(#[doc = concat!($name, ": ", $guards)] $rank = $number - DEPOT,)*
             /// That of a fork itself. It is never closed.
             Fork,
             /// Never closed: the holder also holds a lock that is, or the child does without.
@@ -49,6 +50,16 @@ macro_rules! order {
             left: $left,
         }),*];
     };
+}
+
+/// The depots' place.
+const DEPOT: i8 = 8;
+
+impl Rank {
+    /// Its place in the order, from 1.
+    pub(super) const fn place(self) -> usize {
+        (self as i8 + DEPOT) as usize
+    }
 }
 
 order! {
@@ -82,7 +93,7 @@ const ALL_RANKS: usize = (1 << RANKS) - 1;
 static HELD: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 
 const fn bit(rank: Rank) -> usize {
-    1 << rank as usize
+    1 << rank.place()
 }
 
 const SILENT: usize = bit(NO_WAITS[0]) | bit(NO_WAITS[1]);
@@ -156,7 +167,7 @@ pub(super) fn assert_in_order(rank: Rank) {
     // Whoever is about to fork may do so in a handler that interrupted any holder.
     if wrong != 0 && rank != Rank::Fork {
         let holds = name_of(wrong.trailing_zeros() as usize);
-        let waits = name_of(rank as usize);
+        let waits = name_of(rank.place());
         fail(format_args!(
             "holds the lock {holds}, and waits for the lock {waits}"
         ));
@@ -197,9 +208,9 @@ mod tests {
 
     #[test]
     fn numbers_follow_the_table() {
-        let numbers = ORDER.iter().map(|row| row.rank as usize);
+        let numbers = ORDER.iter().map(|row| row.rank.place());
         assert!(numbers.eq(1..=ORDER.len()));
-        assert_eq!(Rank::Fork as usize, ORDER.len() + 1);
+        assert_eq!(Rank::Fork.place(), ORDER.len() + 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::Os;
 use super::errno::keep_errno;
-use super::file::{self, FileIdentity};
+use super::file::{self, OpenFile};
 use super::linux::Linux;
 use super::mapping::follows_advice;
 use super::process::limit_of;
@@ -19,11 +19,8 @@ pub struct Shared {
     pub base: NonNull<u8>,
     /// Its bytes.
     pub bytes: usize,
-    /// The descriptor, closed by `exec`. The program may close it and open another file under its
-    /// number.
-    pub descriptor: i32,
-    /// The file that the descriptor refers to while it is ours.
-    pub identity: FileIdentity,
+    /// The file. `exec` closes its descriptor.
+    pub file: OpenFile,
 }
 
 /// A private word that says whether this process made its shared memory itself. A child with its
@@ -107,27 +104,18 @@ impl Shared {
             let number = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
             let descriptor = out_of_the_way(i32::try_from(number).ok().filter(|&n| n >= 0)?);
             claim();
-            let shared = seal(descriptor, bytes)
-                .and_then(|()| map(descriptor, bytes))
-                .zip(file::file_identity(descriptor));
-            let Some((base, identity)) = shared else {
+            let file = OpenFile::of(descriptor)?;
+            let Some(base) = seal(descriptor, bytes).and_then(|()| map(descriptor, bytes)) else {
                 file::close(descriptor);
                 return None;
             };
-            Some(Shared {
-                base,
-                bytes,
-                descriptor,
-                identity,
-            })
+            Some(Shared { base, bytes, file })
         })
     }
 
     /// Closes the descriptor, if its number is still ours.
     pub fn close(&self) {
-        if file::file_identity(self.descriptor) == Some(self.identity) {
-            file::close(self.descriptor);
-        }
+        self.file.close();
     }
 
     /// Unmaps the memory.
@@ -142,8 +130,7 @@ impl Shared {
     /// Sends `words` and the descriptor to the Unix socket at the path `name`. False if no process
     /// listens there or its queue is full.
     pub fn hand_to(&self, name: &[u8], words: [u64; 3]) -> bool {
-        file::file_identity(self.descriptor) == Some(self.identity)
-            && keep_errno(|| send(name, &words, self.descriptor))
+        self.file.is_ours() && keep_errno(|| send(name, &words, self.file.descriptor))
     }
 }
 
@@ -256,17 +243,14 @@ mod tests {
         // SAFETY: a buffer of one byte; plain numbers.
         unsafe {
             let buffer = byte.as_mut_ptr().cast();
-            assert_eq!(libc::pread(shared.descriptor, buffer, 1, 100), 1);
-            assert_eq!(libc::ftruncate(shared.descriptor, 0), -1);
+            assert_eq!(libc::pread(shared.file.descriptor, buffer, 1, 100), 1);
+            assert_eq!(libc::ftruncate(shared.file.descriptor, 0), -1);
         }
         assert_eq!(byte, [7]);
         assert!(!shared.hand_to(b"/nobody/listens/here", [1, 2, 3]));
         assert!(is_mine());
         shared.close();
-        assert_ne!(
-            file::file_identity(shared.descriptor),
-            Some(shared.identity)
-        );
+        assert!(!shared.file.is_ours());
         // SAFETY: the test no longer uses it.
         unsafe { shared.unmap() };
     }

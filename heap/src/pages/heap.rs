@@ -68,10 +68,31 @@ pub struct PageHeap<O: Os> {
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
-    /// A small process uses only the first, which is next to the fields above.
+    tables: &'static Tables,
+}
+
+/// The parts of a page heap that are zero at first. The process's heap has them apart from itself,
+/// so that they take no room in the library's file.
+#[derive(Debug)]
+pub struct Tables {
+    /// A small process uses only the first.
     arenas: [Arena; MAX_ARENAS],
     /// Where units of huge pages were split. guarded by: lock
     split_units: UnsafeCell<SplitUnits>,
+}
+
+// SAFETY: `split_units` is reached only under the lock of the one heap that has them; arenas are
+// Sync.
+unsafe impl Sync for Tables {}
+
+impl Tables {
+    /// Those of a new heap.
+    pub const fn new() -> Self {
+        Self {
+            arenas: [const { Arena::new() }; MAX_ARENAS],
+            split_units: UnsafeCell::new(SplitUnits::new()),
+        }
+    }
 }
 
 /// What the lock guards, beside the arenas' records and masks of free spans.
@@ -95,8 +116,7 @@ pub(super) struct Inner {
     pub(super) mirrored_slices: usize,
 }
 
-// SAFETY: `inner` and `split_units` are reached only under `lock`; the rest is atomics, constants,
-// and arenas (Sync).
+// SAFETY: `inner` is reached only under `lock`; the rest is atomics, constants, and tables (Sync).
 unsafe impl<O: Os> Sync for PageHeap<O> {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl<O: Os + Send> Send for PageHeap<O> {}
@@ -194,7 +214,7 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Where units of huge pages were split.
     pub(super) fn split_units(&mut self) -> &mut SplitUnits {
         // SAFETY: the lock is held, and this is the only reference.
-        unsafe { &mut *self.heap.split_units.get() }
+        unsafe { &mut *self.heap.tables.split_units.get() }
     }
 }
 
@@ -206,7 +226,10 @@ impl<O: Os> Drop for Locked<'_, O> {
 
 impl<O: Os> PageHeap<O> {
     /// An empty heap. Each slice of its arenas gets side entries of these sizes.
-    pub const fn new(os: O, sides: Sides) -> Self {
+    ///
+    /// # Safety
+    /// - `tables` are new, and no other heap has them.
+    pub const unsafe fn new(os: O, sides: Sides, tables: &'static Tables) -> Self {
         assert!(
             sides.near.is_multiple_of(64) && sides.far.is_multiple_of(64),
             "side entries are aligned to 64 bytes"
@@ -242,8 +265,7 @@ impl<O: Os> PageHeap<O> {
                 mirror: None,
                 mirrored_slices: 0,
             }),
-            arenas: [const { Arena::new() }; MAX_ARENAS],
-            split_units: UnsafeCell::new(SplitUnits::new()),
+            tables,
         }
     }
 
@@ -259,7 +281,7 @@ impl<O: Os> PageHeap<O> {
         let base = self.primary_base.load(Ordering::Acquire);
         let index = address.wrapping_sub(base) >> SLICE_SHIFT;
         if index < self.primary_slices.load(Ordering::Acquire) {
-            let arena = &self.arenas[0];
+            let arena = &self.tables.arenas[0];
             return Some(SliceRef { arena, index });
         }
         self.locate_anywhere(address)
@@ -425,22 +447,22 @@ impl<O: Os> PageHeap<O> {
 
     /// The arenas that exist.
     pub(super) fn arenas(&self) -> &[Arena] {
-        &self.arenas[..self.arenas_in_use.load(Ordering::Acquire)]
+        &self.tables.arenas[..self.arenas_in_use.load(Ordering::Acquire)]
     }
 
     /// The next arena to open; `None` if there are as many as possible. The caller holds
     /// `committing`.
     pub(super) fn unopened(&self) -> Option<(usize, &Arena)> {
         let id = self.arenas_in_use.load(Ordering::Relaxed);
-        Some((id, self.arenas.get(id)?))
+        Some((id, self.tables.arenas.get(id)?))
     }
 
     /// Publishes a newly opened arena to all threads. The caller holds `committing`.
     pub(super) fn publish(&self, id: usize) {
         self.arenas_in_use.store(id + 1, Ordering::Release);
         if id == 0 {
-            self.primary_base
-                .store(self.arenas[0].layout().base, Ordering::Release);
+            let base = self.tables.arenas[0].layout().base;
+            self.primary_base.store(base, Ordering::Release);
             self.publish_tags();
         }
     }
@@ -448,10 +470,9 @@ impl<O: Os> PageHeap<O> {
     /// Tells the fast path how many tags of the first arena may be read. The caller holds
     /// `committing`.
     pub(super) fn publish_tags(&self) {
-        self.primary_slices.store(
-            self.arenas[0].tagged().min(self.arenas[0].end()),
-            Ordering::Release,
-        );
+        let first = &self.tables.arenas[0];
+        self.primary_slices
+            .store(first.tagged().min(first.end()), Ordering::Release);
     }
 }
 

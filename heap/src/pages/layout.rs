@@ -46,7 +46,7 @@ impl Layout {
         base: 0,
         slices: 0,
         head: 0,
-        pages_per_slice: 1,
+        pages_per_slice: 0,
         group_shift: 0,
         group_bytes: 0,
         records_at: 0,

@@ -53,7 +53,7 @@ mod zero_state;
 
 pub use arena::SliceRef;
 pub use figures::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals, ZeroingTotals};
-pub use heap::PageHeap;
+pub use heap::{PageHeap, Tables};
 pub use huge::Policy as HugePolicy;
 pub use layout::Sides;
 pub use limits::{Driver, Footprint, Limits, NEAR_PART, STACK_BYTES};

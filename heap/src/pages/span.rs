@@ -10,7 +10,7 @@ use crate::base::sync::plain::{
 };
 use crate::base::tree::{Node, Side};
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
-use core::ptr::null_mut;
+use core::ptr::{null_mut, without_provenance_mut};
 
 pub use neap_shared::stats::{USES, Use};
 
@@ -179,7 +179,7 @@ pub(super) enum ZeroState {
 #[repr(C, align(64))]
 pub(super) struct SpanRecord {
     links: [AtomicPtr<SpanRecord>; 2],
-    /// In use: its user's pointer. Free, in a queue: its neighbour there.
+    /// In use: its user's pointer, and its moved slices. Free, in a queue: its neighbours there.
     older: AtomicPtr<SpanRecord>,
     newer: AtomicPtr<SpanRecord>,
     /// In use: the bytes its user asked for. Free: when it became free, in ms.
@@ -284,14 +284,21 @@ impl SpanRecord {
         self.older.store(pointer.cast(), Release);
     }
 
-    /// Whether pages were moved into this span in use.
-    pub(super) fn is_moved(&self) -> bool {
-        self.moved.load(Relaxed) != 0
+    /// Into how many of its first slices pages were moved, of a span in use.
+    pub(super) fn moved_slices(&self) -> usize {
+        let moved = self.newer.load(Relaxed).addr().min(self.slices.get());
+        moved.max(1) * usize::from(self.moved.load(Relaxed))
     }
 
-    /// Sets whether pages were moved into this span in use; returns what was set before.
-    pub(super) fn swap_moved(&self, moved: bool) -> bool {
-        self.moved.swap(u8::from(moved), Relaxed) != 0
+    /// Sets into how many of its first slices pages were moved; returns what was set before.
+    ///
+    /// # Safety
+    /// - The span is in use: in a free one the word is a link.
+    pub(super) unsafe fn swap_moved(&self, slices: usize) -> usize {
+        let before = self.moved_slices();
+        self.newer.store(without_provenance_mut(slices), Relaxed);
+        self.moved.store(u8::from(slices > 0), Relaxed);
+        before
     }
 
     /// Whether the program mapped over this span in use, or another process fills its pages.

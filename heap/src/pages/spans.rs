@@ -4,8 +4,9 @@
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
 //! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
 //! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
-//! merge again. Spans that the program mapped something over are marked in the same way. Where
-//! every commit is charged Neap moves nothing, for mapping afresh may be refused there.
+//! merge again. Where one becomes shorter, only what pages were moved to is mapped afresh. Spans that
+//! the program mapped something over are marked in the same way. Where every commit is charged Neap
+//! moves nothing, for mapping afresh may be refused there.
 
 use super::arena::SliceRef;
 use super::figures::UseTotals;
@@ -14,7 +15,7 @@ use super::heap::{Locked, PageHeap, address_of};
 use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, State, Use, grid_of};
 use super::zero_state::{Dirty, Zero};
 use crate::base::sync::plain::Ordering::Relaxed;
-use crate::base::units::SLICE_BYTES;
+use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::os::{Os, RemapError};
 use core::ptr::NonNull;
 
@@ -396,7 +397,8 @@ impl<O: Os> PageHeap<O> {
             .arena
             .note_writes(target.record(), Dirty::Prefix(bytes));
         locked.note_moved_away(source, bytes);
-        if !target.record().swap_moved(true) {
+        // SAFETY: a span in use: the caller's promise.
+        if unsafe { target.record().swap_moved(slices_for(bytes)) } == 0 {
             self.moved_spans.fetch_add(1, Relaxed);
         }
         Ok(())
@@ -410,11 +412,13 @@ impl<O: Os> PageHeap<O> {
     ///   `kept` slices any more.
     pub(super) unsafe fn renew_from(&self, place: SliceRef<'_>, kept: usize) -> Renewal {
         let (base, record) = (address_of(place), place.record());
-        let slices = record.slices.get();
-        if slices <= kept || !(record.is_moved() || record.is_overmapped()) {
+        let (moved, all) = (record.moved_slices(), record.slices.get());
+        let is_whole = record.is_overmapped() || kept == 0 && moved > 0;
+        let end = if is_whole { all } else { moved };
+        if end <= kept {
             return Renewal::NoNeed;
         }
-        let bytes = (slices - kept) * SLICE_BYTES;
+        let bytes = (end - kept) * SLICE_BYTES;
         // SAFETY: the caller's promise; a span in use is committed.
         let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) };
         if renewed == Err(RemapError::Lost) {
@@ -428,10 +432,12 @@ impl<O: Os> PageHeap<O> {
         if !renewed && record.is_overmapped() {
             return Renewal::Refused;
         }
-        if renewed && kept == 0 {
-            record.set_overmapped(false);
-            if record.swap_moved(false) {
-                self.moved_spans.fetch_sub(1, Relaxed);
+        if renewed {
+            // SAFETY: a span in use: the caller's promise.
+            let before = unsafe { record.swap_moved(moved.min(kept)) };
+            if kept == 0 {
+                record.set_overmapped(false);
+                self.moved_spans.fetch_sub(usize::from(before > 0), Relaxed);
             }
         }
         // Moved pages that could not be mapped afresh are memory of ours all the same.

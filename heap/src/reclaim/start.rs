@@ -20,7 +20,6 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook::{self, REQUESTS};
-use crate::init::entered;
 use crate::os::sandbox;
 use crate::os::shared;
 use crate::pages::Driver;
@@ -86,8 +85,7 @@ pub fn start_now() -> Result<bool, Forbidden> {
     if !thread::is_enabled() || !sandbox::allows_more() {
         return Err(Forbidden);
     }
-    // A thread is only started where one allocates.
-    let may = entered().is_some() && is_own();
+    let may = is_own();
     // First: a thread that sleeps before there is a status page would not hear what rings by it.
     if may && REQUESTS.is_status_page_missing() {
         hook::instruments().make_status_page();

@@ -103,7 +103,7 @@ pub(crate) fn choose(word: &str) {
     }
 }
 
-/// `NEAP_ANSWER`: the thread is started [at once](start_eagerly), or by the first slow path that
+/// `NEAP_ANSWER`: the thread is started [at once](crate::init::start_eagerly), or by the first slow path that
 /// can where that is too early.
 pub(crate) fn want_from_start() {
     EAGER.store(true, Ordering::Relaxed);

@@ -156,7 +156,7 @@ impl Slab {
     /// pages. Not yet listed. The slice has `pages` OS pages.
     ///
     /// # Safety
-    /// - The slice is as [`Source`] promises, and this is its record.
+    /// - The slice is as [`Source`](super::source::Source) promises, and this is its record.
     pub(super) unsafe fn carve(&self, id: DepotId, slice: &Slice, pages: usize) {
         let Slice {
             base, zero, far, ..

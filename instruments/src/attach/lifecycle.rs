@@ -3,7 +3,7 @@
 
 use super::monitor;
 use super::serve::{is_awaited, write};
-use super::state::{AWAITED, Inner, STATUS_PAGE};
+use super::state::{AWAITED, Inner, LOCK, STATUS_PAGE};
 use super::words::WORDS;
 use crate::profile;
 use neap_heap::base::sync::{AtomicU8, Ordering};
@@ -71,7 +71,7 @@ pub(crate) fn begin() {
         REQUESTS.set_absent(true);
         return;
     }
-    let _guard = STATUS_PAGE.lock.lock();
+    let _guard = LOCK.lock();
     // SAFETY: the lock is held.
     put_up(unsafe { &mut *STATUS_PAGE.inner.get() });
 }
@@ -116,7 +116,7 @@ pub(crate) fn finish() {
     if !is_awaited() || !shared::is_mine() || !sandbox::allows_more() {
         return;
     }
-    let Some(_guard) = STATUS_PAGE.lock.try_lock() else {
+    let Some(_guard) = LOCK.try_lock() else {
         return;
     };
     // SAFETY: the lock is held.
@@ -132,10 +132,7 @@ pub(crate) fn finish() {
 pub(crate) fn after_fork_in_child() {
     if WORDS.is_set() {
         shared::set_inherited(true);
-        if (is_awaited() || HEAP.is_sampling())
-            && !STATUS_PAGE.lock.is_mine()
-            && HEAP.pages.is_quiet()
-        {
+        if (is_awaited() || HEAP.is_sampling()) && !LOCK.is_mine() && HEAP.pages.is_quiet() {
             renew();
         }
     }
@@ -152,7 +149,7 @@ pub(crate) fn is_wanted_soon() -> bool {
 #[cold]
 pub(crate) fn renew() {
     // Its holder does this, or was interrupted by the signal handler that this call comes from.
-    let Some(guard) = STATUS_PAGE.lock.try_lock() else {
+    let Some(guard) = LOCK.try_lock() else {
         return;
     };
     if !REQUESTS.is_status_page_missing() {

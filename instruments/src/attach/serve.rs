@@ -1,7 +1,7 @@
 //! Serving observers: writes the figures, purges and switches sampling when other processes ask for
 //! it, within bounds on the time that this may take.
 
-use super::state::{AWAITED, Inner, STATUS_PAGE};
+use super::state::{AWAITED, Inner, LOCK, STATUS_PAGE};
 use super::words::WORDS;
 use crate::peek;
 use crate::{profile, survey};
@@ -110,7 +110,7 @@ fn serve_now() -> bool {
         return false;
     };
     let acted = carry_out(purge, sample);
-    let Some(_guard) = STATUS_PAGE.lock.try_lock() else {
+    let Some(_guard) = LOCK.try_lock() else {
         return acted;
     };
     // SAFETY: the lock is held.

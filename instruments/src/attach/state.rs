@@ -12,9 +12,7 @@ pub(super) static AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// See the head of this file.
 pub(super) struct Private {
-    /// Held by the thread that serves.
-    pub(super) lock: Lock,
-    /// guarded by: lock
+    /// guarded by: [`LOCK`]
     pub(super) inner: UnsafeCell<Inner>,
     /// When an allocating thread first saw a pending request, in ms; 0: none.
     pub(super) asked_at: AtomicU64,
@@ -34,11 +32,15 @@ pub(super) struct Inner {
     pub(super) cost_ns: u64,
 }
 
-// SAFETY: `inner` is reached only under `lock`.
+// SAFETY: `inner` is reached only under `LOCK`.
 unsafe impl Sync for Private {}
 
+/// Guards [`STATUS_PAGE`]. Held by the thread that serves.
+pub(crate) static LOCK: Lock = Lock::new(Rank::StatusPage);
+
+/// All zero at first, so that it takes no room in the library's file.
+#[unsafe(link_section = ".bss.neap_tables")]
 pub(super) static STATUS_PAGE: Private = Private {
-    lock: Lock::new(Rank::StatusPage),
     inner: UnsafeCell::new(Inner {
         shared: None,
         // SAFETY: 64-bit words only, for which zeros are a value.
@@ -51,6 +53,3 @@ pub(super) static STATUS_PAGE: Private = Private {
     written_at: AtomicU64::new(0),
     act_at: AtomicU64::new(0),
 };
-
-/// The status page's lock, for a fork.
-pub(crate) static LOCK: &Lock = &STATUS_PAGE.lock;

@@ -223,7 +223,7 @@ pub(crate) fn live() -> Option<(u64, u64)> {
 }
 
 /// The region's lock, for a fork.
-pub(super) static LOCK: &Lock = REGION.lock();
+pub(super) static LOCK: &Lock = &region::LOCK;
 /// The pace's lock, for a fork.
 pub(super) static PACE_LOCK: &Lock = SAMPLER.lock();
 

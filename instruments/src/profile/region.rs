@@ -20,14 +20,18 @@ use neap_shared::sites::{
 };
 use neap_shared::status_page::KIND_PROFILE;
 
-/// The process's region, if sampling was ever on.
+/// Guards [`REGION`].
+pub(super) static LOCK: Lock = Lock::new(Rank::Profile);
+
+/// The process's region, if sampling was ever on. All zero at first, so that it takes no room in
+/// the library's file.
+#[unsafe(link_section = ".bss.neap_tables")]
 pub(super) static REGION: Region = Region {
-    lock: Lock::new(Rank::Profile),
     inner: UnsafeCell::new(Inner {
         shared: None,
         table: Table::new(),
         maps: Maps::new(),
-        sites: 1,
+        named_sites: 0,
         random: 0,
         samples: 0,
         dropped: 0,
@@ -39,7 +43,7 @@ pub(super) static REGION: Region = Region {
 #[derive(Clone, Copy)]
 pub(super) struct Weight {
     pub(super) site: u32,
-    /// In [`PARTS`].
+    /// In [`PARTS`](neap_shared::sites::PARTS).
     pub(super) objects: u64,
     /// Bytes asked for.
     pub(super) bytes: u64,
@@ -59,9 +63,7 @@ static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// See [`REGION`].
 pub(super) struct Region {
-    /// Ranks after the quarantine's lock and before the decay step's; see `lib.rs`.
-    lock: Lock,
-    /// guarded by: lock
+    /// guarded by: [`LOCK`]
     inner: UnsafeCell<Inner>,
     /// Usable and requested bytes of all live blocks, as the samples estimate them.
     live: [AtomicU64; 2],
@@ -72,8 +74,8 @@ struct Inner {
     /// Sites by the hash of their frames.
     table: Table,
     maps: Maps,
-    /// Sites in use.
-    sites: u32,
+    /// Sites in use, but for site 0, which is for samples without a site of their own.
+    named_sites: u32,
     /// State of the generator for rounding.
     random: u64,
     /// Samples so far, and those whose site had no room.
@@ -81,12 +83,12 @@ struct Inner {
     dropped: u64,
 }
 
-// SAFETY: `inner` is reached only under `lock`.
+// SAFETY: `inner` is reached only under `LOCK`.
 unsafe impl Sync for Region {}
 
 impl Region {
     fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
-        let _guard = self.lock.lock();
+        let _guard = LOCK.lock();
         // SAFETY: the lock is held.
         act(unsafe { &mut *self.inner.get() })
     }
@@ -151,15 +153,10 @@ impl Region {
         })
     }
 
-    /// The region's lock, for a fork.
-    pub(super) const fn lock(&self) -> &Lock {
-        &self.lock
-    }
-
     /// In a fork's child. If the forking thread was taking a sample, the sample continues in the
     /// parent's region and is lost.
     pub(super) fn after_fork_in_child(&self) {
-        if IS_OPEN.load(Ordering::Relaxed) && !self.lock.is_mine() {
+        if IS_OPEN.load(Ordering::Relaxed) && !LOCK.is_mine() {
             // SAFETY: the child has one thread, and the region was at rest.
             unsafe { (*self.inner.get()).leave_parents() };
         }
@@ -179,7 +176,7 @@ impl Inner {
         }
         // A child that could not get a region of its own gets none later, because its sites' frames
         // are in its parent's region.
-        if self.sites > 1 {
+        if self.named_sites > 0 {
             return false;
         }
         let Some(shared) = create() else {
@@ -200,13 +197,18 @@ impl Inner {
         true
     }
 
+    /// Sites in use.
+    fn sites(&self) -> u32 {
+        self.named_sites + 1
+    }
+
     fn write_head(&self) {
         let head = [
             (offset_of!(Head, magic), MAGIC),
             (offset_of!(Head, version), VERSION),
             (offset_of!(Head, bytes), BYTES as u64),
             (offset_of!(Head, pid), process::process_id() as u64),
-            (offset_of!(Head, sites), u64::from(self.sites)),
+            (offset_of!(Head, sites), u64::from(self.sites())),
         ];
         head.into_iter()
             .for_each(|(at, value)| self.set_head(at, value));
@@ -272,7 +274,7 @@ impl Inner {
             return 0;
         }
         let hash = hash_of(frames);
-        let next = (self.sites < MOST_SITES as u32).then_some(self.sites);
+        let next = Some(self.sites()).filter(|&next| next < MOST_SITES as u32);
         match self.table.find(hash, next) {
             Some(site) if Some(site) == next => self.begin_site(site, hash, frames),
             Some(site) => site,
@@ -294,8 +296,8 @@ impl Inner {
             at + offset_of!(Site, depth),
             frames.len().min(FRAMES) as u64,
         );
-        self.sites = site + 1;
-        self.set_head(offset_of!(Head, sites), u64::from(self.sites));
+        self.named_sites = site;
+        self.set_head(offset_of!(Head, sites), u64::from(self.sites()));
         self.note_maps(frames);
         site
     }
@@ -336,7 +338,7 @@ impl Inner {
         if let Some(own) = sandbox::allows_more().then(create).flatten() {
             for from_to in [
                 MAPS_AT..MAPS_AT + self.maps.written(),
-                SITES_AT..site_at(self.sites as usize),
+                SITES_AT..site_at(self.sites() as usize),
             ] {
                 // SAFETY: two different mappings of the same length. Meanwhile the parent changes
                 // single words of the first.
@@ -363,7 +365,7 @@ impl Inner {
     /// Resets the sums so that exactly the live blocks count as allocated.
     fn begin_sums(&mut self) {
         self.samples = 0;
-        for site in 0..self.sites {
+        for site in 0..self.sites() {
             if let Some(sums) = self.table.sums(site) {
                 sums.allocated = sums.live;
             }

@@ -12,6 +12,7 @@ pub use brief::{Brief, brief};
 
 use crate::{check, sizes};
 use core::mem::MaybeUninit;
+use neap_heap::base::sync::UnsafeCell;
 use neap_heap::base::units::SLICE_SHIFT;
 use neap_heap::cache::heap::{HEAP, Mode};
 use neap_heap::os::Os;
@@ -36,20 +37,26 @@ pub fn snapshot() -> Snapshot {
 /// Calls `report` with the figures of [`snapshot`], which are in memory of their own, because the
 /// caller may be on a coroutine's stack. All figures are 0 if memory for them is short.
 pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
-    /// All figures 0.
-    static UNKNOWN: MaybeUninit<Snapshot> = MaybeUninit::zeroed();
+    /// All figures 0. Variable only to the compiler: constants take room in the library's file.
+    #[unsafe(link_section = ".bss.neap_tables")]
+    static UNKNOWN: Unknown = Unknown(UnsafeCell::new(MaybeUninit::zeroed()));
     let mut report = Some(report);
     let mut say = |figures: &Snapshot| report.take().map(|report| report(figures));
     let said = own_stack::with(|figures| {
         snapshot_into(figures);
         say(figures)
     });
-    // SAFETY: zeros are a value.
-    match said.unwrap_or_else(|| say(unsafe { UNKNOWN.assume_init_ref() })) {
+    // SAFETY: zeros are a value, and are never written.
+    match said.unwrap_or_else(|| say(unsafe { (*UNKNOWN.0.get()).assume_init_ref() })) {
         Some(said) => said,
         None => unreachable!("the report is made once"),
     }
 }
+
+struct Unknown(UnsafeCell<MaybeUninit<Snapshot>>);
+
+// SAFETY: never written.
+unsafe impl Sync for Unknown {}
 
 /// Like [`snapshot`], in place.
 pub fn snapshot_into(figures: &mut Snapshot) {

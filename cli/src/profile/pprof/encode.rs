@@ -12,9 +12,29 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
-/// The profile as a gzip-compressed file.
+/// How the samples are labelled, and which value a viewer shows first.
+#[derive(Clone, Copy)]
+pub struct Style<'a> {
+    /// These labels, the same for every sample. `None`: the mean size of the sample's objects.
+    /// Agents subtract one profile from the next, sample by sample, and take samples with other
+    /// labels for other samples; the mean size changes.
+    pub labels: Option<&'a [(&'static str, String)]>,
+    /// The first value to show, one of [`VALUES`].
+    pub shown: &'static str,
+}
+
+/// The profile as a gzip-compressed file, for people.
 pub fn encode(profile: &model::Profile) -> Vec<u8> {
-    let message = Writer::new(profile).message(profile);
+    let style = Style {
+        labels: None,
+        shown: SHOWN,
+    };
+    encode_as(profile, style)
+}
+
+/// The profile as a gzip-compressed file.
+pub fn encode_as(profile: &model::Profile, style: Style) -> Vec<u8> {
+    let message = Writer::new(profile, style).message(profile);
     let mut out = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail.
     let _ = out.write_all(&message.encode_to_vec());
@@ -23,6 +43,7 @@ pub fn encode(profile: &model::Profile) -> Vec<u8> {
 
 /// Numbers everything that the samples refer to.
 struct Writer<'a> {
+    style: Style<'a>,
     mappings: &'a [model::Mapping],
     strings: Strings,
     functions: HashMap<(&'a str, &'a str), u64>,
@@ -33,8 +54,9 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(profile: &'a model::Profile) -> Self {
+    fn new(profile: &'a model::Profile, style: Style<'a>) -> Self {
         Self {
+            style,
             mappings: &profile.mappings,
             strings: Strings::new(),
             functions: HashMap::new(),
@@ -75,7 +97,7 @@ impl<'a> Writer<'a> {
             period_type: Some(self.value_type("space", "bytes")),
             period: signed(profile.rate),
             comment,
-            default_sample_type: self.strings.of(SHOWN),
+            default_sample_type: self.strings.of(self.style.shown),
             location: self.location,
             function: self.function,
             string_table: self.strings.table,
@@ -102,19 +124,28 @@ impl<'a> Writer<'a> {
         Sample {
             location_id: calls.map(|call| self.location(call)).collect(),
             value: values.map(signed).to_vec(),
-            label: mean(figures)
-                .map(|size| self.label(size))
-                .into_iter()
-                .collect(),
+            label: self.labels(figures),
         }
     }
 
-    fn label(&mut self, size: u64) -> Label {
-        Label {
-            key: self.strings.of("bytes"),
-            num: signed(size),
-            num_unit: self.strings.of("bytes"),
-        }
+    fn labels(&mut self, figures: &Figures) -> Vec<Label> {
+        let given = self.style.labels.map(|labels| {
+            let label = |(name, value): &(&str, String)| Label {
+                key: self.strings.of(name),
+                str: self.strings.of(value),
+                ..Label::default()
+            };
+            labels.iter().map(label).collect()
+        });
+        given.unwrap_or_else(|| {
+            let label = |size| Label {
+                key: self.strings.of("bytes"),
+                num: signed(size),
+                num_unit: self.strings.of("bytes"),
+                ..Label::default()
+            };
+            mean(figures).map(label).into_iter().collect()
+        })
     }
 
     fn location(&mut self, call: &'a [Arc<Frame>]) -> u64 {

@@ -58,11 +58,13 @@ pub struct Sample {
     pub label: Vec<Label>,
 }
 
-/// Any other property of a sample.
+/// Any other property of a sample, a text or a number.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Label {
     #[prost(int64, tag = "1")]
     pub key: i64,
+    #[prost(int64, tag = "2")]
+    pub str: i64,
     #[prost(int64, tag = "3")]
     pub num: i64,
     #[prost(int64, tag = "4")]

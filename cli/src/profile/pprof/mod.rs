@@ -4,11 +4,13 @@
 mod budget;
 mod decode;
 mod encode;
+mod legacy;
 mod messages;
 mod unzip;
 mod wire;
 
 pub use decode::decode;
-pub use encode::encode;
+pub use encode::{Style, encode, encode_as};
+pub use legacy::legacy;
 pub use unzip::{GZIP, MOST};
 pub use wire::is_message;

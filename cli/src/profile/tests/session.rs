@@ -6,7 +6,7 @@ use crate::profile::model::{Extent, Profile, Switched, Value};
 use crate::profile::pprof::{decode, encode};
 use crate::profile::region::Region;
 use crate::profile::session::{Session, subtract};
-use crate::profile::{json, leaks, tree};
+use crate::profile::{Base, json, leaks, tree};
 use neap_shared::sites::{Head, PARTS, Site};
 use std::mem::offset_of;
 
@@ -243,4 +243,38 @@ The largest part of the growth of live bytes, 100.0 MiB (78.2 %), comes from dow
 fn a_file_remembers_that_it_is_of_a_session() {
     let read = decode(&encode(&of_session(5))).unwrap();
     assert_eq!(read.extent, Extent::Session { shrunk: 5 });
+}
+
+#[test]
+fn profiles_in_a_row_share_what_is_live_and_no_allocation() {
+    let old = site(&[1], 10, 24, 32);
+    let earlier = sampled(&[Site::default(), old]);
+    let later = sampled(&[
+        Site::default(),
+        surviving(12, 24, 32, site(&[1], 100, 24, 32)),
+        site(&[2], 5, 100, 112),
+    ]);
+    let figures = |base: &Base, bytes: &[u8]| {
+        let profile = base.profile(bytes.to_vec(), 1).unwrap();
+        let figures = profile.stacks.iter().map(|stack| stack.figures);
+        let figures = figures.map(|of| (of.alloc_objects, of.alloc_bytes, of.live_objects));
+        (profile.began_ms, figures.collect::<Vec<_>>())
+    };
+    let base = Base::of(&earlier).unwrap();
+    let (began_ms, found) = figures(&base, &later);
+    assert_eq!(found, [(90, 2160, 12), (5, 500, 5)]);
+    assert!(began_ms > 1000);
+    assert_eq!(figures(&base, &earlier).1, [(0, 0, 10)]);
+    // Of a process that began later, everything counts.
+    let all = (1000, vec![(100, 2400, 12), (5, 500, 5)]);
+    assert_eq!(figures(&base.beginning_after(999).unwrap(), &later), all);
+    assert!(base.beginning_after(1000).is_none());
+    let mut other = later.clone();
+    other[offset_of!(Head, began_ms)] ^= 1;
+    assert_eq!(figures(&base, &other).1, all.1);
+    assert_eq!(
+        figures(&Base::of(&later).unwrap(), &earlier).1,
+        [(0, 0, 10)]
+    );
+    assert!(Base::of(&[7; 1000]).is_err() && base.profile(vec![7; 1000], 1).is_err());
 }

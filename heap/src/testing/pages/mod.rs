@@ -10,7 +10,7 @@ mod refusals;
 mod threads;
 mod zeros;
 
-use super::{PageHeap, Sides, SliceRef, Span, Use};
+use super::{PageHeap, Sides, SliceRef, Span, Tables, Use};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
@@ -18,10 +18,10 @@ use std::boxed::Box;
 
 /// A heap on a fake system. Boxed: it is large, and must not move.
 fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
-    Box::new(PageHeap::new(
-        Fake::new(conditions),
-        Sides { near: 64, far: 64 },
-    ))
+    let tables = Box::leak(Box::new(Tables::new()));
+    let sides = Sides { near: 64, far: 64 };
+    // SAFETY: new tables.
+    Box::new(unsafe { PageHeap::new(Fake::new(conditions), sides, tables) })
 }
 
 /// A large span of `slices`, asked for in full.

@@ -105,6 +105,30 @@ fn memory_in_motion_is_not_purged() {
     }
 }
 
+/// Pages that were moved into a span are mapped afresh when they leave it, those around them never.
+#[test]
+fn a_buffer_that_was_moved_keeps_its_pages_to_and_fro() {
+    let heap = roomy();
+    let [old, _wall, new] = [40, 1, 60].map(|slices| large(&heap, slices).unwrap());
+    fill(&heap, &old);
+    // SAFETY: both are the test's own.
+    unsafe { heap.move_pages(old.base, new.base, 40 * SLICE_BYTES) }.unwrap();
+    free(&heap, old);
+    // SAFETY: the test's own span, 60 slices long whenever this is called.
+    let page = |slice: usize| unsafe { new.base.add(slice * SLICE_BYTES) };
+    for (shorter, kept) in [(50, 55), (20, 55), (20, 30), (30, 35)] {
+        // SAFETY: as above; the span becomes shorter, and then as long as it was.
+        unsafe {
+            page(kept).write(7);
+            heap.shrink_in_place(new.base, shorter, shorter * SLICE_BYTES, Dirty::All);
+            heap.grow_in_place(new.base, 60, 60 * SLICE_BYTES).unwrap();
+            assert_eq!(page(kept).read(), 7, "{shorter} {kept}");
+        }
+    }
+    free(&heap, new);
+    assert_eq!(heap.check(), Ok(()));
+}
+
 #[test]
 fn slow_motion_is_not_purged_by_its_age() {
     let heap = roomy();

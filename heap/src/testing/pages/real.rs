@@ -5,13 +5,15 @@ use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::child::{Limit, succeeds};
 use crate::os::linux::Linux;
-use crate::pages::{Dirty, PageHeap, Sides, Zero};
+use crate::pages::{Dirty, PageHeap, Sides, Tables, Zero};
 use core::ptr::NonNull;
 use std::boxed::Box;
 use std::vec::Vec;
 
 fn heap() -> Box<PageHeap<Linux>> {
-    Box::new(PageHeap::new(Linux, Sides { near: 64, far: 64 }))
+    let tables = Box::leak(Box::new(Tables::new()));
+    // SAFETY: new tables.
+    Box::new(unsafe { PageHeap::new(Linux, Sides { near: 64, far: 64 }, tables) })
 }
 
 #[test]

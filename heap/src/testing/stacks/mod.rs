@@ -7,15 +7,15 @@ use super::StackError;
 use super::pool::Pool;
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake, FakeGuard};
-use crate::pages::{PageHeap, Sides};
+use crate::pages::{PageHeap, Sides, Tables};
 use std::boxed::Box;
 use std::vec::Vec;
 
 fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
-    Box::new(PageHeap::new(
-        Fake::new(conditions),
-        Sides { near: 64, far: 64 },
-    ))
+    let tables = Box::leak(Box::new(Tables::new()));
+    let sides = Sides { near: 64, far: 64 };
+    // SAFETY: new tables.
+    Box::new(unsafe { PageHeap::new(Fake::new(conditions), sides, tables) })
 }
 
 #[test]
