@@ -31,8 +31,6 @@ fi
 # Most bytes of the library: 420 KiB. Decision 25 says what takes them. A static that is all zero at
 # first takes none; one with a single other byte takes all of its bytes.
 size_limit=430080
-# Segments of AArch64 begin at multiples of 64 KiB in the file.
-[ "$machine" != aarch64 ] || size_limit=500000
 
 # Linked to no C library: where the linker looks for libc.so first, it finds a script that is empty.
 # So one file serves glibc of any version and musl.
