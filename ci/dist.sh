@@ -3,6 +3,10 @@
 #   libneap.so  lib/libneap.a  neap  neap-lab  neap-lab-rust  include/neap.h  include/neap/
 # ci/install-prefix.sh installs what programs are linked with.
 #
+# dist.sh MACHINE [library]: builds for another machine (aarch64), into target/dist-MACHINE/. With
+# `library` it builds libneap.so and its headers alone. The compiler is MACHINE-linux-gnu-gcc, and
+# cargo's target MACHINE-unknown-linux-gnu must be installed (ci/aarch64.sh).
+#
 # The library is built alone in a directory of its own. Built as a dependency of the command, it
 # would have the same file name but no link-time optimisation.
 set -euo pipefail
@@ -11,6 +15,19 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 work=$target/dist-build
 dist=$target/dist
+machine=${1:-$(uname -m)}
+extent=${2:-all}
+built=dist
+options=()
+tools=
+if [ $# -gt 0 ]; then
+    triple=$machine-unknown-linux-gnu
+    dist=$dist-$machine
+    built=$triple/dist
+    tools=$machine-linux-gnu-
+    options=(--target "$triple" --config "target.$triple.linker='${tools}gcc'")
+    export CC=${tools}gcc LD=${tools}ld OBJCOPY=${tools}objcopy
+fi
 # Most bytes of the library: 420 KiB. Decision 25 says what takes them. A static that is all zero at
 # first takes none; one with a single other byte takes all of its bytes.
 size_limit=430080
@@ -19,18 +36,22 @@ size_limit=430080
 # So one file serves glibc of any version and musl.
 mkdir -p "$work/no-libc"
 echo "/* no library */" >"$work/no-libc/libc.so"
-cargo rustc --profile dist -p neap-c --lib --crate-type cdylib --target-dir "$work/library" \
+cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type cdylib --features near --target-dir "$work/library" \
     -- -C link-arg=-Wl,-soname,libneap.so -L "native=$(realpath "$work/no-libc")"
-cargo rustc --profile dist -p neap-c --lib --crate-type staticlib --features archive \
-    --target-dir "$work/archive"
-cargo build --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/commands"
+if [ "$extent" = all ]; then
+    cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type staticlib --features archive \
+        --target-dir "$work/archive"
+    cargo build "${options[@]}" --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/commands"
+fi
 
 mkdir -p "$dist"
-install -m 755 "$work/library/dist/libneap_c.so" "$dist/libneap.so"
-install -m 755 "$work/commands/dist/"{neap,neap-lab,neap-lab-rust} "$dist/"
+install -m 755 "$work/library/$built/libneap_c.so" "$dist/libneap.so"
 install -D -m 644 capi/include/neap.h "$dist/include/neap.h"
 install -m 644 -D --target-directory="$dist/include/neap" capi/include/neap/*.hpp
-ci/archive.sh "$work/archive/dist/libneap_c.a" "$dist/lib/libneap.a"
+if [ "$extent" = all ]; then
+    install -m 755 "$work/commands/$built/"{neap,neap-lab,neap-lab-rust} "$dist/"
+    ci/archive.sh "$work/archive/$built/libneap_c.a" "$dist/lib/libneap.a"
+fi
 
 fail() {
     echo "ci/dist.sh: $*" >&2
@@ -49,13 +70,14 @@ done
 # One file for every C library: it names none, and no version of a name. All names but the weak ones
 # are in glibc 2.17 and musl 1.2.2; the list says where it was looked up.
 readelf --dynamic "$library" | grep NEEDED && fail "the library needs another: see capi/src/imports.rs"
-diff <(grep -v '^#' capi/tests/imports.golden) \
+imports=$(awk -v machine="$machine" '!/^#/ && (NF == 2 || $3 == machine) { print $1, $2 }' capi/tests/imports.golden)
+diff <(echo "$imports") \
     <(nm --dynamic --undefined-only "$library" | awk '{ print $1, $2 }') ||
     fail "the library's undefined names (>) are not those of capi/tests/imports.golden (<)"
 musl=$(compgen -G '/lib/ld-musl-*.so.1' | head -n 1) || true
 if [ -n "$musl" ]; then
     lacks=$(comm -13 <(nm --dynamic --defined-only "$musl" | awk '{ print $3 }' | sort) \
-        <(awk '$1 == "U" { print $2 }' capi/tests/imports.golden | sort))
+        <(echo "$imports" | awk '$1 == "U" { print $2 }' | sort))
     [ -z "$lacks" ] || fail "musl lacks: $lacks"
 else
     echo "SKIPPED: whether this machine's musl has these names: install musl-tools" >&2
@@ -72,11 +94,11 @@ read -r start bytes < <(readelf --sections --wide "$library" |
     sed -n 's/^.* neap_fork *PROGBITS *\([0-9a-f]*\) [0-9a-f]* \([0-9a-f]*\) .*/\1 \2/p')
 [ $((0x$start >> 12)) -eq $(((0x$start + 0x$bytes - 1) >> 12)) ] ||
     fail "the section neap_fork lies on two pages: align it"
-if defined "$dist/neap" malloc; then
+if [ "$extent" = all ] && defined "$dist/neap" malloc; then
     fail "the command defines malloc: the library was linked into it"
 fi
 "${CC:-cc}" -fsyntax-only -Wall -Wextra -Werror -x c "$dist/include/neap.h"
 size=$(stat -c %s "$library")
 [ "$size" -le $size_limit ] || fail "the library has $size bytes, the limit is $size_limit: see docs/decisions/0025"
 
-ls -l "$dist"/{libneap.so,lib/libneap.a,neap,neap-lab,include/neap.h}
+find "$dist" -type f -exec ls -l {} +

@@ -31,6 +31,7 @@ tier musl-programs ci/musl.sh full
 # Every overcommit mode, if this machine allows the change; the old one is restored in any case.
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
 tier torture ci/torture.sh "$target/dist/libneap.so"
+tier aarch64 ci/aarch64.sh full
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
 tier forks env FORK_ROUNDS=10000 LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -p neap-c --test preload fork::

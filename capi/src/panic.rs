@@ -5,3 +5,16 @@
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     neap_heap::os::abort::fatal(format_args!("bug in Neap: {info}"))
 }
+
+// compiler_builtins has tables of unwinding that name it. No unwinding passes through this library.
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".pushsection .text.rust_eh_personality,\"ax\",%progbits",
+    ".hidden rust_eh_personality",
+    ".globl rust_eh_personality",
+    ".type rust_eh_personality,%function",
+    "rust_eh_personality:",
+    "brk #1",
+    ".size rust_eh_personality,4",
+    ".popsection",
+);

@@ -20,6 +20,7 @@
 pub mod attach;
 mod check;
 mod hook;
+#[cfg(any(test, target_arch = "x86_64"))]
 mod objects;
 pub mod peek;
 pub mod profile;

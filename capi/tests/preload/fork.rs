@@ -5,12 +5,11 @@
 //! often).
 
 use crate::support::{
-    Artifact, Built, compile, compile_strictly, leaves_out, library, run, succeeds,
+    Artifact, Built, bare, compile, compile_strictly, leaves_out, library, run, succeeds,
     succeeds_or_skips, text,
 };
 use std::env;
 use std::ffi::OsStr;
-use std::process::Command;
 
 /// The purge thread is there, and works all the time.
 const BUSY: (&str, &str) = ("NEAP_DECAY", "10");
@@ -166,7 +165,7 @@ fn a_child_that_does_nothing_takes_few_faults() {
         let said = text(&output.stdout);
         said.trim().parse::<u64>().expect("a number")
     };
-    let plain = faults(Command::new(&*program).output().expect("it starts"));
+    let plain = faults(bare(&program).output().expect("it starts"));
     let neap = faults(run(&program, &[], &[NONE]));
     println!(
         "{neap} faults under {}, {plain} without",

@@ -3,7 +3,6 @@
 use crate::support::{self, Artifact, compile, passes, passes_with};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::process::Command;
 
 #[test]
 fn fork_with_threads_running() {
@@ -24,7 +23,7 @@ fn a_closed_library_stays() {
     let Some(program) = compile("programs/unload.c", Artifact::Program, &[]) else {
         return;
     };
-    let output = Command::new(&*program)
+    let output = support::bare(&program)
         .arg(support::library())
         .output()
         .expect("the program starts");

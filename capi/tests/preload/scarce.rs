@@ -2,7 +2,7 @@
 //! C library's own `malloc`.
 
 use crate::support::{
-    Artifact, compile, library, limit, preloaded, run, run_limited, succeeds, succeeds_or_skips,
+    Artifact, Machine, compile, library, limit, run, run_limited, succeeds, succeeds_or_skips,
 };
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -68,11 +68,8 @@ fn a_library_that_uses_up_the_mappings_before_the_heap_is_opened_changes_nothing
     };
     // Constructors of what is loaded later run earlier.
     let both = format!("{}:{}", library().display(), mapper.display());
-    let output = preloaded(&program, &[OsStr::new("library")])
-        .env("LD_PRELOAD", both)
-        .envs(STILL)
-        .output()
-        .expect("the program starts");
+    let variables = [("LD_PRELOAD", both.as_str()), STILL[0], STILL[1]];
+    let output = run(&program, &[OsStr::new("library")], &variables);
     succeeds(&output, "mapper.c");
 }
 
@@ -156,17 +153,18 @@ fn perl_and_sh_run_in_little_address_space() {
 }
 
 /// Reserving a TiB took qemu half a minute of processor time, and gigabytes.
-#[cfg(target_arch = "x86_64")]
 #[test]
 fn a_guest_of_qemu_ends() {
     const QEMU: &str = "qemu-x86_64";
-    if !is_here(QEMU, "qemu-user") {
+    let is_guests = cfg!(target_arch = "x86_64") && Machine::under_test() == Machine::Own;
+    if !is_guests || !is_here(QEMU, "qemu-user") {
         return;
     }
     let preload = format!("LD_PRELOAD={}", library().display());
     let mut guest = Command::new(QEMU);
     guest.args(["-E", &preload, "/bin/ls", "/"]);
     limit(&mut guest, libc::RLIMIT_CPU, 20);
+    limit(&mut guest, libc::RLIMIT_DATA, 4 << 30);
     let output = guest.stdout(Stdio::null()).output().expect("qemu starts");
     succeeds(&output, QEMU);
 }

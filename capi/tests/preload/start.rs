@@ -1,10 +1,10 @@
 //! What a small and short-lived process costs under the library, in counts.
 
 use crate::support::{
-    Artifact, compile, library, preloaded, run, succeeds, succeeds_or_skips, text,
+    Artifact, bare, compile, library, preloaded, run, succeeds, succeeds_or_skips, text,
 };
 use std::env;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// What `programs/start/small.c` prints.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ fn a_small_process_costs_little_more_than_without() {
         return;
     };
     // Both are started in the same way: what happens before `exec` counts.
-    let plain = least(|| Command::new(&*program).output().expect("it starts"));
+    let plain = least(|| bare(&program).output().expect("it starts"));
     let neap = least(|| preloaded(&program, &[]).output().expect("it starts"));
     println!("{neap:?} under {}, {plain:?} without", library().display());
     // The tests' own library is not optimised as a whole, so its code and data are spread over more

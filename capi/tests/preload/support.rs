@@ -3,6 +3,9 @@
 //! The library under test is the one that cargo built with this test, or the
 //! file that `LIBRARY_UNDER_TEST` names (the shipped one, in `ci/dist.sh`).
 //!
+//! With `MACHINE_UNDER_TEST=aarch64` the programs are another machine's, compiled by its compiler and
+//! run by qemu (`ci/aarch64.sh`). `SYSROOT_UNDER_TEST` names the folder with its C library.
+//!
 //! With `C_LIBRARY_UNDER_TEST=musl` the C programs are musl's, with `old-glibc` those of Debian 11's
 //! glibc (`ci/old-glibc.sh`). The library must be the shipped one then, because cargo's own needs
 //! this machine's glibc.
@@ -33,6 +36,14 @@ impl Language {
     }
 
     fn compiler(self) -> &'static str {
+        if Machine::under_test() == Machine::Aarch64 {
+            return match (self, CLibrary::under_test()) {
+                (Self::C, CLibrary::Musl) => "aarch64-musl-gcc",
+                (Self::C, _) => "aarch64-linux-gnu-gcc",
+                (Self::Cxx, CLibrary::Musl) => "aarch64-musl-g++",
+                (Self::Cxx, _) => "aarch64-linux-gnu-g++",
+            };
+        }
         match (self, CLibrary::under_test()) {
             (Self::C, CLibrary::Glibc) => "cc",
             (Self::C, CLibrary::Musl) => "musl-gcc",
@@ -62,11 +73,48 @@ impl Language {
         let _ = writeln!(
             io::stderr(),
             "SKIPPED {count} program(s) so far: no `{compiler}` here (Debian: apt install g++ \
-             musl-tools; ci/old-glibc.sh makes old-glibc-cc, ci/musl-versions.sh musl-g++; \
-             old-glibc-c++ is in no package)"
+             musl-tools g++-aarch64-linux-gnu; ci/old-glibc.sh makes old-glibc-cc, \
+             ci/musl-versions.sh musl-g++, ci/aarch64.sh aarch64-musl-gcc; others are in no package)"
         );
         false
     }
+}
+
+/// The machine that the programs are compiled for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// This one.
+    Own,
+    /// Run by qemu-user, which translates the program and passes on its system calls.
+    Aarch64,
+}
+
+impl Machine {
+    /// The one that `MACHINE_UNDER_TEST` names; this one if it names none.
+    pub fn under_test() -> Self {
+        match env::var("MACHINE_UNDER_TEST").as_deref() {
+            Err(_) => Self::Own,
+            Ok("aarch64") => Self::Aarch64,
+            Ok(other) => panic!("MACHINE_UNDER_TEST={other}: say aarch64"),
+        }
+    }
+}
+
+/// What runs programs of AArch64.
+const EMULATOR: &str = "qemu-aarch64";
+
+/// A command that runs `program` alone, without the library.
+pub fn bare(program: &Path) -> Command {
+    if Machine::under_test() == Machine::Own {
+        return Command::new(program);
+    }
+    let mut emulator = Command::new(EMULATOR);
+    if let Some(root) = env::var_os("SYSROOT_UNDER_TEST") {
+        emulator.env("QEMU_LD_PREFIX", root);
+    }
+    // For programs that start themselves again (`check.h`).
+    emulator.env("EMULATOR_UNDER_TEST", EMULATOR).arg(program);
+    emulator
 }
 
 /// The C library of the programs.
@@ -105,7 +153,10 @@ impl CLibrary {
             let own = ["-include".into(), declarations.into(), "-lrt".into()];
             return flags.chain(own).collect();
         }
-        let headers = ["/usr/include", "/usr/include/x86_64-linux-gnu"];
+        let headers = match Machine::under_test() {
+            Machine::Own => ["/usr/include", "/usr/include/x86_64-linux-gnu"],
+            Machine::Aarch64 => ["/usr/aarch64-linux-gnu/include"; 2],
+        };
         let headers = headers.iter().flat_map(|path| ["-idirafter", path]);
         ["-include".into(), declarations.into()]
             .into_iter()
@@ -282,16 +333,31 @@ fn fresh_path(source: &Path) -> PathBuf {
 /// files.
 pub fn run(program: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> Output {
     let mut command = preloaded(program, arguments);
-    command.envs(variables.iter().copied());
+    for (name, value) in variables {
+        set_variable(&mut command, name, value.as_ref());
+    }
     limit(&mut command, libc::RLIMIT_CORE, 0);
-    command.output().expect("the program starts")
+    output_of(&mut command)
+}
+
+/// Runs a command to its end. What qemu itself says of a program that a signal ended is left out.
+pub fn output_of(command: &mut Command) -> Output {
+    let mut output = command.output().expect("the program starts");
+    if Machine::under_test() != Machine::Own {
+        let lines = output.stderr.split_inclusive(|&byte| byte == b'\n');
+        let own = lines.filter(|line| !line.starts_with(b"qemu: uncaught target signal"));
+        output.stderr = own.flatten().copied().collect();
+    }
+    output
 }
 
 /// Starts `program` under the library, as [`run`] does, and leaves it to the caller; it writes
 /// where the test writes.
 pub fn start(program: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> Child {
     let mut command = preloaded(program, arguments);
-    command.envs(variables.iter().copied());
+    for (name, value) in variables {
+        set_variable(&mut command, name, value.as_ref());
+    }
     limit(&mut command, libc::RLIMIT_CORE, 0);
     command.spawn().expect("the program starts")
 }
@@ -305,22 +371,32 @@ pub fn run_limited(
 ) -> Output {
     let mut command = preloaded(program, arguments);
     limit(&mut command, resource, most);
-    command.output().expect("the program starts")
+    output_of(&mut command)
 }
 
 /// The command that runs `program` under the library, without variables of Neap's.
 pub fn preloaded(program: &Path, arguments: &[&OsStr]) -> Command {
-    let mut command = Command::new(program);
+    let mut command = bare(program);
     command.args(arguments);
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("NEAP_") {
             command.env_remove(name);
         }
     }
+    command.env("LIBRARY_UNDER_TEST", library());
+    set_variable(&mut command, "LD_PRELOAD", library().as_ref());
     command
-        .env("LD_PRELOAD", library())
-        .env("LIBRARY_UNDER_TEST", library());
-    command
+}
+
+/// Sets a variable for the program alone: qemu itself must not be preloaded.
+pub fn set_variable(command: &mut Command, name: &str, value: &OsStr) {
+    if Machine::under_test() == Machine::Own || name != "LD_PRELOAD" {
+        command.env(name, value);
+        return;
+    }
+    let mut set = OsString::from("LD_PRELOAD=");
+    set.push(value);
+    command.env("QEMU_SET_ENV", set);
 }
 
 /// Limits one resource of `command` to `most`.

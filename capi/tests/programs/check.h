@@ -44,6 +44,21 @@ static inline int served_by_neap(const char *name) {
     return found;
 }
 
+/* execv of a program like this one, at the path arguments[0]. Under qemu-user only the emulator starts another
+   machine's program; it gives the library to its guest and must not be preloaded itself. */
+static inline void exec_alike(char *const arguments[]) {
+    const char *emulator = getenv("EMULATOR_UNDER_TEST");
+    if (!emulator) {
+        execv(arguments[0], arguments);
+        return;
+    }
+    char *all[8] = {(char *)emulator};
+    for (int i = 0; i < 6 && arguments[i]; i++)
+        all[i + 1] = arguments[i];
+    unsetenv("LD_PRELOAD");
+    execvp(emulator, all);
+}
+
 static inline int multiple_of(const void *block, size_t align) {
     return (uintptr_t)block % align == 0;
 }

@@ -31,7 +31,8 @@ int main(int arguments, char **argument) {
     pthread_t *ids = calloc(threads, sizeof *ids);
     pthread_attr_t attributes;
     CHECK(pthread_attr_init(&attributes) == 0);
-    CHECK(pthread_attr_setstacksize(&attributes, 64 << 10) == 0);
+    size_t least = PTHREAD_STACK_MIN;
+    CHECK(pthread_attr_setstacksize(&attributes, least > 64 << 10 ? least : 64 << 10) == 0);
     pthread_barrier_init(&filled, NULL, threads + 1);
     pthread_barrier_init(&asked, NULL, threads + 1);
     for (int i = 0; i < threads; i++)

@@ -421,7 +421,8 @@ static int run(const char *self, const char *how, const char *name, const char *
         if (variable != NULL)
             putenv((char *)variable);
         setenv("NEAP_STATS_FILE", "/dev/null", 1);
-        execl(self, self, how, argument, (char *)NULL);
+        char *const arguments[] = {(char *)self, (char *)how, argument, NULL};
+        exec_alike(arguments);
         _exit(127);
     }
     CHECK(waitpid(child, &status, 0) == child);

@@ -148,10 +148,10 @@ pub(super) unsafe fn word<'a>(address: usize) -> &'a plain::AtomicPtr<u8> {
 pub struct Magazine {
     /// Address past the newest entry.
     pub(crate) top: AtomicUsize,
+    /// Entries below this address may be pushed. Beside the top: AArch64 loads both at once.
+    pub(crate) limit: AtomicUsize,
     /// Entries at and above this address may be popped by the fast path.
     pub(crate) bottom: AtomicUsize,
-    /// Entries below this address may be pushed.
-    pub(crate) limit: AtomicUsize,
 }
 
 impl Magazine {

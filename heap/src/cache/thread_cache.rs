@@ -13,13 +13,14 @@ use core::ptr::{self, NonNull};
 #[repr(C)]
 pub struct Cache {
     /// By tag. The fast path touches these three and, to free, the arena's tag table; nothing else.
-    magazines: [Magazine; MAGAZINES],
+    pub(super) magazines: [Magazine; MAGAZINES],
     /// By tag. The same in every cache: here it costs no instruction to find.
     pub starts: [Start; MAGAZINES],
     /// By size. The same in every cache, as above.
     pub tags: [Tag; TABLE_BYTES + 1],
     /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the fast path
-    /// is on and no drainer is at work. Written under the lock.
+    /// is on and no drainer is at work. Written under the lock. On AArch64 it stands elsewhere.
+    #[cfg(not(target_arch = "aarch64"))]
     pub(super) below: AtomicUsize,
     /// By class index.
     pub(super) countdowns: [Countdown; CLASSES + 1],
@@ -96,6 +97,7 @@ pub const CACHE_BYTES: usize = 8 << 10;
 pub const MOST_SHIFT: usize = size_of::<Magazine>() - size_of::<usize>();
 
 const _: () = assert!(size_of::<Cache>() + MOST_SHIFT <= CACHE_BYTES);
+#[cfg(not(target_arch = "aarch64"))]
 // The address of this word must not collide with that of a magazine's top (see `colour`).
 const _: () =
     assert!(!(core::mem::offset_of!(Cache, below) % 4096).is_multiple_of(size_of::<Magazine>()));
@@ -119,6 +121,7 @@ impl Cache {
             magazines: [const { Magazine::closed() }; MAGAZINES],
             starts: STARTS,
             tags: TAGS_BY_SIZE,
+            #[cfg(not(target_arch = "aarch64"))]
             below: AtomicUsize::new(0),
             countdowns: [const { Countdown::off() }; CLASSES + 1],
             drawn: Drawn::nothing(),
@@ -146,6 +149,11 @@ impl Cache {
             ptr::copy_nonoverlapping(&raw const EMPTY, place.as_ptr(), 1);
             &mut *place.as_ptr()
         };
+        #[cfg(target_arch = "aarch64")]
+        cache
+            .no_class()
+            .bottom
+            .store(cache.tags.as_ptr().addr(), Ordering::Relaxed);
         let inner = cache.inner.get_mut();
         inner.shift = shift as u8;
         for class in Class::all() {
@@ -154,6 +162,29 @@ impl Cache {
             magazine.top.store(no_entries(), Ordering::Relaxed);
             magazine.bottom.store(no_entries(), Ordering::Relaxed);
         }
+    }
+
+    /// The bound of requests that [`super::machine::pop_sized`] serves.
+    #[cfg(not(target_arch = "aarch64"))]
+    #[inline(always)]
+    pub(super) fn below(&self) -> &AtomicUsize {
+        &self.below
+    }
+
+    /// The same, in the top of the magazine of no class, the cache's first word: an instruction that
+    /// loads and acquires has no room for an offset.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub(super) fn below(&self) -> &AtomicUsize {
+        &self.no_class().top
+    }
+
+    /// The magazine of no class, on whose words AArch64's fast path finds its bound and, as the
+    /// bottom, the address of the tags. It stays empty and full: a bound is below any address, and
+    /// the limit is 0.
+    #[cfg(target_arch = "aarch64")]
+    fn no_class(&self) -> &Magazine {
+        &self.magazines[0]
     }
 
     /// Adapts a new cache to the classes in force, if these are not the built-in ones.
@@ -413,7 +444,7 @@ impl Opened<'_> {
     pub(super) fn publish_access(&mut self) {
         self.inner
             .access
-            .publish(&self.cache.below, TABLE_BYTES + 1);
+            .publish(self.cache.below(), TABLE_BYTES + 1);
     }
 
     /// The owner takes a block on its slow path; now and then this ends a drainer's offer.

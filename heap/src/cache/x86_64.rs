@@ -3,9 +3,9 @@
 //! ```text
 //!   cache + tag*8                       a slice's tag is its class's magazine, in units of 8 bytes
 //!     +0  top     past the newest       pop:        top <= bottom -> slow;  then as pop_sized from here on
-//!     +8  bottom  oldest                pop_sized:  block = [top-8];  block == [top-24] -> slow;  top -= 8
-//!     +16 limit   end of the room       push_freed: top >= limit or block == [top-8] -> slow;
+//!     +8  limit   end of the room       push_freed: top >= limit or block == [top-8] -> slow;
 //!                                                   [top] = block;  top += 8
+//!     +16 bottom  oldest                pop_sized:  block = [top-8];  block == [top-24] -> slow;  top -= 8
 //!   cache + countdowns + tag*8
 //!     +0  bottom  while sampling        pop_sampling: top <= bottom -> slow;  until -= 1;
 //!                                                     until < 0 -> slow;  then as pop
@@ -24,7 +24,7 @@
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::countdown::Countdown;
 use crate::cache::heap::{HEAP, Heap};
-use crate::cache::magazine::{GUARD, Start, Tag};
+use crate::cache::magazine::{GUARD, Magazine, Start, Tag};
 use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::os::linux::Linux;
 use crate::pages::PageHeap;
@@ -137,11 +137,12 @@ pub unsafe fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     // `Cache::magazine`).
     unsafe {
         asm!(
-            "cmp {top}, qword ptr [{cache} + {tag}*8 + 8]",
+            "cmp {top}, qword ptr [{cache} + {tag}*8 + {bottom_at}]",
             "jbe {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
             tag = in(reg) tag.byte() as usize,
+            bottom_at = const offset_of!(Magazine, bottom),
             slow = label { return None },
             options(nostack, readonly),
         );
@@ -269,7 +270,7 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             "jae {slow}",
             // Push.
             "mov {word}, qword ptr [{base} + {tag}*8]",
-            "cmp {word}, qword ptr [{base} + {tag}*8 + 16]",
+            "cmp {word}, qword ptr [{base} + {tag}*8 + {limit_at}]",
             "jae {slow}",
             // Freed twice in a row?
             "cmp qword ptr [{word} - 8], {block}",
@@ -283,6 +284,7 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             heap = sym HEAP,
             base_at = const BASE_AT,
             slices_at = const SLICES_AT,
+            limit_at = const offset_of!(Magazine, limit),
             starts_at = const offset_of!(Cache, starts),
             limits_at = const offset_of!(Cache, starts) + offset_of!(Start, limit),
             slow = label { return false },

@@ -12,7 +12,8 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 
 use super::mapping::{
-    RESERVED, at_break, map, map_reserved, price_ns, reserve_and_trim, reserve_below, unmap,
+    RESERVED, at_break, follows_advice, map, map_reserved, price_ns, reserve_and_trim,
+    reserve_below, unmap,
 };
 
 /// Linux.
@@ -167,6 +168,9 @@ impl Os for Linux {
     }
 
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+        if !follows_advice() {
+            return Err(GuardRefused);
+        }
         // SAFETY: the caller's promise.
         unsafe { advise_guard(addr, bytes, MADV_GUARD_INSTALL) }
     }

@@ -2,8 +2,9 @@
 
 use super::process::{limit_of, now_ns};
 use super::{RemapError, errno, sandbox};
+use crate::base::sync::plain::{AtomicU8, Ordering};
 use core::ffi::c_void;
-use core::ptr::NonNull;
+use core::ptr::{NonNull, null_mut};
 
 /// The flags with which memory is reserved.
 pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -81,13 +82,30 @@ pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Optio
     }
 }
 
+/// Whether the kernel refuses an advice that it does not know. qemu-user 7.2 accepts every advice and
+/// follows few, so there its consent to a guard, or to wipe a page in children, means nothing.
+pub(super) fn follows_advice() -> bool {
+    static ANSWER: AtomicU8 = AtomicU8::new(UNASKED);
+    const UNASKED: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    const UNKNOWN_ADVICE: i32 = i32::MAX;
+    if ANSWER.load(Ordering::Relaxed) == UNASKED {
+        // SAFETY: about no bytes.
+        let answer = errno::keep_errno(|| unsafe { libc::madvise(null_mut(), 0, UNKNOWN_ADVICE) });
+        ANSWER.store(if answer == 0 { NO } else { YES }, Ordering::Relaxed);
+    }
+    ANSWER.load(Ordering::Relaxed) == YES
+}
+
 /// A new page or more, all zero, that is all zero again in every child that has memory of its own.
 pub(super) fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
     let at = map_reserved(bytes)?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: mapped just above.
     let ready = unsafe {
-        libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
+        follows_advice()
+            && libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
             && libc::mprotect(at.as_ptr().cast(), bytes, access) == 0
     };
     if !ready {
@@ -223,6 +241,7 @@ mod tests {
     use super::super::linux::Linux;
     use super::*;
     use crate::os::Os;
+    use crate::os::child::{Limit, succeeds};
 
     const BYTES: usize = 4 << 20;
 
@@ -252,6 +271,24 @@ mod tests {
             );
             assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
             assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
+            Linux.unmap(base, BYTES);
+        }
+    }
+
+    /// qemu-user accepted guards and installed none.
+    #[test]
+    fn a_guard_that_is_installed_guards() {
+        let base = reserved(1 << 21);
+        // SAFETY: a reservation of ours, used by no other thread.
+        unsafe {
+            Linux.commit(base, BYTES).unwrap();
+            if Linux.install_guard(base, Linux.page_bytes()).is_ok() {
+                let write = || {
+                    base.as_ptr().write_volatile(1);
+                    true
+                };
+                assert!(!succeeds(Limit::None, write));
+            }
             Linux.unmap(base, BYTES);
         }
     }

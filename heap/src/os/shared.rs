@@ -5,6 +5,7 @@ use super::Os;
 use super::errno::keep_errno;
 use super::file::{self, OpenFile};
 use super::linux::Linux;
+use super::mapping::follows_advice;
 use super::process::limit_of;
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use core::ffi::CStr;
@@ -71,6 +72,7 @@ fn wiped_page() -> *mut AtomicU8 {
     // SAFETY: a reservation of our own, all of it.
     let wiped = unsafe {
         Linux.commit(page, bytes).is_ok()
+            && follows_advice()
             && libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
     };
     if !wiped {

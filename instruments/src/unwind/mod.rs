@@ -27,7 +27,6 @@ mod machine;
 #[path = "x86_64/mod.rs"]
 mod machine;
 
-use crate::objects;
 use crate::peek::{self, Peek};
 
 /// A frame of the stack: what is needed to find its caller's.
@@ -56,9 +55,7 @@ enum Left {
 /// the heap, because it asks the loader, which may allocate. Without this call, or if the C library
 /// offers nothing, only frame pointers are followed.
 pub fn prepare() {
-    if objects::look_up() {
-        forget();
-    }
+    machine::prepare();
 }
 
 /// Invalidates all cached rules, before a library is loaded that may take the addresses of an

@@ -9,6 +9,7 @@ mod tables;
 pub(super) use cache::forget;
 
 use super::{Frame, Left, chain};
+use crate::objects;
 use crate::peek::{Peek, far};
 use core::arch::asm;
 use neap_heap::os::own_stack;
@@ -37,6 +38,13 @@ pub(super) fn here() -> Frame {
         sp,
         fp,
         left: Left::Signal,
+    }
+}
+
+/// Finds the C library's function that knows of tables. Where it is new, known places may have one.
+pub(super) fn prepare() {
+    if objects::look_up() {
+        forget();
     }
 }
 

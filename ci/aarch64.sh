@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# aarch64.sh [quick|full]: Neap on AArch64, by cross compilers and qemu-user: the library (built and
+# read), golden counts of instructions, tests, programs of Debian's. What emulation lacks is listed in
+# ci/aarch64/left-out.txt, and a test that begins to fail or to skip fails the script
+# (docs/decisions/0028-aarch64.md).
+#
+# `full` runs all tests of the heap and of the C surface; `quick` leaves out those that take long.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+extent=${1:-quick}
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+triple=aarch64-unknown-linux-gnu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+die() {
+    echo "ci/aarch64.sh: $*" >&2
+    exit 1
+}
+
+# ---- what it needs
+
+skip() {
+    [ -z "${REQUIRE_ALL:-}" ] || die "$*"
+    echo "SKIPPED: AArch64: $*"
+    exit 0
+}
+for program in aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch64; do
+    command -v $program >/dev/null || skip "install gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+done
+has_target() {
+    [ -e "$(rustc --print sysroot)/lib/rustlib/$triple/lib" ]
+}
+if ! has_target; then
+    command -v rustup >/dev/null && timeout 300 rustup target add $triple >&2 || true
+    has_target || skip "no Rust standard library for $triple here: rustup target add $triple"
+fi
+export SYSROOT_UNDER_TEST=/usr/aarch64-linux-gnu QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64
+
+# ---- the library
+
+ci/dist.sh aarch64 library
+library=$target/dist-aarch64/libneap.so
+ci/aarch64/count.sh "$library" >"$work/counts"
+diff lab/golden/aarch64.txt "$work/counts" ||
+    die "the instruction counts (>) are not those of lab/golden/aarch64.txt (<)"
+echo "pass aarch64/counts"
+
+# ---- Debian's programs
+
+packages=(libc6 libgcc-s1 libstdc++6 zlib1g libexpat1 liblzma5 libcrypt1 libtinfo6 libreadline8
+    python3.11-minimal libpython3.11-minimal libpython3.11-stdlib perl-base
+    sqlite3 libsqlite3-0 lua5.4 liblua5.4-0 gawk libsigsegv2 libmpfr6 libgmp10 xz-utils jq libjq1 libonig5
+    musl musl-dev)
+root=$target/suites/aarch64/$(printf '%s\n' bookworm "${packages[@]}" | sha256sum | cut -c 1-12)
+
+obtain() {
+    local apt=$work/apt keys=/usr/share/keyrings/debian-archive-keyring.gpg archive package link
+    mkdir -p "$apt/lists/partial" "$apt/cache" "$apt/packages"
+    # The archive that this machine uses for its own release.
+    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' |
+        grep '/debian/*$' | head -n 1) || true
+    [ -n "$archive" ] || die "apt knows no archive of Debian's: run apt-get update, or name one in /etc/apt"
+    echo "deb [arch=arm64 signed-by=$keys] $archive bookworm main" >"$apt/sources.list"
+    local options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
+        -o "Dir::State::lists=$apt/lists" -o Dir::State::status=/dev/null -o "Dir::Cache=$apt/cache"
+        -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Acquire::Retries=3)
+    apt-get "${options[@]}" update >&2 || die "apt-get update failed: does $archive have arm64?"
+    (cd "$apt/packages" && apt-get "${options[@]}" download "${packages[@]}") >&2 || die "apt-get download failed"
+    rm -rf "$root.part"
+    mkdir -p "$root.part"
+    for package in "$apt/packages/"*.deb; do
+        dpkg-deb -x "$package" "$root.part"
+    done
+    # Links to absolute paths mean this root, not the machine's.
+    find "$root.part" -type l -lname '/*' | while read -r link; do
+        ln -sfr "$root.part$(readlink "$link")" "$link"
+    done
+    rm -rf "$root"
+    mv "$root.part" "$root"
+    echo "obtained Debian's arm64 programs"
+}
+
+[ -e "$root" ] || obtain
+
+# same NAME COMMAND...: the command prints the same under the library, and refills its caches.
+same() {
+    local name=$1 program=$root/$2
+    shift 2
+    timeout 120 qemu-aarch64 -L "$root" "$program" "$@" >"$work/plain"
+    NEAP_STATS=json NEAP_STATS_FILE=$work/$name.json timeout 300 qemu-aarch64 -L "$root" \
+        -E "LD_PRELOAD=$library" "$program" "$@" >"$work/neap" 2>"$work/messages"
+    cmp "$work/plain" "$work/neap"
+    [ ! -s "$work/messages" ] || die "$name wrote on stderr: $(cat "$work/messages")"
+    grep -q '"refills":[1-9]' "$work/$name.json" || die "$name: no cache of the library's was refilled"
+    echo "pass aarch64/$name"
+}
+
+seq 1 60000 | shuf --random-source=<(yes) >"$work/numbers"
+PYTHONHOME=$root/usr PYTHONMALLOC=malloc same python usr/bin/python3.11 -c '
+import json, threading
+def work(n):
+    return sum(len(str(i) * (i % 50)) for i in range(n))
+results = []
+threads = [threading.Thread(target=lambda n=n: results.append(work(n))) for n in range(2000, 8000, 1000)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(sorted(results), len(json.dumps([{str(i): [i] * 5} for i in range(3000)])))
+'
+# Pages as large as some kernels have them.
+for bytes in 16384 65536; do
+    QEMU_PAGESIZE=$bytes same sqlite-pages-$bytes usr/bin/sqlite3 :memory: 'with recursive n(i) as
+        (select 1 union all select i + 1 from n where i < 9000) select count(*), sum(length(hex(i * i))) from n'
+done
+same perl usr/bin/perl -e 'my %h; $h{$_ % 997} .= $_ for 1 .. 60000; print join(",", map { length $h{$_} } sort keys %h), "\n"'
+same sqlite usr/bin/sqlite3 :memory: 'with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)
+    select count(*), sum(length(t)) from (select i, group_concat(i) over (rows 5 preceding) as t from n)'
+same lua usr/bin/lua5.4 -e 't = {} for i = 1, 60000 do t[i % 5000] = {i, tostring(i)} end print(#t, t[77][2])'
+same gawk usr/bin/gawk '{ a[$1 % 500] = a[$1 % 500] $1 } END { for (i = 0; i < 500; i++) print a[i] }' "$work/numbers"
+same xz usr/bin/xz -T2 --block-size=100KiB -c "$work/numbers"
+same jq usr/bin/jq -n '[range(5000) | {a: ., b: tostring}] | group_by(.a % 10) | map(length)'
+
+# ---- the tests
+
+# left_out SUITE: arguments that leave out a suite's tests of ci/aarch64/left-out.txt.
+left_out() {
+    sed -n "s/^$1 \([^ ]*\) .*/--skip \1/p" ci/aarch64/left-out.txt
+}
+
+# tests SUITE LEAST COMMAND...: runs a suite without what is left out. Fails if fewer tests ran than
+# LEAST, or if one skipped a part by itself.
+tests() {
+    local suite=$1 least=$2 passed
+    shift 2
+    "$@" $(left_out "$suite") >"$work/tests" 2>&1 || { cat "$work/tests"; die "tests failed: $suite"; }
+    passed=$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$work/tests" | awk '{ sum += $1 } END { print sum + 0 }')
+    ! grep SKIPPED "$work/tests" || die "$suite: a test skipped a part: put the test on the list, with the reason"
+    [ "$passed" -ge "$least" ] || die "$suite: $passed tests ran, $least are expected"
+    echo "pass aarch64/$suite: $passed tests"
+}
+
+# Of the heap's tests, those of the page heap take minutes.
+if [ "$extent" = full ]; then
+    tests heap 205 cargo test -q --target $triple -p neap-heap --lib --
+    tests heap-tests 20 cargo test -q --target $triple -p neap-heap --test '*' --
+else
+    tests heap 100 cargo test -q --target $triple -p neap-heap --lib -- --skip pages::
+fi
+export MACHINE_UNDER_TEST=aarch64 LIBRARY_UNDER_TEST=$library
+tests preload 78 cargo test -q -p neap-c --test preload --
+
+# The same library under musl. Its compiler is Debian's script with other folders.
+mkdir -p "$work/bin"
+specs=$root/usr/lib/aarch64-linux-musl
+sed -e "s#/usr/include/aarch64-linux-musl#$root&#g" -e "s#/usr/lib/aarch64-linux-musl#$root&#g" \
+    -e "s#^-L#-L$root/lib/aarch64-linux-musl -L#" "$specs/musl-gcc.specs" >"$work/bin/specs"
+printf '#!/bin/sh\nexec aarch64-linux-gnu-gcc "$@" -specs "%s/bin/specs"\n' "$work" >"$work/bin/aarch64-musl-gcc"
+chmod +x "$work/bin/aarch64-musl-gcc"
+PATH=$work/bin:$PATH C_LIBRARY_UNDER_TEST=musl SYSROOT_UNDER_TEST=$root \
+    tests musl 40 cargo test -q -p neap-c --test preload -- semantics:: misuse::

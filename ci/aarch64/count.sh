@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# count.sh LIBRARY: prints how many instructions a call of each entry point takes on AArch64, the return
+# included, as `neap-lab golden` does on x86-64. qemu executes one instruction at a time and logs the
+# address of each (-singlestep -d nochain,exec). The count of most of a hundred calls is printed: the
+# others take a slow path.
+set -euo pipefail
+library=$(realpath "$1")
+cd "$(dirname "$0")"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+aarch64-linux-gnu-gcc -O1 -fno-builtin -no-pie -o "$work/count" count.c
+address() { aarch64-linux-gnu-nm "$work/count" | sed -n "s/ [Tt] $1\$//p"; }
+mkfifo "$work/log"
+awk -F/ -v call="$(address mark_call)" -v back="$(address mark_return)" '
+    BEGIN { split("nothing malloc-64 free-64 calloc-64 realloc-64 new-64 delete-64", names, " ") }
+    $2 == call { count = 0; inside = 1; next }
+    $2 == back && inside {
+        inside = 0
+        calls += 1
+        entry = int((calls + 99) / 100)
+        times = ++seen[entry, count]
+        if (times > most[entry]) { most[entry] = times; usual[entry] = count }
+        next
+    }
+    inside { count++ }
+    END {
+        print "# by ci/aarch64/count.sh target/dist-aarch64/libneap.so"
+        print "# instructions of one call, the return included"
+        if (calls != 700 || usual[1] != 1) { print "counted " calls " calls, nothing takes " usual[1]; exit 1 }
+        for (entry = 2; entry <= 7; entry++) printf "%-12s%8.1f\n", names[entry], usual[entry]
+    }' "$work/log" >"$work/counts" &
+reader=$!
+qemu-aarch64 -singlestep -d nochain,exec -D "$work/log" -L "${SYSROOT_UNDER_TEST:-/usr/aarch64-linux-gnu}" \
+    -E "LD_PRELOAD=$library" "$work/count"
+wait "$reader" || { cat "$work/counts" >&2; exit 1; }
+cat "$work/counts"
