@@ -27,7 +27,7 @@ for allocator in "${allocators[@]}"; do
         *) features=(--features "$allocator") ;;
     esac
     # mimalloc and jemalloc are C.
-    CC_x86_64_unknown_linux_musl=musl-gcc cargo build -q --release --manifest-path lab/musl/Cargo.toml \
+    CC_x86_64_unknown_linux_musl=musl-gcc cargo build -q --locked --release --manifest-path lab/musl/Cargo.toml \
         --target x86_64-unknown-linux-musl --target-dir "$target" "${features[@]}"
     cp "$target/x86_64-unknown-linux-musl/release/musl-service" "$work/$allocator"
     if readelf -d "$work/$allocator" | grep -q NEEDED; then

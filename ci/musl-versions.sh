@@ -20,15 +20,19 @@ case $tier in
     full) tests=() ;;
     *) echo "usage: $0 [quick|full] [LIBRARY]" >&2; exit 2 ;;
 esac
-if ! command -v musl-gcc >/dev/null || ! unshare --mount true 2>/dev/null; then
-    [ -z "${REQUIRE_ALL:-}" ] || { echo "ci/musl-versions.sh: install musl-tools, run as root" >&2; exit 1; }
-    echo "SKIPPED: other versions of musl: install musl-tools, run as root"
+if ! command -v musl-gcc >/dev/null; then
+    [ -z "${REQUIRE_ALL:-}" ] || { echo "ci/musl-versions.sh: install musl-tools" >&2; exit 1; }
+    echo "SKIPPED: other versions of musl: install musl-tools"
     exit 0
 fi
 cache=$target/suites
 mkdir -p "$cache/musl"
 . ci/suites/tools.sh
 . ci/musl/tools.sh
+if ! has_mounts; then
+    echo "SKIPPED: other versions of musl: they need mounts of their own (unshare --mount), as root"
+    exit 0
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -51,6 +51,11 @@ alpine() {
     echo "obtained $1, as Alpine's compilers built it"
 }
 
+# Whether this machine lets a process have mounts of its own.
+has_mounts() {
+    unshare --mount mount --bind /tmp /tmp 2>/dev/null
+}
+
 # with_musl LIBRARY COMMAND...: the command sees this C library in the place of the machine's musl.
 with_musl() {
     local library=$1
