@@ -33,7 +33,8 @@ wanted=(
     lintian:lintian
     # A guest under an emulator.
     qemu-x86_64:qemu-user
-    # Programs for AArch64, which the same emulators run. The Rust target is rustup's (ci/aarch64.sh).
+    # Programs for AArch64, which the same emulators run. The Rust target comes from rustup
+    # (ci/aarch64.sh).
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdio.h:libc6-dev-arm64-cross
     # Allocators to compare with.
