@@ -31,8 +31,7 @@ impl Base {
         })
     }
 
-    /// The base before the region's first allocation, if the region began later than `ms` since
-    /// 1970.
+    /// The base before the region's first allocation, if the region began after `ms` (since 1970).
     pub fn beginning_after(&self, ms: u64) -> Option<Self> {
         (self.began_ms > ms).then(|| Self {
             taken_ms: self.began_ms,
