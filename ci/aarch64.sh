@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# aarch64.sh [quick|full]: Neap on AArch64, by cross compilers and qemu-user: the library (built and
-# read), golden counts of instructions, tests, programs of Debian's. What emulation lacks is listed in
-# ci/aarch64/left-out.txt, and a test that begins to fail or to skip fails the script
-# (docs/decisions/0029-aarch64.md).
+# aarch64.sh [quick|full]: Neap on AArch64, by cross compilers and qemu-user. It builds and inspects
+# the library, compares instruction counts with golden ones, and runs tests and Debian's programs.
+# ci/aarch64/left-out.txt lists what cannot run under emulation. A test that begins to fail or to
+# skip fails the script (docs/decisions/0029-aarch64.md).
 #
 # `full` runs all tests of the heap and of the C surface; `quick` leaves out those that take long.
 set -euo pipefail

@@ -33,7 +33,7 @@ wanted=(
     lintian:lintian
     # A guest under an emulator.
     qemu-x86_64:qemu-user
-    # Programs for AArch64, which the same emulators run. The Rust target is rustup's (below).
+    # Programs for AArch64, which the same emulators run. The Rust target comes from rustup (below).
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdio.h:libc6-dev-arm64-cross
     # Allocators to compare with.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An asynchronous Rust service as a static program of musl's, under each of four allocators:
+# An asynchronous Rust service as a static musl program, with each of four allocators:
 # ci/musl-service.sh [quick | full]. `quick` runs it under Neap and musl's own allocator with fewer
 # requests; `full` adds mimalloc and jemalloc, and runs each three times in turn.
 #

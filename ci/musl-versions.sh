@@ -5,7 +5,7 @@
 # 1.2.5 from Debian 13. With the second, the C++ programs run as well. This machine's g++ compiles
 # them, and the C++ runtime is Alpine's. The quick set is what every C library must serve.
 #
-# Nothing is installed: a mount of its own puts the version in the place of the machine's musl.
+# Nothing is installed: a mount of its own puts the version in place of the machine's musl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,8 +36,8 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The compiler for C++, in $work. Its C++ headers are glibc's but for those in ci/musl/include/. What
-# it makes needs no directory of its own at run time.
+# The compiler for C++, in $work. Its C++ headers are glibc's but for those in ci/musl/include/.
+# What it makes needs no directory of its own at run time.
 make_cxx() {
     local version machine runtime=$work/runtime
     version=$(g++ -dumpversion)

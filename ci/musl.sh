@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# ci/musl.sh [quick|full]: real programs of musl's under the shipped library (target/dist/libneap.so).
+# ci/musl.sh [quick|full]: real musl programs under the shipped library (target/dist/libneap.so).
 #
-# musl-gcc compiles Lua, SQLite, zstd, busybox and redis here, from Debian's archive and crates.io,
-# as ci/suites.sh compiles its tests. Node and CMake are Alpine's builds in packages of Python's
-# index; they run with the musl of Debian 13. The full run adds more of busybox's tests, and a longer
-# load on redis. All is kept below target/suites.
+# musl-gcc compiles Lua, SQLite, zstd, busybox and redis, as ci/suites.sh compiles its tests. Node
+# and CMake are Alpine's builds, and run with the musl of Debian 13. The full run adds more of
+# busybox's tests, and a longer load on redis. All is kept below target/suites.
 #
 # Each program must print the same as without the library. `neap run` checks that the library serves
 # it.

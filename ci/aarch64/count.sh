@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# count.sh LIBRARY: prints how many instructions a call of each entry point takes on AArch64, the return
-# included, as `neap-lab golden` does on x86-64. qemu executes one instruction at a time and logs the
-# address of each (-singlestep -d nochain,exec). The count of most of a hundred calls is printed: the
-# others take a slow path.
+# count.sh LIBRARY: prints how many instructions a call of each entry point takes on AArch64, with
+# the return, as `neap-lab golden` does on x86-64. qemu executes one instruction at a time and logs
+# the address of each (-singlestep -d nochain,exec). Each entry point is called a hundred times, and
+# the most frequent count is printed: calls with other counts take a slow path.
 set -euo pipefail
 library=$(realpath "$1")
 cd "$(dirname "$0")"

@@ -1,5 +1,5 @@
-//! Profiles for Pyroscope: at an interval, each process that samples has its profile sent to the
-//! server's ingest API.
+//! Pushes profiles to Pyroscope: at each interval, the profile of each process that samples goes to
+//! the server's ingest API.
 
 use super::pprof::{self, Kind};
 use super::watched::Watched;
@@ -18,13 +18,13 @@ use ureq::http::Response;
 const ATTEMPT: Duration = Duration::from_secs(10);
 /// How long to wait before each further attempt, after a failure that may pass.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
-/// Most bytes of an error's explanation that are read.
+/// The most bytes of an error's explanation to read.
 const EXPLANATION: u64 = 300;
 
 /// Sends profiles.
 pub struct Pusher {
     watched: Arc<Watched>,
-    /// Of the server, without a slash at its end.
+    /// The server's URL, without a final slash.
     url: String,
     agent: Agent,
     /// What each process had allocated when its last profile was sent.
@@ -52,7 +52,7 @@ impl Pusher {
         }
     }
 
-    /// Sends at each interval, without an end.
+    /// Sends at each interval, and never returns.
     pub fn run(mut self, interval: Duration) -> ! {
         loop {
             let next = Instant::now() + interval;
@@ -61,8 +61,8 @@ impl Pusher {
         }
     }
 
-    /// Sends one profile of each process. The first failure ends the round and is told once, until
-    /// the server takes a profile again.
+    /// Sends one profile of each process. The first failure ends the round. It is reported once,
+    /// until the server takes a profile again.
     fn round(&mut self) {
         let began_ms = crate::profile::now_ms();
         let outcome = self.watched.targets().and_then(|targets| {
@@ -79,14 +79,14 @@ impl Pusher {
     }
 
     /// Sends the profile of one process, if it samples. A process that cannot be read, or has
-    /// ended, is no failure of the server.
+    /// ended, is not a failure of the server.
     fn one(&mut self, target: &Target) -> Result<(), Failure> {
         let Ok(Some((bytes, now))) = sampled(target.pid) else {
             return Ok(());
         };
         let fresh = now.beginning_after(self.looked_ms);
         let base = self.bases.get(&target.pid).or(fresh.as_ref());
-        // What it allocated before neap looked at it for the first time is of no known time.
+        // The time of what it allocated before neap first read it is not known.
         let profile = base
             .unwrap_or(&now)
             .profile(bytes, target.pid.unsigned_abs());
@@ -147,7 +147,7 @@ fn explained(response: Response<ureq::Body>) -> String {
     let status = response.status();
     let mut text = Vec::new();
     let body = response.into_body().into_reader();
-    // The status alone is a reason as well.
+    // If the body cannot be read, the status alone explains.
     let _ = body.take(EXPLANATION).read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
     match text.lines().next() {

@@ -82,8 +82,8 @@ pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Optio
     }
 }
 
-/// Whether the kernel refuses an advice that it does not know. qemu-user 7.2 accepts every advice and
-/// follows few, so there its consent to a guard, or to wipe a page in children, means nothing.
+/// Whether the kernel refuses an advice that it does not know. qemu-user 7.2 accepts every advice
+/// and follows few, so there its consent to a guard, or to wipe a page in children, means nothing.
 pub(super) fn follows_advice() -> bool {
     static ANSWER: AtomicU8 = AtomicU8::new(UNASKED);
     const UNASKED: u8 = 0;

@@ -284,7 +284,7 @@ impl SpanRecord {
         self.older.store(pointer.cast(), Release);
     }
 
-    /// Into how many of its first slices pages were moved, of a span in use.
+    /// For a span in use: into how many of its first slices pages were moved.
     pub(super) fn moved_slices(&self) -> usize {
         let moved = self.newer.load(Relaxed).addr().min(self.slices.get());
         moved.max(1) * usize::from(self.moved.load(Relaxed))

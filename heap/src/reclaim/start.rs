@@ -79,19 +79,19 @@ pub fn enable(forbidden: &[Range<usize>]) {
     thread::tell_state();
 }
 
-/// Starts the thread, which the program asks for in a call of its own: outside of handlers of
-/// signals and of `fork`. True if it is there. `Err` if an option or a sandbox forbids it.
+/// Starts the thread at the program's request, which comes from no handler of a signal or of
+/// `fork`. True if the thread runs. `Err` if an option or a sandbox forbids it.
 pub fn start_now() -> Result<bool, Forbidden> {
     if !thread::is_enabled() || !sandbox::allows_more() {
         return Err(Forbidden);
     }
     let may = is_own();
-    // First: a thread that sleeps before there is a status page would not hear what rings by it.
+    // Before the thread: one that sleeps before the status page exists would miss its requests.
     if may && REQUESTS.is_status_page_missing() {
         hook::instruments().make_status_page();
     }
     let may = may && !REQUESTS.is_status_page_missing();
-    // A fork before it is at its work would end it, and in a static program no later call starts it.
+    // A fork before the thread is at work would end it. In a static program, nothing restarts it.
     Ok(may && (thread::is_here() || start_thread()) && thread::await_work())
 }
 

@@ -15,7 +15,7 @@ pub enum Grain {
     Lines,
 }
 
-/// Sets the bits of a word with which the life of a slab begins.
+/// Sets a word's bits at the beginning of a slab's life.
 pub(super) fn put_first(word: &AtomicU64, bits: u64) {
     // Release: a thread that claims a bit sees the depot, the base and the slice's tag.
     if cfg!(any(loom, debug_assertions)) {
