@@ -55,7 +55,8 @@ int malloc_trim(size_t keep) NEAP_NOEXCEPT;
  * NEAP_PURGE_THREAD=always. Call this at the start of main, and again in a child of fork. Do not
  * call it in a handler of a signal or of fork, or in a constructor.
  * Returns 0 once the thread is at its work, or -1 with errno: EPERM if NEAP_PURGE_THREAD=never or a
- * sandbox forbids the thread, EAGAIN if the kernel refuses it or another thread forks meanwhile. */
+ * sandbox forbids the thread, EAGAIN if the kernel refuses it, or if another thread forks or makes
+ * the status page meanwhile. */
 int neap_start_purge_thread(void) NEAP_NOEXCEPT;
 
 /* Stacks for coroutines

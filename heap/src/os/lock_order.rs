@@ -78,7 +78,7 @@ order! {
     13 Pages: "page heap", "spans", "no holder waits";
 }
 
-/// All threads wait for these. Their holders wait for nothing.
+/// All threads wait for these. Their holders wait for nothing but a page fault in a magazine.
 pub const NO_WAITS: [Rank; 2] = [Rank::Depot, Rank::Pages];
 
 /// In debug builds.

@@ -52,11 +52,11 @@ impl<F: FnMut(&Slab, Claim)> Refill<'_, F> {
 
 /// What a refill does next, after it found the current slab exhausted.
 enum Step {
-    /// It looks again: there is another.
+    /// It has enough, or looks again, because there is another.
     Done,
     /// It fetches a fresh slab.
     Fetch(Pages),
-    /// It gets no blocks.
+    /// It gets no more blocks.
     Exhausted,
 }
 
@@ -167,7 +167,7 @@ impl Depot {
 
     /// Takes blocks from the next listed slabs after `seen` was found exhausted, and makes the
     /// first one current that has some left. Each of these slabs may have one free block only, so
-    /// one lock serves for several.
+    /// one lock serves for several. The sink may fault in a page of the magazine under the lock.
     fn step<F: FnMut(&Slab, Claim)>(&self, seen: *mut Slab, refill: &mut Refill<'_, F>) -> Step {
         let Open { sets, .. } = &mut self.open();
         if self.current.load(Ordering::Relaxed) != seen {
