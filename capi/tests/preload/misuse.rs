@@ -132,6 +132,12 @@ fn double_free_thread() {
 }
 
 #[test]
+fn double_free_handed() {
+    let line = "neap: double free of ADDR (a block of 32 bytes)\n";
+    dies("double_free_handed.c", line);
+}
+
+#[test]
 fn double_free_large() {
     let checked = "neap: double free of ADDR (a block of 1048576 bytes)\n";
     dies_otherwise_checked("double_free_large.c", NOWHERE, checked);

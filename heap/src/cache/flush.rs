@@ -17,6 +17,10 @@ use core::ptr;
 /// back early.
 const PLACES: usize = 32;
 
+/// Bytes that processors exchange at once. Larger blocks share a line with at most one other at each
+/// end.
+const CACHE_LINE: usize = 64;
+
 /// How many of the entries that it keeps a flush checks for blocks that are free in their slabs,
 /// newest first, because these are handed out next. Checking all would cost 108 more instructions
 /// per malloc and free if frees are scattered.
@@ -40,7 +44,12 @@ impl Heap {
         if unsafe { open.magazine(class).push(block) } {
             return;
         }
+        let is_first = open.magazine(class).bounds.capacity == 0;
         let share = self.learn(&mut open, class);
+        if is_first && class.bytes() < CACHE_LINE && open.magazine(class).bounds.capacity > 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.put_handed(open, class, block) };
+        }
         let half = open.magazine(class).filled().div_ceil(2);
         // SAFETY: the caller's promise; settled above.
         unsafe { self.flush(&mut open, class, half) };
@@ -54,6 +63,27 @@ impl Heap {
         if self.tidy(&mut open) == Paced::Due {
             drop(open);
             self.decay_on_the_way();
+        }
+    }
+
+    /// Takes a freed block into a magazine that never held one. So another thread has handed it to
+    /// this one, and other threads may use the rest of its cache line. The next block that the
+    /// magazine gives out is of a line of the thread's own; the freed one comes after it. There a
+    /// second free of it still shows in the next `malloc`.
+    ///
+    /// # Safety
+    /// - As [`Heap::put`]; `open` is of that cache, and the magazine is empty.
+    unsafe fn put_handed(&'static self, mut open: Opened<'_>, class: Class, block: *mut u8) {
+        self.fill(&mut open, class);
+        // SAFETY: the caller's promise.
+        let own = unsafe { open.magazine(class).pop() };
+        for block in [Some(block), own].into_iter().flatten() {
+            // SAFETY: the caller's promise, or popped just above.
+            unsafe {
+                if !open.magazine(class).push(block) {
+                    give_one(self, block.addr());
+                }
+            }
         }
     }
 
@@ -370,7 +400,28 @@ fn give(word: Word, origin: Origin, returned: &mut Returned) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::cache::heap::HEAP;
+    use crate::testing::crew::with_threads;
+    use crate::testing::own_cache;
     use std::vec::Vec;
+
+    /// A thread that frees a block which another one handed to it, and then takes one: it would
+    /// share a cache line with the neighbours of the first for ever.
+    #[test]
+    fn a_thread_that_was_handed_a_block_gets_a_line_of_its_own() {
+        let cache = HEAP.enter().expect("a cache");
+        for class in [16, 32, 48].map(Class::of_size) {
+            let handed = own_cache::refill(cache, class).addr();
+            let replaced = || {
+                let own = HEAP.enter().expect("a cache");
+                own_cache::put(own, class, handed as *mut u8);
+                own_cache::pop_held(own, class).expect("a block").addr()
+            };
+            let got = with_threads(1, replaced, |got| got[0]);
+            assert_ne!(got / CACHE_LINE, handed / CACHE_LINE, "{class:?}");
+            own_cache::put(cache, class, got as *mut u8);
+        }
+    }
 
     fn addresses(class: Class, numbers: &[usize]) -> Vec<usize> {
         let address = |&number: &usize| (1 << 30) + number * class.bytes();

@@ -80,7 +80,7 @@ impl Heap {
 
     /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has
     /// room, so that no two threads' refills share one.
-    fn fill(&'static self, open: &mut Opened<'_>, class: Class) {
+    pub(super) fn fill(&'static self, open: &mut Opened<'_>, class: Class) {
         let capacity = open.magazine(class).bounds.capacity as usize;
         let want = (capacity / 2).max(1);
         let (grain, most) = match want + LINE_BLOCKS - 1 {
