@@ -40,7 +40,7 @@ publish() {
 }
 judged publish publish
 [ $fails -eq 0 ] || exit 1
-CARGO_TARGET_DIR=$target/crates cargo package "${packages[@]}" --no-verify --allow-dirty -q 2>"$work/said" ||
+CARGO_TARGET_DIR=$target/crates cargo package "${packages[@]}" --no-verify --allow-dirty 2>"$work/said" ||
     { cat "$work/said" && exit 1; }
 grep -q '^warning: manifest has no' "$work/said" && die "a manifest lacks what crates.io shows"
 

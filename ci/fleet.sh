@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Real Pyroscope and Parca servers read what `neap serve` gives. Both come from the Go module proxy,
-# in releases that it has and that build with the installed Go. The first run compiles them, which
-# takes 5 minutes of processor time each and 7 GB of disk until it ends; later runs find the
-# programs, 240 MB.
+# Runs `neap serve` with real Pyroscope and Parca servers. Both are compiled from published Go
+# modules, in releases that build with the installed Go. The first run compiles them, which takes 5
+# minutes of processor time each and 7 GB of disk until it ends. Later runs find the programs, which
+# take 240 MB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
@@ -26,7 +26,7 @@ compile() {
 
 parca() (
     source_of github.com/parca-dev/parca v0.20.0
-    # The pages of a browser, which a module does not have.
+    # The pages for browsers, which the module does not contain.
     mkdir -p ui/packages/app/web/build
     echo '<html></html>' >ui/packages/app/web/build/index.html
     compile ./cmd/parca parca
@@ -54,7 +54,7 @@ END
 
 pyroscope() (
     source_of github.com/grafana/pyroscope v1.7.1
-    # Its API is a module of its own. The proxy does not have the one of this release.
+    # Its API is a module of its own. The one of this release is not published.
     go mod edit -dropreplace=github.com/grafana/pyroscope/api \
         -require=github.com/grafana/pyroscope/api@v1.1.0
     handler pkg/querier/vcs Service

@@ -33,7 +33,7 @@ wanted=(
     lintian:lintian
     # A guest under an emulator.
     qemu-x86_64:qemu-user
-    # Programs for AArch64, which the same emulators run. The Rust target is rustup's (ci/aarch64.sh).
+    # Programs for AArch64, which the same emulators run. The Rust target comes from rustup (below).
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdio.h:libc6-dev-arm64-cross
     # Allocators to compare with.
@@ -103,4 +103,9 @@ else
 fi
 # From the Go module proxy: the newest version that builds with Debian's Go.
 command -v pprof >/dev/null || go install github.com/google/pprof@v0.0.0-20230602150820-91b7bce49751
+# From rustup's server, if it can be reached: the standard library of two more targets. Without one,
+# ci/musl-service.sh, ci/linked.sh and ci/aarch64.sh say what they skip.
+targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-gnu)
+! command -v rustup >/dev/null || timeout 180 rustup target add "${targets[@]}" ||
+    echo "rustup cannot add ${targets[*]}" >&2
 cargo run -q -p neap-lab --bin neap-lab -- download --prepare

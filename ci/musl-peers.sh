@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ci/musl-peers.sh [ROUNDS]: CPU seconds and peak resident MiB of programs of musl's, with musl's own
+# ci/musl-peers.sh [ROUNDS]: CPU seconds and peak resident MiB of musl programs, with musl's own
 # malloc, mimalloc 2 and 3, and Neap (target/dist/libneap.so). Medians of ROUNDS (5), taken in turn.
 # Needs what ci/musl.sh compiled. The musl is Debian 13's, 1.2.5. The crate libmimalloc-sys has
 # mimalloc's sources.
@@ -76,8 +76,8 @@ row() {
     echo "| $name |$line"
 }
 
-# What a server keeps: resident MiB of redis, filled with 300,000 values of 700 bytes, and five seconds
-# after 999 of 1,000 were deleted.
+# What a server keeps: resident MiB of redis, filled with 300,000 values of 700 bytes, and five
+# seconds after 999 of 1,000 were deleted.
 keeps() {
     local peer library line= redis socket=$work/socket full
     redis=$(ls -td "$cache/programs/musl-redis/"*/ | head -n 1)

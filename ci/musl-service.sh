@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An asynchronous Rust service as a static program of musl's, under each of four allocators:
+# An asynchronous Rust service as a static musl program, with each of four allocators:
 # ci/musl-service.sh [quick | full]. `quick` runs it under Neap and musl's own allocator with fewer
 # requests; `full` adds mimalloc and jemalloc, and runs each three times in turn.
 #
@@ -27,7 +27,7 @@ for allocator in "${allocators[@]}"; do
         *) features=(--features "$allocator") ;;
     esac
     # mimalloc and jemalloc are C.
-    CC_x86_64_unknown_linux_musl=musl-gcc cargo build -q --release --manifest-path lab/musl/Cargo.toml \
+    CC_x86_64_unknown_linux_musl=musl-gcc cargo build -q --locked --release --manifest-path lab/musl/Cargo.toml \
         --target x86_64-unknown-linux-musl --target-dir "$target" "${features[@]}"
     cp "$target/x86_64-unknown-linux-musl/release/musl-service" "$work/$allocator"
     if readelf -d "$work/$allocator" | grep -q NEEDED; then

@@ -42,20 +42,21 @@ void free_aligned_sized(void *block, size_t align, size_t size) NEAP_NOEXCEPT;
 
 /* <malloc.h> declares `size_t malloc_usable_size(void *block)`: the number of bytes of `block` that
  * may be read and written, at least as many as were requested. All of them belong to the caller. 0
- * for NULL. Only the C library's own declaration agrees with it in C++: glibc's says that the
- * function does not throw, musl's does not say so. */
+ * for NULL. This header leaves the declaration to the C library, because they differ in C++:
+ * glibc's says that the function does not throw, and musl's does not. */
 
 /* Gives all free memory back to the operating system now instead of after the
  * decay time. `keep` is ignored. Returns 1 if any memory went back, otherwise 0. */
 int malloc_trim(size_t keep) NEAP_NOEXCEPT;
 
-/* Starts the purge thread, unless it is there: it gives free memory back while the program sleeps,
- * and answers `neap stat`. A program that is linked dynamically, or preloaded, gets the thread
- * without this call when its heap has grown. A static program has it by this call or by
- * NEAP_PURGE_THREAD=always. Call it at the start of main, and again in a child of fork. Do not call
- * it in a handler of signals or of fork, or in a constructor.
+/* Starts the purge thread, unless it runs already. The thread gives free memory back while the
+ * program sleeps, and answers `neap stat`. A program that is linked dynamically, or preloaded, gets
+ * the thread without this call when its heap has grown. A static program gets it by this call or by
+ * NEAP_PURGE_THREAD=always. Call this at the start of main, and again in a child of fork. Do not
+ * call it in a handler of a signal or of fork, or in a constructor.
  * Returns 0 once the thread is at its work, or -1 with errno: EPERM if NEAP_PURGE_THREAD=never or a
- * sandbox forbids the thread, EAGAIN if the kernel refuses it or another thread forks meanwhile. */
+ * sandbox forbids the thread, EAGAIN if the kernel refuses it, or if another thread forks or makes
+ * the status page meanwhile. */
 int neap_start_purge_thread(void) NEAP_NOEXCEPT;
 
 /* Stacks for coroutines

@@ -43,10 +43,10 @@ pub(crate) fn inside(start: &[u8], name: &CStr) -> Option<NonNull<c_void>> {
     }
 }
 
-/// Longer paths are passed over: their copies would need more stack.
+/// Longer paths are skipped, because copies of them would need more stack.
 const PATH: usize = 512;
 
-/// A search for a library, and a copy of its path: another thread may unload it meanwhile.
+/// A search for a library. It copies the path, because another thread may unload the library.
 struct Library<'a> {
     start: &'a [u8],
     path: [u8; PATH],

@@ -6,7 +6,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     neap_heap::os::abort::fatal(format_args!("bug in Neap: {info}"))
 }
 
-// compiler_builtins has tables of unwinding that name it. No unwinding passes through this library.
+// The unwind tables of compiler_builtins name it. No unwinding passes through this library.
 #[cfg(target_arch = "aarch64")]
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality,\"ax\",%progbits",

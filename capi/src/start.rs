@@ -108,15 +108,15 @@ unsafe fn start_with(envp: *mut *mut c_char) {
     }
 }
 
-/// Starts the purge thread: 0, or -1 with `errno`. A static program has the thread only by this call
-/// or by an option.
+/// Starts the purge thread. Returns 0, or -1 with `errno`. A static program has the thread only
+/// after this call or by an option.
 #[unsafe(no_mangle)]
 extern "C" fn neap_start_purge_thread() -> c_int {
     init::initialize();
     if is_static() {
         start::enable(&unsafe_callers());
     }
-    // A thread is only started where one allocates.
+    // Only a thread that may allocate here starts another one.
     let started = init::entered().map(|_| start::start_now());
     let why = match started.unwrap_or(Ok(false)) {
         Ok(true) => return 0,

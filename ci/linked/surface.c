@@ -173,7 +173,7 @@ static int idle(void) {
     return 1;
 }
 
-/* The purge thread by a call, in the process and in a child of its. */
+/* The purge thread by a call, in the process and in a child of it. */
 static int started(void) {
     pid_t child;
     int status;

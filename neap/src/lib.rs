@@ -51,20 +51,21 @@
 //!
 //! # Features
 //!
-//! `corosensei` implements the trait `Stack` of the crate corosensei for [`stack::Stack`]. There are
-//! no others, and none is on by default.
+//! There is one, which is off by default: `corosensei` implements the trait `Stack` of the crate
+//! corosensei for [`stack::Stack`].
 //!
 //! # Platforms
 //!
-//! Linux on x86-64 and aarch64, with glibc or musl, in dynamic and in static programs. Rust 1.88 or
-//! newer. The crate uses no `std`, but needs `alloc` and the C library.
+//! Linux on x86-64 and AArch64, with glibc or musl, in dynamic and in static programs. On AArch64
+//! the crate has been tested only under an emulator. It needs Rust 1.88 or newer. It uses no `std`,
+//! but needs `alloc` and the C library.
 //!
 //! # One program, two heaps
 //!
 //! A program with this crate has one heap for its Rust code. C code in the same process calls the
 //! `malloc` of the C library. If the program is started by `neap run`, or with `libneap.so`
 //! preloaded, that library serves the C code from a second heap. Neither heap knows the other's
-//! blocks: a block goes back to the language that allocated it, as Rust requires in any case.
+//! blocks: a block must be freed by the language that allocated it, as Rust requires in any case.
 //! `neap stat`, `neap profile` and the other tools show the heap of the Rust code. Options in the
 //! environment count for both.
 

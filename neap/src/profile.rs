@@ -21,8 +21,8 @@
 //! let router = router.route("/debug/pprof/heap", get(heap));
 //! ```
 //!
-//! Then `go tool pprof http://SERVER/debug/pprof/heap` shows it. `examples/axum` in Neap's sources is
-//! a whole program.
+//! Then `go tool pprof http://SERVER/debug/pprof/heap` shows it. `examples/axum` in Neap's sources
+//! is a whole program.
 
 mod pprof;
 
@@ -96,12 +96,13 @@ pub fn rate() -> Option<u64> {
 /// (`inuse_objects`, `inuse_space`), and the bytes that size classes add to the live ones
 /// (`waste_space`). The figures are estimates from samples.
 ///
-/// The file names no functions. It has addresses, and the path of each program and library that they
-/// are in. `go tool pprof` looks the names up in these files, so it needs them at these paths, or in
-/// a directory in `PPROF_BINARY_PATH`. `neap profile --format pprof` writes the names into its file.
+/// The file names no functions. It has addresses, and the path of each program and library that
+/// they are in. `go tool pprof` looks the names up in these files, so it needs them at these paths,
+/// or in a directory in `PPROF_BINARY_PATH`. `neap profile --format pprof` writes the names into
+/// its file.
 ///
-/// The call allocates, and it takes a lock for each place. It copies the file from memory that other
-/// processes of the same user may write, so it trusts no number there.
+/// The call allocates, and it takes a lock for each place. It copies the file from memory that
+/// other processes of the same user may write, so it trusts no number there.
 ///
 /// ```
 /// use neap::profile;

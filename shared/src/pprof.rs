@@ -1,7 +1,7 @@
 //! What the library's and the command's pprof files have in common.
 
-/// A sample's values, in this order: Go's four, and the waste of size classes. Each has a name and a
-/// unit.
+/// A sample's values, in this order: Go's four, and the waste of size classes. Each has a name and
+/// a unit.
 pub const VALUES: [(&str, &str); 5] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),

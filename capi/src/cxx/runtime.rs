@@ -7,7 +7,7 @@ use crate::{aligned, loader};
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
 
-/// How the file names of libraries begin that may define the C++ runtime's functions. Python's
+/// How the file names of libraries that may define the C++ runtime's functions begin. Python
 /// packages for musl contain a runtime of their own with a checksum in its name.
 const RUNTIMES: [&[u8]; 4] = [b"libstdc++", b"libc++.", b"libc++-", b"libc++abi"];
 

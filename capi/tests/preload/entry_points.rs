@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 /// Most bytes of stack that an entry point may take.
 const MOST_BYTES: &str = "3072";
 
-/// The same where the programs are those of AArch64, whose frames save more registers.
+/// The same on AArch64, where frames save more registers.
 const MOST_BYTES_AARCH64: &str = "3328";
 
 /// Runs every entry point of the library.

@@ -3,8 +3,8 @@
 //! The library under test is the one that cargo built with this test, or the
 //! file that `LIBRARY_UNDER_TEST` names (the shipped one, in `ci/dist.sh`).
 //!
-//! With `MACHINE_UNDER_TEST=aarch64` the programs are another machine's, compiled by its compiler and
-//! run by qemu (`ci/aarch64.sh`). `SYSROOT_UNDER_TEST` names the folder with its C library.
+//! With `MACHINE_UNDER_TEST=aarch64` the programs are compiled for AArch64 and run by qemu
+//! (`ci/aarch64.sh`). `SYSROOT_UNDER_TEST` names the directory with its C library.
 //!
 //! With `C_LIBRARY_UNDER_TEST=musl` the C programs are musl's, with `old-glibc` those of Debian 11's
 //! glibc (`ci/old-glibc.sh`). The library must be the shipped one then, because cargo's own needs
@@ -100,7 +100,7 @@ impl Machine {
     }
 }
 
-/// What runs programs of AArch64.
+/// Runs programs for AArch64.
 const EMULATOR: &str = "qemu-aarch64";
 
 /// A command that runs `program` alone, without the library.
@@ -340,7 +340,7 @@ pub fn run(program: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> 
     output_of(&mut command)
 }
 
-/// Runs a command to its end. What qemu itself says of a program that a signal ended is left out.
+/// Runs a command to its end. Leaves out what qemu itself says of a program that a signal ended.
 pub fn output_of(command: &mut Command) -> Output {
     let mut output = command.output().expect("the program starts");
     if Machine::under_test() != Machine::Own {

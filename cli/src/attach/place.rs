@@ -13,22 +13,22 @@ pub struct Place {
 
 impl Place {
     /// The place in the text of `/proc/PID/cgroup`. Of several hierarchies, the one that tells most
-    /// counts: in those that a runtime does not manage, its containers are in its own group.
+    /// counts: where a runtime does not manage a hierarchy, its containers are in its own group.
     pub fn of(groups: &str) -> Place {
         let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
         paths.map(Place::of_path).max().unwrap_or_default()
     }
 
-    /// The outermost pod and its outermost container. Deeper groups may be the container's own, with
-    /// names that it chose.
+    /// The outermost pod and its outermost container. Deeper groups may be the container's own,
+    /// with names that it chose.
     fn of_path(path: &str) -> Place {
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
         let mut place = Place::default();
-        // containerd without its systemd driver makes one name of a pod's slice, the runtime and the
-        // container.
+        // containerd without its systemd driver joins a pod's slice, the runtime and the container
+        // to one name.
         for name in path.split(['/', ':']) {
             if let (None, Some(pod)) = (&place.pod, pod(name)) {
-                // A container before it is the machine of the pod.
+                // A container above the pod is the node that the pod runs on.
                 (place.pod, place.container) = (Some(pod), None);
             }
             place.container = place.container.or_else(|| container(name));
@@ -58,7 +58,7 @@ impl Place {
 }
 
 /// The UID in the name of a pod's group: `podUID` or `kubepods-burstable-podUID.slice`, where
-/// underscores replace the dashes of the UID. The UID of a pod from a file has no dashes.
+/// underscores replace the dashes of the UID. The UID of a static pod has no dashes.
 fn pod(name: &str) -> Option<String> {
     let name = name.strip_suffix(".slice").unwrap_or(name);
     let (before, uid) = name.rsplit_once("pod")?;
@@ -68,8 +68,8 @@ fn pod(name: &str) -> Option<String> {
     ((before.is_empty() || before.ends_with('-')) && is_uid).then_some(uid)
 }
 
-/// The ID in the name of a container's group: the ID alone, or `RUNTIME-ID.scope`. On Amazon ECS, it
-/// is the task's ID and a number.
+/// The ID in the name of a container's group: the ID alone, or `RUNTIME-ID.scope`. On Amazon ECS,
+/// it is the task's ID and a number.
 fn container(name: &str) -> Option<String> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let (before, id) = name.rsplit_once('-').unwrap_or(("", name));

@@ -1,4 +1,4 @@
-//! Profiles in a row: each tells what was allocated since the one before, and everything that is
+//! Successive profiles: each has what was allocated since the one before, and everything that is
 //! live.
 
 use super::model::Profile;
@@ -32,7 +32,7 @@ impl Base {
         })
     }
 
-    /// The same region before it had any allocation, if that is later than `ms` since 1970.
+    /// The base before the region's first allocation, if the region began after `ms` (since 1970).
     pub fn beginning_after(&self, ms: u64) -> Option<Self> {
         (self.began_ms > ms).then(|| Self {
             taken_ms: self.began_ms,

@@ -202,7 +202,7 @@ pub fn sampling(pid: i32) -> Result<Option<Region>, Failure> {
 fn whole(process: &Process) -> Result<Profile, Failure> {
     let pid = process.pid();
     let Some(region) = sampling(pid)? else {
-        // Says why there is none.
+        // Fails with the reason if there is no region.
         Region::open(pid)?;
         return Err(failure!(
             "sampling is switched off in process {pid}: add seconds=30 to sample for 30 seconds"
@@ -210,7 +210,7 @@ fn whole(process: &Process) -> Result<Profile, Failure> {
     };
     let profile = Profile::from_region_of(&region.read()?, pid.unsigned_abs())?;
     let profile = profile.called(&process.name());
-    // Like Go's, without a duration: Parca adds up profiles of a duration as differences.
+    // Like Go's, without a duration: Parca treats profiles with a duration as differences.
     Ok(Profile {
         began_ms: profile.ended_ms,
         ..profile

@@ -1,5 +1,5 @@
-//! Profiles for Pyroscope: at an interval, each process that samples has its profile sent to the
-//! server's ingest API.
+//! Pushes profiles to Pyroscope: at each interval, the profile of each process that samples goes to
+//! the server's ingest API.
 
 use super::pprof::{self, Kind};
 use super::watched::Watched;
@@ -17,13 +17,13 @@ use ureq::http::Response;
 const ATTEMPT: Duration = Duration::from_secs(10);
 /// How long to wait before each further attempt, after a failure that may pass.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
-/// Most bytes of an error's explanation that are read.
+/// The most bytes of an error's explanation to read.
 const EXPLANATION: u64 = 300;
 
 /// Sends profiles.
 pub struct Pusher {
     watched: Arc<Watched>,
-    /// Of the server, without a slash at its end.
+    /// The server's URL, without a final slash.
     url: String,
     /// The same for messages, without a name and a password.
     shown_url: String,
@@ -67,7 +67,7 @@ impl Pusher {
         }
     }
 
-    /// Sends at each interval, without an end.
+    /// Sends at each interval, and never returns.
     pub fn run(mut self, interval: Duration) -> ! {
         loop {
             let next = Instant::now() + interval;
@@ -76,12 +76,10 @@ impl Pusher {
         }
     }
 
-    /// Sends one profile of each process. The first failure is told once, until a round in which
-    /// the server takes all profiles.
+    /// Sends one profile of each process. The first failure is reported once, until a round in
+    /// which the server takes all profiles.
     fn round(&mut self) {
-        let began_ms = crate::profile::now_ms();
-        let outcome = self.all();
-        match outcome {
+        match self.all() {
             Ok(0) => {}
             Ok(_) => {
                 if std::mem::take(&mut self.fails) {
@@ -97,12 +95,12 @@ impl Pusher {
                 }
             }
         }
-        self.looked_ms = began_ms;
     }
 
     /// Looks at each process and sends its profile, until the server takes none. How many it took,
     /// or the first failure.
     fn all(&mut self) -> Result<usize, Failure> {
+        let began_ms = crate::profile::now_ms();
         let targets = self.watched.targets()?;
         self.bases
             .retain(|&pid, _| targets.iter().any(|target| target.pid == pid));
@@ -133,6 +131,7 @@ impl Pusher {
                 }
             }
         }
+        self.looked_ms = began_ms;
         match failure {
             Some(Refusal::Profile(why) | Refusal::All(why)) => Err(failure!(
                 "cannot push a profile to {}: {why}",
@@ -142,8 +141,8 @@ impl Pusher {
         }
     }
 
-    /// The base of a process's next profile. What the process allocated before neap looked at it
-    /// for the first time is of no known time, unless it began to sample after the last round.
+    /// The base of a process's next profile. The time of what the process allocated before neap
+    /// first read it is not known, unless it began to sample after the last round.
     fn base(&mut self, pid: i32, now: &Base) -> &Base {
         let looked_ms = self.looked_ms;
         self.bases.entry(pid).or_insert_with(|| {
@@ -217,7 +216,7 @@ fn explained(response: Response<ureq::Body>) -> String {
     let status = response.status();
     let mut text = Vec::new();
     let body = response.into_body().into_reader();
-    // The status alone is a reason as well.
+    // If the body cannot be read, the status alone explains.
     let _ = body.take(EXPLANATION).read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
     match text.lines().next() {

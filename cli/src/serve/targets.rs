@@ -1,5 +1,5 @@
 //! The processes that have profiles, in the form of Prometheus' service discovery over HTTP, which
-//! Grafana Alloy and Parca use as well. Each target is this server, with the process as a parameter.
+//! Grafana Alloy and Parca use as well. Each target is this server with the process as a parameter.
 
 use super::http::{Request, Response, Status};
 use super::watched::Watched;

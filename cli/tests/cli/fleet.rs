@@ -103,9 +103,9 @@ fn profiles_are_served_as_go_s_programs_do() {
             raw.contains(&pid) && raw.contains("program:[planted]"),
             "{raw}"
         );
-        // An agent that subtracts two profiles would take another mean size for another sample.
+        // To an agent that subtracts two profiles, a sample with another mean size would be new.
         assert!(!raw.contains("bytes:["), "{raw}");
-        // Parca would take it for the difference of two profiles.
+        // Parca would treat a profile with a duration as the difference of two profiles.
         assert!(!raw.contains("Duration:"), "{raw}");
     }
 }

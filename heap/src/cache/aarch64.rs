@@ -10,12 +10,12 @@
 //!   cache + starts + tag*4              the tag's divisibility test
 //! ```
 //!
-//! The guard below an empty magazine reads 0. A block freed twice with one other between is detected
-//! by `free`, not by `malloc` as on x86-64: a load of two words costs `free` one instruction more
+//! The guard below an empty magazine reads 0. `free` detects a block freed twice with one other
+//! between. On x86-64 `malloc` does. Here a load of two words costs `free` one instruction more,
 //! and saves `malloc` two.
 //!
-//! The bound is loaded with acquire: a drainer writes guards before it raises the bound, and a later
-//! load must see them. The top is stored with release: a drainer that sees it sees the entry.
+//! The bound is loaded with acquire: a drainer writes guards before it raises the bound, and a
+//! later load must see them. The top is stored with release: a drainer that sees it sees the entry.
 //!
 //! The slot is an initial-exec word of thread-local storage. `tpidr_el0` holds the thread pointer,
 //! and the global offset table holds the slot's distance from it. The symbol's name contains the
@@ -155,8 +155,8 @@ pub fn slot_address() -> usize {
     slot
 }
 
-/// Takes a block for a request of `size` bytes; `None` if its magazine has none, if requests of that
-/// size are not in the table, or if a drainer is at work or the fast path is not on.
+/// Takes a block for a request of `size` bytes; `None` if its magazine has none, if requests of
+/// that size are not in the table, or if a drainer is at work or the fast path is not on.
 ///
 /// # Safety
 /// - `cache` is the calling thread's own, or a sentinel.
@@ -177,8 +177,9 @@ pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     }
     debug_assert!(size < cache.tags.len());
     let (block, top, tag): (*mut u8, usize, usize);
-    // SAFETY: reads the size's tag, its magazine's top, and the word below: while the bound is above
-    // 0, every class's top is above an entry or the guard. Entries above the bottom are the owner's.
+    // SAFETY: reads the size's tag, its magazine's top, and the word below: while the bound is
+    // above 0, every class's top is above an entry or the guard. Entries above the bottom are the
+    // owner's.
     unsafe {
         asm!(
             "ldr {tag}, [{cache}, #{tags_at}]",
@@ -243,12 +244,12 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             "mul {other:w}, {other:w}, {word:w}",
             "cmp {other}, {word}, lsr #32",
             "b.hs {slow}",
-            // Room?
+            // Is there room?
             "add {tag}, {base}, {tag}, lsl #3",
             "ldp {base}, {word}, [{tag}]",
             "cmp {base}, {word}",
             "b.hs {slow}",
-            // Freed just before, or with one other between?
+            // Was it freed just before, or with one other between?
             "ldp {word}, {other}, [{base}, #-16]",
             "cmp {word}, {block}",
             "ccmp {other}, {block}, #4, ne",

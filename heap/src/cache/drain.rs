@@ -20,9 +20,9 @@
 //! One barrier serves a batch of caches, and the drainer holds no lock except
 //! [`Registry::draining`](super::registry::Registry) meanwhile, so threads start, end, refill and
 //! flush undisturbed. Between offer and collect an owner may therefore take its slow path. It puts
-//! the old bottom back ([`super::bounds::Held::settle`]), which tells the drainer that its offer has ended.
-//! Since only one thread drains at a time, a bottom above the floor is always one that was offered
-//! before the barrier.
+//! the old bottom back ([`super::bounds::Held::settle`]), which tells the drainer that its offer
+//! has ended. Since only one thread drains at a time, a bottom above the floor is always one that
+//! was offered before the barrier.
 //!
 //! Pops for a size are blocked only from offer to collect. An owner that takes the slow path often
 //! in between ends the offer ([`Opened::lose_patience`]).

@@ -78,7 +78,7 @@ pub enum Known {
 /// The process's heap.
 pub static HEAP: Heap = Heap::new();
 
-/// What is zero at first, and so takes no room in the library's file.
+/// Tables that are zero at first, so that they take no room in the library's file.
 #[unsafe(link_section = ".bss.neap_tables")]
 static TABLES: Tables = Tables {
     depots: Depots::new(),

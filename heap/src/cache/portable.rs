@@ -4,8 +4,8 @@
 //! magazine and pushes the block.
 //!
 //! Compilers do not fold these atomic loads into compares, which costs six instructions per pair,
-//! so x86-64 has its own version. So has AArch64 of what C programs call; the rest is from here. The
-//! tests below run both.
+//! so x86-64 has its own version. So has AArch64, for what C programs call. The rest comes from
+//! here. The tests below run both.
 
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};

@@ -171,8 +171,8 @@ impl Cache {
         &self.below
     }
 
-    /// The same, in the top of the magazine of no class, the cache's first word: an instruction that
-    /// loads and acquires has no room for an offset.
+    /// The same, in the top of the magazine of no class, the cache's first word: an instruction
+    /// that loads and acquires has no room for an offset.
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     pub(super) fn below(&self) -> &AtomicUsize {

@@ -81,7 +81,7 @@ pub fn close(descriptor: i32) {
     keep_errno(|| sys_close(descriptor));
 }
 
-/// An open file of this process, whose descriptor the program may close, to open another file under
+/// An open file of this process. The program may close its descriptor, and open another file under
 /// its number.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFile {

@@ -30,8 +30,8 @@ pub struct Row {
 
 macro_rules! order {
     ($($number:literal $rank:ident: $name:literal, $guards:literal, $left:literal;)*) => {
-        /// Where a lock stands. That of the depots, of which there are most, is 0 in memory. So their
-        /// table is zero at first, and takes no room in the library's file.
+        /// A lock's place in the order. That of the depots is 0 in memory, so their table is zero
+        /// at first, and takes no room in the library's file.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(i8)]
         pub enum Rank {
@@ -78,7 +78,7 @@ order! {
     13 Pages: "page heap", "spans", "no holder waits";
 }
 
-/// All threads wait for these. Their holders wait for nothing.
+/// All threads wait for these. Their holders wait for nothing but a page fault in a magazine.
 pub const NO_WAITS: [Rank; 2] = [Rank::Depot, Rank::Pages];
 
 /// In debug builds.

@@ -82,8 +82,9 @@ pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Optio
     }
 }
 
-/// Whether the kernel refuses an advice that it does not know. qemu-user 7.2 accepts every advice and
-/// follows few, so there its consent to a guard, or to wipe a page in children, means nothing.
+/// Whether the kernel refuses an advice that it does not know. qemu-user 7.2 accepts every advice
+/// and follows few, so there its consent to a guard, or to wipe a page in children, means nothing.
+/// No in a sandbox that may kill for the question.
 pub(super) fn follows_advice() -> bool {
     static ANSWER: AtomicU8 = AtomicU8::new(UNASKED);
     const UNASKED: u8 = 0;
@@ -91,6 +92,9 @@ pub(super) fn follows_advice() -> bool {
     const YES: u8 = 2;
     const UNKNOWN_ADVICE: i32 = i32::MAX;
     if ANSWER.load(Ordering::Relaxed) == UNASKED {
+        if sandbox::is_forbidden() {
+            return false;
+        }
         // SAFETY: about no bytes.
         let answer = errno::keep_errno(|| unsafe { libc::madvise(null_mut(), 0, UNKNOWN_ADVICE) });
         ANSWER.store(if answer == 0 { NO } else { YES }, Ordering::Relaxed);

@@ -71,8 +71,8 @@ pub struct PageHeap<O: Os> {
     tables: &'static Tables,
 }
 
-/// The parts of a page heap that are zero at first. The process's heap has them apart from itself,
-/// so that they take no room in the library's file.
+/// The parts of a page heap that are zero at first. The process's heap keeps them in a separate
+/// static, so that they take no room in the library's file.
 #[derive(Debug)]
 pub struct Tables {
     /// A small process uses only the first.
@@ -86,7 +86,7 @@ pub struct Tables {
 unsafe impl Sync for Tables {}
 
 impl Tables {
-    /// Those of a new heap.
+    /// The tables of a new heap.
     pub const fn new() -> Self {
         Self {
             arenas: [const { Arena::new() }; MAX_ARENAS],
@@ -332,7 +332,8 @@ impl<O: Os> PageHeap<O> {
             && bytes <= self.limits.hard().saturating_sub(fixed)
     }
 
-    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`](super::limits::STACK_BYTES)), and of free pages.
+    /// Bytes that may be resident: of spans in use (see
+    /// [`STACK_BYTES`](super::limits::STACK_BYTES)), and of free pages.
     pub fn footprint(&self) -> Footprint {
         self.locked().footprint()
     }

@@ -284,8 +284,10 @@ impl SpanRecord {
         self.older.store(pointer.cast(), Release);
     }
 
-    /// Into how many of its first slices pages were moved, of a span in use.
+    /// For a span in use: into how many of its first slices pages were moved.
     pub(super) fn moved_slices(&self) -> usize {
+        // Where the kernel refused to map a freed span afresh, the mark stays; its number was
+        // overwritten by a link, or by null.
         let moved = self.newer.load(Relaxed).addr().min(self.slices.get());
         moved.max(1) * usize::from(self.moved.load(Relaxed))
     }

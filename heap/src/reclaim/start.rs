@@ -9,7 +9,7 @@
 //!
 //! The stack tells. The first return address outside of this library is the caller's; a handler
 //! shows by the code that it returns to. A stack that cannot be followed as far as the caller is
-//! taken for the C library's.
+//! taken for the C library's. The other safe moment is the program's own request ([`start_now`]).
 
 use super::thread::{
     self, AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, STATE,
@@ -26,7 +26,8 @@ use crate::pages::Driver;
 use core::ops::Range;
 
 /// Code from which a call may come with locks of the C library held: from, to. The first is this
-/// library's own. Written once, before `ENABLED`.
+/// library's own. Written before `ENABLED`; in a static program also at each request, with the same
+/// values.
 #[unsafe(link_section = "neap_fork")]
 static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST_RANGES];
@@ -79,20 +80,28 @@ pub fn enable(forbidden: &[Range<usize>]) {
     thread::tell_state();
 }
 
-/// Starts the thread, which the program asks for in a call of its own: outside of handlers of
-/// signals and of `fork`. True if it is there. `Err` if an option or a sandbox forbids it.
+/// Starts the thread at the program's request, which comes from no handler of a signal or of
+/// `fork`. True once the thread is at its work. `Err` if an option or a sandbox forbids it.
 pub fn start_now() -> Result<bool, Forbidden> {
     if !thread::is_enabled() || !sandbox::allows_more() {
         return Err(Forbidden);
     }
-    let may = is_own();
-    // First: a thread that sleeps before there is a status page would not hear what rings by it.
-    if may && REQUESTS.is_status_page_missing() {
+    // In a raw copy that has its original's process number, the state is the original's.
+    let is_copy = STATE.load(Ordering::Relaxed) == HERE && !shared::is_mine();
+    if is_copy || !is_own() {
+        return Ok(false);
+    }
+    // Before the thread: one that sleeps before the status page exists would miss its requests.
+    if REQUESTS.is_status_page_missing() {
         hook::instruments().make_status_page();
     }
-    let may = may && !REQUESTS.is_status_page_missing();
-    // A fork before it is at its work would end it, and in a static program no later call starts it.
-    Ok(may && (thread::is_here() || start_thread()) && thread::await_work())
+    if REQUESTS.is_status_page_missing() {
+        return Ok(false);
+    }
+    // Of two threads that ask at once, one starts it. Both wait: a fork before the thread is at work
+    // would end it, and in a static program nothing restarts it.
+    start_thread();
+    Ok(thread::await_work())
 }
 
 /// An option or a sandbox forbids the thread.

@@ -20,7 +20,8 @@ pub struct Tide {
     pub(super) on_the_way: UnsafeCell<Round>,
     /// Bytes that the heap held when that round began.
     pub(super) began_with: AtomicUsize,
-    /// What [`Heap::is_pressed`](crate::cache::heap::Heap::is_pressed) last said to a caller on its way.
+    /// What [`Heap::is_pressed`](crate::cache::heap::Heap::is_pressed) last said to a caller on its
+    /// way.
     pub(super) pressed: AtomicBool,
     /// Where the purge thread sleeps.
     pub bell: Bell<Pair>,

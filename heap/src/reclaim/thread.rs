@@ -103,8 +103,8 @@ pub(crate) fn choose(word: &str) {
     }
 }
 
-/// `NEAP_ANSWER`: the thread is started [at once](crate::init::start_eagerly), or by the first slow path that
-/// can where that is too early.
+/// `NEAP_ANSWER`: the thread is started [at once](crate::init::start_eagerly), or by the first slow
+/// path that can where that is too early.
 pub(crate) fn want_from_start() {
     EAGER.store(true, Ordering::Relaxed);
 }

@@ -8,7 +8,7 @@ use super::word::Grain;
 use crate::base::sync::Ordering;
 use core::ptr::NonNull;
 
-/// How many exhausted slabs a refill steps over at most once it has some blocks.
+/// Once a refill has some blocks, it steps over at most this many exhausted slabs.
 const MOST_STEPS: usize = 8;
 
 /// Blocks on their way into a magazine.
@@ -52,11 +52,11 @@ impl<F: FnMut(&Slab, Claim)> Refill<'_, F> {
 
 /// What a refill does next, after it found the current slab exhausted.
 enum Step {
-    /// It looks again: there is another.
+    /// It has enough, or looks again, because there is another.
     Done,
     /// It fetches a fresh slab.
     Fetch(Pages),
-    /// It gets no blocks.
+    /// It gets no more blocks.
     Exhausted,
 }
 
@@ -97,7 +97,7 @@ impl Depots {
         };
         while !refill.is_over() {
             let current = depot.current.load(Ordering::Acquire);
-            // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
+            // SAFETY: slab records are type-stable: the pointer is null, or stays valid.
             if let Some(slab) = unsafe { current.as_ref() }
                 && let Some(claim) = self.claim_from(slab, &refill, source)
             {
@@ -165,9 +165,9 @@ impl Depot {
         next.is_some()
     }
 
-    /// Takes blocks from the next listed slabs after `seen` was found exhausted, and makes the first
-    /// one current that has some left. Each of these slabs may have one free block only, so one lock
-    /// serves for several.
+    /// Takes blocks from the next listed slabs after `seen` was found exhausted, and makes the
+    /// first one current that has some left. Each of these slabs may have one free block only, so
+    /// one lock serves for several. The sink may fault in a page of the magazine under the lock.
     fn step<F: FnMut(&Slab, Claim)>(&self, seen: *mut Slab, refill: &mut Refill<'_, F>) -> Step {
         let Open { sets, .. } = &mut self.open();
         if self.current.load(Ordering::Relaxed) != seen {

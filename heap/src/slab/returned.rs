@@ -4,7 +4,7 @@ use super::depot_id::DepotId;
 use super::slab::Slab;
 use core::ptr::NonNull;
 
-/// How many there are at most.
+/// The most slabs in one batch.
 const MOST: usize = 16;
 
 /// Slabs of one depot that have free blocks again while they are in no set. They are listed

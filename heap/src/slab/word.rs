@@ -15,9 +15,12 @@ pub enum Grain {
     Lines,
 }
 
-/// Sets the bits of a word with which the life of a slab begins.
+/// Sets a word's bits at the beginning of a slab's life.
 pub(super) fn put_first(word: &AtomicU64, bits: u64) {
-    // Release: a thread that claims a bit sees the depot, the base and the slice's tag.
+    // Release: a thread that claims a bit sees the depot, the base and the slice's tag. A store is
+    // enough: the words have been 0 since the last life's end, and a thread that still claims from
+    // that life does so by an atomic read-modify-write. Before the store it leaves 0; after it, it
+    // takes bits, which pin the slab, and gives them back to the slab's new depot.
     if cfg!(any(loom, debug_assertions)) {
         // A swap shows that no bit was set. Loom 0.7 may read past a thread's own plain store.
         let stray = word.swap(bits, Ordering::AcqRel);

@@ -139,9 +139,13 @@ impl Region {
         )
     }
 
-    /// Copies words from `offset` on, in bytes. False without a region.
+    /// Copies words from `offset` on, in bytes. False without a region, or if it does not contain
+    /// them, or if `offset` is not a multiple of 8.
     pub(super) fn read(&self, offset: usize, into: &mut [u64]) -> bool {
-        debug_assert!(offset.is_multiple_of(8) && offset + size_of_val(into) <= BYTES);
+        let end = offset.checked_add(size_of_val(into));
+        if !offset.is_multiple_of(8) || end.is_none_or(|end| end > BYTES) {
+            return false;
+        }
         // Under the lock, because a fork's child unmaps its parent's region.
         self.with(|inner| {
             let words = into.iter_mut().enumerate();

@@ -37,7 +37,8 @@ pub fn snapshot() -> Snapshot {
 /// Calls `report` with the figures of [`snapshot`], which are in memory of their own, because the
 /// caller may be on a coroutine's stack. All figures are 0 if memory for them is short.
 pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
-    /// All figures 0. Variable only to the compiler: constants take room in the library's file.
+    /// All figures 0. The cell keeps the compiler from making it a constant, which would take room
+    /// in the library's file.
     #[unsafe(link_section = ".bss.neap_tables")]
     static UNKNOWN: Unknown = Unknown(UnsafeCell::new(MaybeUninit::zeroed()));
     let mut report = Some(report);

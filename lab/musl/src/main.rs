@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 const THREADS: usize = 4;
 const CLIENTS: u64 = 64;
 const USERS: u64 = 20_000;
-/// One user in so many stays.
+/// One user in this many stays.
 const STAY: u64 = 20;
 /// Requests of each client, unless the first argument says how many.
 const REQUESTS: u64 = 1_000;
@@ -69,7 +69,7 @@ async fn client(number: u64, requests: u64, sessions: Sessions, writer: mpsc::Se
     }
 }
 
-/// Drops the answers, on whatever thread it runs.
+/// Drops the answers, on the thread on which it runs.
 async fn writer(mut answers: mpsc::Receiver<String>) -> usize {
     let mut bytes = 0;
     while let Some(answer) = answers.recv().await {

@@ -16,8 +16,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub struct Style<'a> {
     /// These labels, the same for every sample. `None`: the mean size of the sample's objects.
-    /// Agents subtract one profile from the next, sample by sample, and take samples with other
-    /// labels for other samples; the mean size changes.
+    /// Agents subtract one profile from the next, sample by sample. A sample whose label changed is
+    /// a new sample to them, and mean sizes change.
     pub labels: Option<&'a [(&'static str, String)]>,
     /// The first value to show, one of [`VALUES`].
     pub shown: &'static str,

@@ -41,7 +41,8 @@ pub(super) fn here() -> Frame {
     }
 }
 
-/// Finds the C library's function that knows of tables. Where it is new, known places may have one.
+/// Looks up the C library's function that finds unwind tables. If it was not known before, places
+/// that had no table may have one now, so the cache forgets them.
 pub(super) fn prepare() {
     if objects::look_up() {
         forget();
