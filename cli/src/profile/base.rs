@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use neap_shared::sites::{self, Site};
 
 /// A region's allocations at one moment, from which the next profile counts.
+#[derive(Clone)]
 pub struct Base {
     began_ms: u64,
     taken_ms: u64,

@@ -4,6 +4,7 @@
 //! a deadline. At most [`MOST_CONNECTIONS`] are served at a time; others wait in the kernel's queue.
 
 use super::seats::Seats;
+use percent_encoding::percent_decode_str;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -33,7 +34,7 @@ pub struct Request {
     pub method: Method,
     /// The path, without the query.
     pub path: String,
-    /// Names and values of the query.
+    /// Names and values of the query, without escapes.
     pub query: Vec<(String, String)>,
     /// The host by which the client called this server; empty if it did not say.
     pub host: String,
@@ -265,7 +266,7 @@ fn parsed(head: &[u8]) -> Result<Option<Request>, Response> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (name.to_owned(), value.to_owned())
+        (unescaped(name), unescaped(value))
     };
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     Ok(Some(Request {
@@ -275,6 +276,12 @@ fn parsed(head: &[u8]) -> Result<Option<Request>, Response> {
         host: host.into_owned(),
         site: header("sec-fetch-site").into_owned(),
     }))
+}
+
+/// A name or a value of a query, as forms write it: `+` is a space.
+fn unescaped(text: &str) -> String {
+    let text = text.replace('+', " ");
+    percent_decode_str(&text).decode_utf8_lossy().into_owned()
 }
 
 /// Reads some bytes before a deadline.
@@ -346,6 +353,20 @@ mod tests {
         );
         assert_eq!(request.host, "b:2");
         assert_eq!(of("GET / HTTP/1.1\r\n\r\n").host, "");
+    }
+
+    #[test]
+    fn names_and_values_of_the_query_are_decoded_once() {
+        let request =
+            of("GET /?program=c%2B%2Bserver&my+name=a%20%26b%3d&x=%2541%&y=%ff HTTP/1.1\r\n\r\n");
+        let pairs = [
+            ("program", "c++server"),
+            ("my name", "a &b="),
+            ("x", "%41%"),
+            ("y", "\u{fffd}"),
+        ];
+        let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(request.query, pairs);
     }
 
     #[test]

@@ -46,10 +46,13 @@ pub fn answer(
         return Response::refusal(Status::FORBIDDEN, &why);
     }
     match request.path.as_str() {
-        "/" | "/debug/pprof/" => scrape(watched, client, page::root),
-        "/metrics" => scrape(watched, client, |views| {
-            Response::new(exposition::MEDIA_TYPE, metrics::page(views))
-        }),
+        "/" | "/debug/pprof/" => scrape(watched, client, None, page::root),
+        "/metrics" => match pprof::number(request, "pid") {
+            Ok(pid) => scrape(watched, client, pid, |views| {
+                Response::new(exposition::MEDIA_TYPE, metrics::page(views))
+            }),
+            Err(refusal) => refusal.into(),
+        },
         "/debug/pprof/heap" | "/debug/pprof/allocs" => pprof::heap(watched, request, client),
         "/targets" => targets::page(watched, address, request),
         _ => {
@@ -60,8 +63,17 @@ pub fn answer(
     }
 }
 
-fn scrape(watched: &Watched, client: &Client, page: fn(&[View]) -> Response) -> Response {
-    match watched.views(|| client.has_left()) {
+/// A page with the figures of one process, or of all.
+fn scrape(
+    watched: &Watched,
+    client: &Client,
+    pid: Option<i32>,
+    page: fn(&[View]) -> Response,
+) -> Response {
+    match watched.views(pid, || client.has_left()) {
+        Ok(Some(views)) if views.is_empty() && pid.is_some() => {
+            Response::refusal(Status::NOT_FOUND, &"this process is not served here")
+        }
         Ok(Some(views)) => page(&views),
         Ok(None) => Response::refusal(Status::UNAVAILABLE, &"the client has left"),
         Err(failure) => Response::refusal(Status::INTERNAL, &failure),

@@ -69,7 +69,7 @@ fn text<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a str
 }
 
 /// The value of a query parameter, which may be given once.
-fn number<N: FromStr>(request: &Request, name: &str) -> Result<Option<N>, Refusal> {
+pub fn number<N: FromStr>(request: &Request, name: &str) -> Result<Option<N>, Refusal> {
     let mut values = text(request, name);
     match (values.next().map(str::parse), values.next()) {
         (None, _) => Ok(None),
@@ -81,8 +81,18 @@ fn number<N: FromStr>(request: &Request, name: &str) -> Result<Option<N>, Refusa
     }
 }
 
-/// Why there is no profile.
-struct Refusal(Status, String);
+/// Why there is no profile, or another answer.
+pub struct Refusal(pub Status, pub String);
+
+impl From<Refusal> for Response {
+    fn from(Refusal(status, why): Refusal) -> Self {
+        let response = Response::refusal(status, &why);
+        match status {
+            Status::UNAVAILABLE => response.with("retry-after", RETRY),
+            _ => response,
+        }
+    }
+}
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
@@ -100,13 +110,7 @@ pub fn heap(watched: &Watched, request: &Request, client: &Client) -> Response {
                 .with("content-disposition", "attachment; filename=\"heap.pb.gz\""),
         })
     });
-    match response {
-        Ok(response) => response,
-        Err(Refusal(Status::UNAVAILABLE, why)) => {
-            Response::refusal(Status::UNAVAILABLE, &why).with("retry-after", RETRY)
-        }
-        Err(Refusal(status, why)) => Response::refusal(status, &why),
-    }
+    response.unwrap_or_else(Response::from)
 }
 
 /// The profile as pprof's format, labelled with where its process runs.

@@ -3,9 +3,8 @@
 
 use super::pprof::{self, Kind};
 use super::watched::Watched;
-use crate::attach::Target;
 use crate::failure::{Failure, shown};
-use crate::profile::Base;
+use crate::profile::{Base, Profile};
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
@@ -26,12 +25,24 @@ pub struct Pusher {
     watched: Arc<Watched>,
     /// The server's URL, without a final slash.
     url: String,
+    /// The same for messages, without a name and a password.
+    shown_url: String,
     agent: Agent,
-    /// What each process had allocated when its last profile was sent.
+    /// What each process had allocated when the server took its last profile, or before that when
+    /// neap saw the process first.
     bases: HashMap<i32, Base>,
-    /// The end of the last round, in ms since 1970.
+    /// When the last round began, in ms since 1970. A round looks at every process.
     looked_ms: u64,
     fails: bool,
+}
+
+/// Why the server took no profile.
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal {
+    /// It refuses this profile.
+    Profile(String),
+    /// It takes none now.
+    All(String),
 }
 
 impl Pusher {
@@ -41,10 +52,14 @@ impl Pusher {
             .timeout_global(Some(ATTEMPT))
             .http_status_as_error(false)
             .max_redirects(0)
+            // One from the environment would get the credentials, and cannot reach an agent here.
+            .proxy(None)
             .user_agent(concat!("neap/", env!("CARGO_PKG_VERSION")));
+        let url = url.trim_end_matches('/');
         Self {
             watched,
-            url: url.trim_end_matches('/').to_owned(),
+            url: url.to_owned(),
+            shown_url: without_credentials(url),
             agent: config.build().new_agent(),
             bases: HashMap::new(),
             looked_ms: crate::profile::now_ms(),
@@ -61,74 +76,117 @@ impl Pusher {
         }
     }
 
-    /// Sends one profile of each process. The first failure ends the round. It is reported once,
-    /// until the server takes a profile again.
+    /// Sends one profile of each process. The first failure is reported once, until a round in
+    /// which the server takes all profiles.
     fn round(&mut self) {
-        let began_ms = crate::profile::now_ms();
-        let outcome = self.watched.targets().and_then(|targets| {
-            self.bases
-                .retain(|&pid, _| targets.iter().any(|target| target.pid == pid));
-            targets.iter().try_for_each(|target| self.one(target))
-        });
-        self.looked_ms = began_ms;
-        if let Err(failure) = outcome
-            && !std::mem::replace(&mut self.fails, true)
-        {
-            say!("{failure}; neap tries again at each interval, and loses no allocation meanwhile");
+        match self.all() {
+            Ok(0) => {}
+            Ok(_) => {
+                if std::mem::take(&mut self.fails) {
+                    say!("{} takes profiles again", self.shown_url);
+                }
+            }
+            Err(failure) => {
+                if !std::mem::replace(&mut self.fails, true) {
+                    say!(
+                        "{failure}; neap tries again at each interval, with what was allocated \
+                         meanwhile"
+                    );
+                }
+            }
         }
     }
 
-    /// Sends the profile of one process, if it samples. A process that cannot be read, or has
-    /// ended, is not a failure of the server.
-    fn one(&mut self, target: &Target) -> Result<(), Failure> {
-        let Ok(Some((bytes, now))) = sampled(target.pid) else {
-            return Ok(());
-        };
-        let fresh = now.beginning_after(self.looked_ms);
-        let base = self.bases.get(&target.pid).or(fresh.as_ref());
-        // The time of what it allocated before neap first read it is not known.
-        let profile = base
-            .unwrap_or(&now)
-            .profile(bytes, target.pid.unsigned_abs());
-        let Ok(profile) = profile.map(|profile| profile.called(&target.name)) else {
-            return Ok(());
-        };
-        let place = format!(
+    /// Looks at each process and sends its profile, until the server takes none. How many it took,
+    /// or the first failure.
+    fn all(&mut self) -> Result<usize, Failure> {
+        let began_ms = crate::profile::now_ms();
+        let targets = self.watched.targets()?;
+        self.bases
+            .retain(|&pid, _| targets.iter().any(|target| target.pid == pid));
+        let (mut taken, mut failure, mut takes_none) = (0, None, false);
+        for target in &targets {
+            // A process that cannot be read, does not sample, or has ended is no failure.
+            let Ok(Some((bytes, now))) = sampled(target.pid) else {
+                continue;
+            };
+            // Each process gets a base before anything can fail, so that a later profile has what
+            // it allocates until then.
+            let base = self.base(target.pid, &now);
+            if takes_none {
+                continue;
+            }
+            let profile = base.profile(bytes, target.pid.unsigned_abs());
+            let Ok(profile) = profile.map(|profile| profile.called(&target.name)) else {
+                continue;
+            };
+            match self.send(&self.place(&profile), &pprof::encoded(&profile, Kind::Heap)) {
+                Ok(()) => {
+                    self.bases.insert(target.pid, now);
+                    taken += 1;
+                }
+                Err(refusal) => {
+                    takes_none = matches!(refusal, Refusal::All(_));
+                    failure.get_or_insert(refusal);
+                }
+            }
+        }
+        self.looked_ms = began_ms;
+        match failure {
+            Some(Refusal::Profile(why) | Refusal::All(why)) => Err(failure!(
+                "cannot push a profile to {}: {why}",
+                self.shown_url
+            )),
+            None => Ok(taken),
+        }
+    }
+
+    /// The base of a process's next profile. The time of what the process allocated before neap
+    /// first read it is not known, unless it began to sample after the last round.
+    fn base(&mut self, pid: i32, now: &Base) -> &Base {
+        let looked_ms = self.looked_ms;
+        self.bases.entry(pid).or_insert_with(|| {
+            now.beginning_after(looked_ms)
+                .unwrap_or_else(|| now.clone())
+        })
+    }
+
+    /// Where to send a profile.
+    fn place(&self, profile: &Profile) -> String {
+        format!(
             "{}/ingest?name={}&from={}&until={}&format=pprof&spyName=neap",
             self.url,
-            application(&target.name),
+            application(&profile.program),
             profile.began_ms / 1000,
             profile.ended_ms / 1000,
-        );
-        self.send(&place, &pprof::encoded(&profile, Kind::Heap))?;
-        self.bases.insert(target.pid, now);
-        if std::mem::take(&mut self.fails) {
-            say!("{} takes profiles again", self.url);
-        }
-        Ok(())
+        )
     }
 
     /// Sends a profile, up to three times.
-    fn send(&self, place: &str, body: &[u8]) -> Result<(), Failure> {
+    fn send(&self, place: &str, body: &[u8]) -> Result<(), Refusal> {
         let mut pauses = PAUSES.iter();
         loop {
             let request = self.agent.post(place);
             let response = request.content_type("application/octet-stream").send(body);
-            let (why, may_pass) = match response {
+            let refusal = match response {
                 Ok(response) if response.status().is_success() => return Ok(()),
-                Ok(response) => {
-                    let status = response.status();
-                    let may_pass =
-                        status.is_server_error() || [408, 429].contains(&status.as_u16());
-                    (explained(response), may_pass)
-                }
-                Err(error) => (error.to_string(), true),
+                Ok(response) => refusal(response),
+                // The error may quote the URL.
+                Err(error) => Refusal::All(error.to_string().replace(&self.url, &self.shown_url)),
             };
-            match pauses.next().filter(|_| may_pass) {
-                Some(&pause) => thread::sleep(pause),
-                None => return Err(failure!("cannot push a profile to {}: {why}", self.url)),
+            match (&refusal, pauses.next()) {
+                (Refusal::All(_), Some(&pause)) => thread::sleep(pause),
+                _ => return Err(refusal),
             }
         }
+    }
+}
+
+/// A URL without a name and a password. These may have a slash or an @ by mistake.
+fn without_credentials(url: &str) -> String {
+    match url.rsplit_once('@') {
+        Some((_, server)) => format!("http://{server}"),
+        None => url.to_owned(),
     }
 }
 
@@ -140,6 +198,17 @@ fn sampled(pid: i32) -> Result<Option<(Vec<u8>, Base)>, Failure> {
     let bytes = region.read()?;
     let base = Base::of(&bytes)?;
     Ok(Some((bytes, base)))
+}
+
+/// What an answer without success means.
+fn refusal(response: Response<ureq::Body>) -> Refusal {
+    let status = response.status();
+    let may_pass = status.is_server_error() || [408, 429].contains(&status.as_u16());
+    let why = explained(response);
+    match may_pass {
+        true => Refusal::All(why),
+        false => Refusal::Profile(why),
+    }
 }
 
 /// The status and the first line of the body.
@@ -170,6 +239,17 @@ fn application(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_are_not_for_messages() {
+        for (url, expected) in [
+            ("http://me:secret@a:4040", "http://a:4040"),
+            ("http://me:sec/re@t@a/b", "http://a/b"),
+            ("http://[::1]:4040", "http://[::1]:4040"),
+        ] {
+            assert_eq!(without_credentials(url), expected);
+        }
+    }
 
     #[test]
     fn names_of_programs_are_those_that_pyroscope_takes() {

@@ -53,9 +53,14 @@ impl Watched {
         })
     }
 
-    /// Views of all processes now. Those that end meanwhile are left out. `None` for a client that
-    /// has left while it waited for its turn; otherwise a slow process would make a queue of them.
-    pub fn views(&self, has_left: impl Fn() -> bool) -> Result<Option<Vec<View>>, Failure> {
+    /// Views of this process now, or of all. Those that end meanwhile are left out. `None` for a
+    /// client that has left while it waited for its turn; otherwise a slow process would make a
+    /// queue of them.
+    pub fn views(
+        &self,
+        pid: Option<i32>,
+        has_left: impl Fn() -> bool,
+    ) -> Result<Option<Vec<View>>, Failure> {
         let _turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(_) => {
@@ -67,8 +72,8 @@ impl Watched {
             }
         };
         Ok(Some(match &self.scope {
-            Scope::Named(named) => views(named),
-            Scope::All => views(&Under::all()?),
+            Scope::Named(named) => views(named, pid),
+            Scope::All => views(&Under::all()?, pid),
         }))
     }
 
@@ -101,7 +106,10 @@ fn target(under: &Under) -> Target {
     under.target.clone()
 }
 
-fn views(all: &[Under]) -> Vec<View> {
+/// Views of those with this PID, or of all.
+fn views(all: &[Under], pid: Option<i32>) -> Vec<View> {
+    let is_wanted = |under: &&Under| pid.is_none_or(|pid| pid == under.target.pid);
+    let wanted: Vec<&Under> = all.iter().filter(is_wanted).collect();
     let ask = |under: &Under| {
         let asked = View::ask(&under.status_page, PATIENCE);
         // Unreadable figures are no reason to hide the kernel's count.
@@ -109,8 +117,8 @@ fn views(all: &[Under]) -> Vec<View> {
             .or_else(|_| View::look(&under.status_page, State::Pending))
             .ok()
     };
-    let mut views = Vec::with_capacity(all.len());
-    for some in all.chunks(AT_ONCE) {
+    let mut views = Vec::with_capacity(wanted.len());
+    for some in wanted.chunks(AT_ONCE) {
         thread::scope(|scope| {
             let threads: Vec<_> = some
                 .iter()

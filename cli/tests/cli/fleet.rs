@@ -7,11 +7,11 @@ use crate::stage::{neap, printed, room};
 use prost::Message;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A sample every 4 KiB: the estimates are within a few percent of the truth.
 const OFTEN: Option<&str> = Some("4096");
@@ -178,6 +178,9 @@ fn metrics_and_profiles_name_the_pod_and_the_container() {
     drop((server, planted));
 }
 
+/// How long to wait for a request.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// A server that takes profiles, one by one, with an answer of the test's choice.
 struct Taker(TcpListener);
 
@@ -192,7 +195,19 @@ impl Taker {
 
     /// The head and the body of the next request.
     fn take(&self, status: &str) -> (String, Vec<u8>) {
-        let (mut stream, _) = self.0.accept().unwrap();
+        self.0.set_nonblocking(true).unwrap();
+        let since = Instant::now();
+        let mut stream = loop {
+            match self.0.accept() {
+                Ok((stream, _)) => break stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert!(since.elapsed() < PATIENCE, "neap pushes nothing");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut request = Vec::new();
         let mut bytes = [0; 4096];
         loop {
@@ -220,19 +235,22 @@ impl Taker {
     }
 }
 
+/// The lines of a pushed profile, by one of its values.
+fn collapsed(planted: &Planted, body: &[u8], value: &str) -> String {
+    let file = planted.file("pushed.pb.gz");
+    fs::write(&file, body).unwrap();
+    let mut profile = neap();
+    let profile = profile.arg("profile").arg(&file).arg("--format=collapsed");
+    printed(profile.args(["--value", value]))
+}
+
 #[test]
 fn pushed_profiles_have_what_was_allocated_since_the_last_and_all_that_is_live() {
     let planted = Planted::start(&[], OFTEN);
     let taker = Taker::start();
     let url = taker.url().replace("http://", "http://me:secret@");
     let server = Server::start(&["--push", &url, "--interval=1s", &planted.pid()]);
-    let collapsed = |body: &[u8], value: &str| {
-        let file = planted.file("pushed.pb.gz");
-        fs::write(&file, body).unwrap();
-        let mut profile = neap();
-        let profile = profile.arg("profile").arg(&file).arg("--format=collapsed");
-        printed(profile.args(["--value", value]))
-    };
+    let collapsed = |body: &[u8], value: &str| collapsed(&planted, body, value);
     // The second attempt has the same profile; a failure that passes loses nothing.
     let (_, first) = taker.take("503 Service Unavailable");
     let (head, again) = taker.take("200 OK");
@@ -265,17 +283,87 @@ fn pushed_profiles_have_what_was_allocated_since_the_last_and_all_that_is_live()
     }
     let allocated = collapsed(&second, "alloc_space");
     assert!(
-        allocated.lines().all(|line| line.contains("live ")),
+        !allocated.is_empty() && allocated.lines().all(|line| line.contains("live ")),
         "{allocated}"
     );
     drop(server);
 }
 
 #[test]
+fn a_profile_goes_to_the_server_whatever_the_environment_says_of_proxies() {
+    let planted = Planted::start(&[], OFTEN);
+    let taker = Taker::start();
+    let nowhere = format!("http://127.0.0.1:{}", free_port());
+    let mut neap = neap();
+    for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"] {
+        neap.env(name, &nowhere).env(name.to_lowercase(), &nowhere);
+    }
+    neap.env("NO_PROXY", "").env("no_proxy", "");
+    let arguments = ["--push", &taker.url(), &planted.pid()];
+    let server = Server::start_by(&mut neap, &arguments);
+    taker.take("200 OK");
+    drop(server);
+}
+
+#[test]
+fn what_is_allocated_while_the_server_is_down_is_pushed_later() {
+    let first = Planted::start_as("first", &["late"], OFTEN);
+    let second = Planted::start_as("second", &["late"], OFTEN);
+    let taker = Taker::start();
+    let url = taker.url();
+    let arguments = ["--push", &url, "--interval=1s", &first.pid(), &second.pid()];
+    let server = Server::start(&arguments);
+    // Three attempts, after which the round sends nothing more.
+    for _ in 0..3 {
+        let (head, _) = taker.take("503 Service Unavailable");
+        assert!(head.starts_with("post /ingest?name=first&"), "{head}");
+    }
+    for (name, planted) in [("first", &first), ("second", &second)] {
+        let (head, body) = taker.take("200 OK");
+        let place = format!("post /ingest?name={name}&");
+        assert!(head.starts_with(&place), "{head}");
+        let allocated = collapsed(planted, &body, "alloc_space");
+        assert!(allocated.contains(";leak "), "{name}: {allocated}");
+    }
+    drop(server);
+}
+
+#[test]
+fn a_process_whose_profile_is_refused_keeps_no_other_from_the_server() {
+    let refused = Planted::start_as("refused", &["late"], OFTEN);
+    let taken = Planted::start_as("taken", &["late"], OFTEN);
+    let taker = Taker::start();
+    let url = taker.url();
+    let arguments = [
+        "--push",
+        &url,
+        "--interval=1s",
+        &refused.pid(),
+        &taken.pid(),
+    ];
+    let server = Server::start(&arguments);
+    for answers in [["413 Too Large", "200 OK"], ["400 Bad Request", "200 OK"]] {
+        for (name, answer) in ["refused", "taken"].iter().zip(answers) {
+            let (head, _) = taker.take(answer);
+            let place = format!("post /ingest?name={name}&");
+            assert!(head.starts_with(&place), "{head}");
+        }
+    }
+    let (_, body) = taker.take("400 Bad Request");
+    // It has what the refused ones had.
+    let allocated = collapsed(&refused, &body, "alloc_space");
+    assert!(allocated.contains(";leak "), "{allocated}");
+    let said = server.ended();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("413"), "{said}");
+}
+
+#[test]
 fn a_server_that_takes_no_profiles_is_told_once() {
     let planted = Planted::start(&[], OFTEN);
     let taker = Taker::start();
-    let server = Server::start(&["--push", &taker.url(), "--interval=1s", &planted.pid()]);
+    let url = taker.url().replace("http://", "http://me:secret@");
+    let server = Server::start(&["--push", &url, "--interval=1s", &planted.pid()]);
     // A refusal is final: each of these is of another round.
     for _ in 0..3 {
         taker.take("400 Bad Request");
@@ -291,6 +379,7 @@ fn a_server_that_takes_no_profiles_is_told_once() {
         "{said}"
     );
     assert!(lines[1].contains("takes profiles again"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
 }
 
 #[test]

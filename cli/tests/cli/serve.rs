@@ -16,7 +16,12 @@ pub struct Server {
 
 impl Server {
     pub fn start(arguments: &[&str]) -> Server {
-        let mut child = neap()
+        Server::start_by(&mut neap(), arguments)
+    }
+
+    /// Starts it by this command of `neap`.
+    pub fn start_by(neap: &mut Command, arguments: &[&str]) -> Server {
+        let mut child = neap
             .args(["serve", "--listen=127.0.0.1:0"])
             .args(arguments)
             .stderr(Stdio::piped())
@@ -122,6 +127,25 @@ fn metrics_are_served_until_a_signal_ends_it() {
     let (_, body) = server.get("/metrics");
     assert!(fake.metric(&body, "fresh").is_some(), "{body}");
     assert_eq!(server.end(libc::SIGINT), Some(0));
+}
+
+#[test]
+fn metrics_of_one_process_are_served_by_its_pid() {
+    let (wanted, other) = (
+        Fake::with_figures(&figures()),
+        Fake::with_figures(&figures()),
+    );
+    let pids = [wanted.pid(), other.pid()].map(|pid| pid.to_string());
+    for server in [Server::start(&[&pids[0], &pids[1]]), Server::start(&[])] {
+        let (_, body) = server.get(&format!("/metrics?pid={}", pids[0]));
+        assert!(wanted.metric(&body, "fresh").is_some(), "{body}");
+        assert!(other.metric(&body, "fresh").is_none(), "{body}");
+    }
+    let server = Server::start(&[&pids[0]]);
+    for (query, expected) in [(format!("pid={}", pids[1]), "404"), ("pid=x".into(), "400")] {
+        let (head, _) = server.get(&format!("/metrics?{query}"));
+        assert!(head.starts_with(&format!("HTTP/1.1 {expected} ")), "{head}");
+    }
 }
 
 #[test]
