@@ -55,34 +55,8 @@ packages=(libc6 libgcc-s1 libstdc++6 zlib1g libexpat1 liblzma5 libcrypt1 libtinf
     musl musl-dev)
 root=$target/suites/aarch64/$(printf '%s\n' bookworm "${packages[@]}" | sha256sum | cut -c 1-12)
 
-obtain() {
-    local apt=$work/apt keys=/usr/share/keyrings/debian-archive-keyring.gpg archive package link
-    mkdir -p "$apt/lists/partial" "$apt/cache" "$apt/packages"
-    # The archive that this machine uses for its own release.
-    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' |
-        grep '/debian/*$' | head -n 1) || true
-    [ -n "$archive" ] || die "apt knows no archive of Debian's: run apt-get update, or name one in /etc/apt"
-    echo "deb [arch=arm64 signed-by=$keys] $archive bookworm main" >"$apt/sources.list"
-    local options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
-        -o "Dir::State::lists=$apt/lists" -o Dir::State::status=/dev/null -o "Dir::Cache=$apt/cache"
-        -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Acquire::Retries=3)
-    apt-get "${options[@]}" update >&2 || die "apt-get update failed: does $archive have arm64?"
-    (cd "$apt/packages" && apt-get "${options[@]}" download "${packages[@]}") >&2 || die "apt-get download failed"
-    rm -rf "$root.part"
-    mkdir -p "$root.part"
-    for package in "$apt/packages/"*.deb; do
-        dpkg-deb -x "$package" "$root.part"
-    done
-    # Links to absolute paths mean this root, not the machine's.
-    find "$root.part" -type l -lname '/*' | while read -r link; do
-        ln -sfr "$root.part$(readlink "$link")" "$link"
-    done
-    rm -rf "$root"
-    mv "$root.part" "$root"
-    echo "obtained Debian's arm64 programs"
-}
-
-[ -e "$root" ] || obtain
+. ci/debian.sh
+[ -e "$root" ] || unpack_debian bookworm arm64 "$root" "${packages[@]}"
 
 # same NAME COMMAND...: the command prints the same under the library, and refills its caches.
 same() {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The long runs, on the shipped files: real programs at full size and their ledgers, all Python
 # modules, other projects' test suites, the torture test's 10^6 rounds, every experiment of the lab
-# (those on zeroing briefly), the case book, and the example beside redis-server. They take up to
-# two hours on two otherwise idle cores. Each measurement limits its own time; a tier that has not
-# started after 130 minutes fails.
+# (those on zeroing briefly), the case book, and the example beside redis-server. By estimate they
+# take two hours on two otherwise idle cores. Each measurement limits its own time; a tier that has
+# not started after 130 minutes fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export REQUIRE_ALL=1 CARGO_TERM_COLOR=never

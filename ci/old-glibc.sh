@@ -28,36 +28,8 @@ packages=(libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-s1
     python3.9-minimal libpython3.9-minimal libpython3.9-stdlib libexpat1 zlib1g)
 root=$cache/old-glibc/$(printf '%s\n' bullseye "${packages[@]}" | sha256sum | cut -c 1-12)
 
-obtain() {
-    local apt=$cache/old-glibc/apt keys=/usr/share/keyrings/debian-archive-keyring.gpg archive package link
-    mkdir -p "$apt/lists/partial" "$apt/cache" "$apt/packages"
-    # The archive that this machine uses for its own release.
-    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' |
-        grep '/debian/*$' | head -n 1) || true
-    [ -n "$archive" ] || die "apt knows no archive of Debian's: run apt-get update, or name one in /etc/apt"
-    echo "deb [signed-by=$keys] $archive bullseye main" >"$apt/sources.list"
-    local options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
-        -o "Dir::State::lists=$apt/lists" -o Dir::State::status=/dev/null -o "Dir::Cache=$apt/cache"
-        -o APT::Sandbox::User=root -o Acquire::Retries=3)
-    apt-get "${options[@]}" update >&2 ||
-        die "apt-get update failed: does $archive still have bullseye? If not, name another archive here"
-    (cd "$apt/packages" && apt-get "${options[@]}" download "${packages[@]}") >&2 ||
-        die "apt-get download failed: no glibc, no test"
-    rm -rf "$root.part"
-    mkdir -p "$root.part"
-    for package in "$apt/packages/"*.deb; do
-        dpkg-deb -x "$package" "$root.part"
-    done
-    # Links to absolute paths mean this root, not the machine's.
-    find "$root.part" -type l -lname '/*' | while read -r link; do
-        ln -sfr "$root.part$(readlink "$link")" "$link"
-    done
-    rm -rf "$root" "$apt"
-    mv "$root.part" "$root"
-    echo "obtained Debian 11's glibc and programs"
-}
-
-[ -e "$root" ] || obtain
+. ci/debian.sh
+[ -e "$root" ] || unpack_debian bullseye amd64 "$root" "${packages[@]}"
 libraries=$root/lib/x86_64-linux-gnu
 loader=$libraries/ld-2.31.so
 

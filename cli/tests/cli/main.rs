@@ -12,6 +12,7 @@ mod identity;
 mod live;
 mod profile;
 mod prometheus;
+mod push;
 mod record;
 mod refused;
 mod report;

@@ -114,7 +114,7 @@ fn session_with(forged: &Forged, meanwhile: impl FnOnce(&Forged)) -> Profile {
 }
 
 #[test]
-fn a_session_that_nobody_disturbs_says_nothing() {
+fn an_undisturbed_session_says_nothing() {
     let profile = session_with(&sampling(65536), |_| {});
     assert_eq!((profile.rate, profile.switched), (65536, None));
     assert!(json(&profile)["switched"].is_null());
