@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # archive.sh STATICLIB FILE: makes libneap.a of the static library that rustc built (capi, with the
 # feature `archive`). It has one member, whose global names are the library's public ones. All other
-# names, among them those of Rust's own libraries, become local, so that they cannot clash with those
-# of a program, in Rust or in another language.
+# names, among them those of Rust's own libraries, become local, so that they cannot clash with
+# those of a program, in Rust or in another language.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 input=$1
@@ -13,12 +13,12 @@ trap 'rm -rf "$work"' EXIT
 # Names of libneap.so that the archive leaves to others:
 # - those that wrap functions of the C library by the loader's help. A static program has no loader,
 #   and these have no replacement in a system call. glibc's archive has its own __register_atfork.
-# - the operators that the C++ library defines by others of them. Its forms call Neap's, or those that
-#   the program replaces.
+# - the operators that the C++ library defines by others of them. Its forms call Neap's, or those
+#   that the program replaces.
 left_out='^(__register_atfork|fork|_Fork|clone|dlopen)$|^_Z(dl|da)Pvm(St11align_val_t)?$|^_Z.*RKSt9nothrow_t$'
 grep -vE "$left_out" capi/tests/symbols.golden | LC_ALL=C sort >"$work/public"
-# A program may define these itself: operators by the standard, system calls because it always could.
-# What it defines instead of malloc is an error, which the linker reports.
+# A program may define these itself: operators by the standard, system calls because it always
+# could. What it defines instead of malloc is an error, which the linker reports.
 grep -E '^(_Z|_exit$|_Exit$|ioctl$|mlockall$|munlockall$|mmap|mremap$|prctl$|prlimit|setns$|setrlimit|shmat$|syscall$|unshare$)' \
     "$work/public" >"$work/weak"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The case book on the shipped files: ci/cases.sh [quick | full]. `quick` runs two cases that need a C
-# compiler only. `full` obtains what all cases need and runs them under Neap and the C library.
+# The case book on the shipped files: ci/cases.sh [quick | full]. `quick` runs two cases that need a
+# C compiler only. `full` obtains what all cases need and runs them under Neap and the C library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

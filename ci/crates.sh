@@ -36,6 +36,9 @@ judged() {
 # As `cargo publish --dry-run`: packs all, and compiles each package from what it contains. Nothing
 # else in the workspace is published.
 publish() {
+    # Cargo unpacks and compiles each version of a package once: away with what an earlier run left.
+    rm -rf "$target/crates" \
+        "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/neap-{shared,heap,instruments}-[0-9]*
     CARGO_TARGET_DIR=$target/crates cargo publish --workspace --dry-run --allow-dirty
 }
 judged publish publish

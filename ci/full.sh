@@ -34,6 +34,8 @@ tier torture ci/torture.sh "$target/dist/libneap.so"
 tier aarch64 ci/aarch64.sh full
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
+# Every error at every place that calls the kernel.
+tier injected env INJECT=all LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload injected
 tier forks env FORK_ROUNDS=10000 LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -p neap-c --test preload fork::
 # Pyroscope and Parca, which are compiled at first.
 tier fleet ci/fleet.sh
@@ -41,6 +43,8 @@ tier peers "$target/dist/neap-lab" peers
 # The fewest rounds that can reach significance. The project's own records are not replaced.
 tier bench "$target/dist/neap-lab" bench --rounds 6 --seconds 1200 --records "$target/records"
 tier calloc "$target/dist/neap-lab" calloc --quick
+tier hardened "$target/dist/neap-lab" peers --peers hardened,hardened-light
+tier security "$target/dist/neap-lab" security --records "$target/records"
 tier memory "$target/dist/neap-lab" memory --mib 256
 tier retention "$target/dist/neap-lab" retention
 tier fragmentation "$target/dist/neap-lab" fragmentation

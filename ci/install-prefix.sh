@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install-prefix.sh PREFIX [LIBDIR]: installs what programs are linked with, from the files that
-# ci/dist.sh built:
+# ci/dist.sh built (with MACHINE=aarch64, from those of `ci/dist.sh aarch64`):
 #   LIBDIR/libneap.so  LIBDIR/libneap.a  include/neap.h  include/neap/
 #   LIBDIR/pkgconfig/neap.pc  LIBDIR/cmake/Neap/
 # LIBDIR is relative to the prefix: lib, unless it is given, as in lib/x86_64-linux-gnu. The prefix
@@ -9,10 +9,13 @@ set -euo pipefail
 prefix=${1:?a prefix, such as /usr/local}
 libdir=${2:-lib}
 case $libdir in /* | *..*) echo "ci/install-prefix.sh: $libdir is not relative to the prefix" >&2 && exit 1 ;; esac
-mkdir -p "$prefix"
-prefix=$(realpath "$prefix")
+prefix=$(realpath -m "$prefix")
 cd "$(dirname "$0")/.."
-dist=${CARGO_TARGET_DIR:-target}/dist
+dist=${CARGO_TARGET_DIR:-target}/dist${MACHINE:+-$MACHINE}
+if [ ! -e "$dist/libneap.so" ] || [ ! -e "$dist/lib/libneap.a" ]; then
+    echo "ci/install-prefix.sh: $dist lacks libneap.so or lib/libneap.a: run ci/dist.sh" >&2
+    exit 1
+fi
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)
 
 install -D -m 755 "$dist/libneap.so" "$prefix/$libdir/libneap.so"

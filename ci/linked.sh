@@ -7,13 +7,14 @@
 # calls, and its misuse ends with Neap's line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-ours=$PWD
+install=$PWD/ci/install-prefix.sh
+dist=$(realpath "${CARGO_TARGET_DIR:-target}")/dist
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fails=0
 
 # Moved after its installation, because a package's files are.
-ci/install-prefix.sh "$work/installed"
+"$install" "$work/installed"
 mv "$work/installed" "$work/prefix"
 cp -r ci/linked "$work/project"
 mkdir "$work/boost"
@@ -51,6 +52,12 @@ counted() {
 # named PROGRAM: as `counted`, and it says Neap's version.
 named() {
     counted "$@" | grep -x 'Neap [0-9.]*'
+}
+
+# examined PROGRAM: a static one; the doctor finds Neap in it, even without symbols.
+examined() {
+    strip -o "$work/stripped" "$1"
+    "$dist/neap" doctor -- "$work/stripped" | grep '^This program uses Neap[.]'
 }
 
 # refused LINE PROGRAM WORD...: it ends by abort() after a line of Neap's.
@@ -101,12 +108,20 @@ cmake_build() {
         cmake --build "$1" -j 2
 }
 
+# Without the shipped files, the installation says what to run, and makes no directory.
+unbuilt() {
+    ! CARGO_TARGET_DIR=$work/no-target "$install" "$work/no-prefix" &&
+        grep -q 'run ci/dist.sh' "$work/said" && [ ! -e "$work/no-prefix" ]
+}
+judged install/unbuilt unbuilt
+
 if has cmake cmake "CMake projects"; then
     with_cmake shared Neap::neap
     with_cmake shared-as-needed Neap::neap -DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed
     with_cmake archive Neap::neap-static
     with_cmake archive-gc Neap::neap-static -DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections
     with_cmake static Neap::neap-static -DCMAKE_EXE_LINKER_FLAGS=-static
+    judged cmake/static/doctor examined "$work/build/static/surface"
     with_cmake static-pie Neap::neap-static "-DCMAKE_EXE_LINKER_FLAGS=-static-pie" -DCMAKE_POSITION_INDEPENDENT_CODE=ON
 fi
 
@@ -143,6 +158,7 @@ if has pkg-config pkg-config "projects with pkg-config"; then
     if has musl-gcc musl-tools "programs with musl"; then
         judged pkg-config/musl/c/build linked c-musl project/surface.c static musl-gcc -w
         c_program pkg-config/musl/c ./c-musl
+        judged pkg-config/musl/doctor examined ./c-musl
         judged pkg-config/musl/indirect/build linked indirect-musl project/indirect.c static musl-gcc
         judged pkg-config/musl/indirect counted ./indirect-musl
     fi

@@ -34,6 +34,10 @@ for allocator in "${allocators[@]}"; do
         echo "ci/musl-service.sh: $allocator's program is not static" >&2
         exit 1
     fi
+    if [ $allocator = neap ] && ! readelf --sections "$work/neap" | grep -q neap_fork; then
+        echo "ci/musl-service.sh: neap doctor would not find Neap in the program" >&2
+        exit 1
+    fi
 done
 
 for _ in $(seq $rounds); do

@@ -163,7 +163,7 @@ done
 requests=20000
 [ "$tier" = quick ] || requests=500000
 LD_PRELOAD=$target/dist/libneap.so timeout 300 "$redis/redis-benchmark" -s "$socket" -q -n $requests -c 30 -P 8 -r 20000 -d 700 \
-    -t set,get,incr,lpush,rpop,sadd,hset,zadd,lrange_100,mset >"$work/benchmark" || die "redis-benchmark failed"
+    -t set,get,incr,lpush,rpop,sadd,hset,zadd,lrange_100,mset >"$work/benchmark" || die "redis-benchmark ended with status $? (124: after 300 s)"
 ask bgrewriteaof >"$work/answer"
 grep -q 'started\|scheduled' "$work/answer" || die "redis saves nothing: $(cat "$work/answer")"
 for _ in {1..300}; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs programs under the shipped library (target/dist/libneap.so) with the C library of Debian 11,
-# glibc 2.31: there threads and the loader's functions are in libraries of their own, which a program
-# need not have (docs/decisions/0025-one-file-for-every-c-library.md).
+# glibc 2.31: there threads and the loader's functions are in libraries of their own, which a
+# program need not have (docs/decisions/0025-one-file-for-every-c-library.md).
 #
 # Debian's packages are unpacked beside the sources of ci/suites.sh; nothing is installed. Debian's
 # own programs must print the same as without the library, and use the heap's caches. Programs of

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Makes the release from the shipped files (target/dist), twice, and uses each package as a new user
 # would, from an empty directory, root or virtual environment: ci/packages.sh [quick | full]
+#
+# With MACHINE=aarch64 these are the files of `ci/dist.sh aarch64`. Then PYTHON names a Python for
+# that machine, and the kernel must start its programs (ci/aarch64/emulated.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/packages/common.sh
@@ -16,12 +19,14 @@ echo "pass reproducible"
 
 # The tarball: unpacked anywhere, with nothing else of the project.
 prefix=$work/prefix
+python=${PYTHON:-/usr/bin/python3}
 library=$prefix/lib/libneap.so
 tarball=$(echo "$work"/release/neap-*-linux.tar.gz)
 mkdir "$prefix"
 tar --extract --directory "$prefix" --strip-components=1 --file "$tarball"
-"$prefix/bin/neap" run -- /usr/bin/python3 ci/packages/identity.py "$library"
-LD_PRELOAD=$library /usr/bin/python3 ci/packages/identity.py "$library"
+[ "$("$prefix/bin/neap" --version)" = "neap $version" ]
+"$prefix/bin/neap" run -- "$python" ci/packages/identity.py "$library"
+LD_PRELOAD=$library "$python" ci/packages/identity.py "$library"
 bash -n "$prefix/share/bash-completion/completions/neap"
 "$prefix/bin/neap" help | sed -n '/^Commands:/,/^Options:/s/^  \([a-z][a-z]*\) .*/\1/p' |
     while read -r command; do
@@ -36,7 +41,9 @@ done
 echo "pass tarball"
 
 # A container of musl's, as Alpine's are: a root with musl, one program and the tarball.
-if command -v musl-gcc >/dev/null && [ "$(id -u)" = 0 ]; then
+if [ -n "${MACHINE:-}" ]; then
+    echo "the library of another machine runs under its musl in ci/$MACHINE.sh"
+elif command -v musl-gcc >/dev/null && [ "$(id -u)" = 0 ]; then
     root=$work/musl
     mkdir -p "$root"/{bin,lib,opt}
     cp -L /lib/ld-musl-*.so.1 "$root/lib/"

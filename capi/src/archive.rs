@@ -50,9 +50,9 @@ struct Entry {
 const DT_NULL: u64 = 0;
 const DT_NEEDED: u64 = 1;
 
-/// Answers as `dlsym` does, in a static program. It knows the names without which Neap would do less:
-/// what `operator new` calls when memory runs out, and a function of the C library's, for its place.
-/// Null for the others: a function that wraps one of the C library's then calls the kernel.
+/// Answers as `dlsym` does, in a static program. It knows the names without which Neap would do
+/// less: what `operator new` calls when memory runs out, and a function of the C library's, for its
+/// place. Null for the others: a function that wraps one of the C library's then calls the kernel.
 pub(crate) fn linked(name: &CStr) -> *mut c_void {
     let address = match name.to_bytes() {
         b"_ZSt15get_new_handlerv" => optional!("_ZSt15get_new_handlerv"),

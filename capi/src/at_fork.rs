@@ -1,6 +1,6 @@
 //! The handlers of `fork`: this library's are registered before all others, and so are the last to
-//! run before a fork. A handler that ran after them could wait for a lock whose holder waits for the
-//! heap.
+//! run before a fork. A handler that ran after them could wait for a lock whose holder waits for
+//! the heap.
 //!
 //! Before glibc 2.34 a program's libraries may have been initialised before this one, because
 //! libpthread takes its place. So the library also starts when another one registers handlers.

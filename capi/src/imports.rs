@@ -43,8 +43,8 @@ pub(crate) fn is_up() -> bool {
 }
 
 /// `dlsym(3)`. A process that has none, because libdl.so is a library of its own, asks by the
-/// functions that glibc uses for itself. Null before glibc's own constructor, whose place they would
-/// take, without its arguments.
+/// functions that glibc uses for itself. Null before glibc's own constructor, whose place they
+/// would take, without its arguments.
 ///
 /// # Safety
 /// - As `dlsym(3)`: a handle of `dlopen`'s, `RTLD_DEFAULT`, or `RTLD_NEXT` for a name that only

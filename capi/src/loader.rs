@@ -34,11 +34,16 @@ pub(crate) fn inside(start: &[u8], name: &CStr) -> Option<NonNull<c_void>> {
     if path.is_empty() {
         return None;
     }
+    within(path, name)
+}
+
+/// The definition of `name` in a loaded library, which `library` names by its path or its soname.
+pub(crate) fn within(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
     let mode = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     // SAFETY: two C strings and a handle that was just opened. RTLD_NOLOAD loads
     // nothing; the count that it adds to the library is left, so the answer stays valid.
     unsafe {
-        let handle = NonNull::new(libc::dlopen(path.as_ptr(), mode))?;
+        let handle = NonNull::new(libc::dlopen(library.as_ptr(), mode))?;
         NonNull::new(symbol(handle.as_ptr(), name))
     }
 }

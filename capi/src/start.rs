@@ -21,8 +21,8 @@ use neap_instruments::attach::set_frontend;
 
 type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
 
-// In a static program it runs before all constructors without a priority; in libneap.so the linker's
-// flags see to more (`build.rs`).
+// In a static program it runs before all constructors without a priority; in libneap.so the
+// linker's flags see to more (`build.rs`).
 #[used]
 #[unsafe(link_section = ".init_array.00002")]
 static AT_START: Constructor = at_start;
@@ -61,9 +61,9 @@ core::arch::global_asm!(
     start = sym on_the_way,
 );
 
-/// Starts the library, if the C library is ready and nothing else has started it. In a static program
-/// glibc allocates while it is not ready, and no other library can come first: the constructor
-/// starts this one.
+/// Starts the library, if the C library is ready and nothing else has started it. In a static
+/// program glibc allocates while it is not ready, and no other library can come first: the
+/// constructor starts this one.
 extern "C" fn on_the_way() {
     if STARTED.load(Ordering::Relaxed) || is_static() || !imports::is_up() {
         return;

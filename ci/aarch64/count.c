@@ -1,5 +1,6 @@
-/* Calls each entry point a hundred times, between two marks that ci/aarch64/count.sh finds in qemu's log of executed
- * instructions. Linked without position independence, so that the marks keep the addresses of the file. */
+/* Calls each entry point a hundred times, between two marks that ci/aarch64/count.sh finds in
+ * qemu's log of executed instructions. Linked without position independence, so that the marks keep
+ * the addresses of the file. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

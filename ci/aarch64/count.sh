@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # count.sh LIBRARY: prints how many instructions a call of each entry point takes on AArch64, with
-# the return, as `neap-lab golden` does on x86-64. qemu executes one instruction at a time and logs
-# the address of each (-singlestep -d nochain,exec). Each entry point is called a hundred times, and
-# the most frequent count is printed: calls with other counts take a slow path.
+# the return, as `neap-lab golden` does on x86-64. qemu (8.1 or newer) executes one instruction at a
+# time and logs the address of each (-one-insn-per-tb -d nochain,exec). Each entry point is called a
+# hundred times, and the most frequent count is printed: calls with other counts take a slow path.
 set -euo pipefail
 library=$(realpath "$1")
 cd "$(dirname "$0")"
@@ -32,8 +32,8 @@ awk -F/ -v call="$(address mark_call)" -v back="$(address mark_return)" '
         for (entry = 2; entry <= 7; entry++) printf "%-12s%8.1f\n", names[entry], usual[entry]
     }' "$work/log" >"$work/counts" &
 reader=$!
-timeout 120 qemu-aarch64 -singlestep -d nochain,exec -D "$work/log" -L "${SYSROOT_UNDER_TEST:-/usr/aarch64-linux-gnu}" \
-    -E "LD_PRELOAD=$library" "$work/count"
+timeout 120 qemu-aarch64 -one-insn-per-tb -d nochain,exec -D "$work/log" \
+    -L "${SYSROOT_UNDER_TEST:-/usr/aarch64-linux-gnu}" -E "LD_PRELOAD=$library" "$work/count"
 timeout 10 tail --pid="$reader" -f /dev/null || { echo "count.sh: qemu wrote no log" >&2; exit 1; }
 wait "$reader" || { cat "$work/counts" >&2; exit 1; }
 cat "$work/counts"

@@ -1,5 +1,6 @@
-/* Uses malloc as programs do: by itself, by the C library, by threads that end, around fork. Without
- * an argument it checks that all of this works; with one it makes the mistake of that name. */
+/* Uses malloc as programs do: by itself, by the C library, by threads that end, around fork.
+ * Without an argument it checks that all of this works; with one it makes the mistake of that
+ * name. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>

@@ -1,8 +1,10 @@
 # shellcheck shell=bash
 # Sourced by ci/release.sh, ci/packages/*.sh and ci/packages.sh, in the project's root.
 
+# MACHINE=aarch64 packs the files of `ci/dist.sh aarch64`, on a machine of another kind.
+
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-dist=$target/dist
+dist=$target/dist${MACHINE:+-$MACHINE}
 version=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)
 # The date of everything in a package, so that two builds of one commit have the same bytes.
 last_change() { git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md; }
@@ -15,7 +17,7 @@ fail() {
     exit 1
 }
 
-[ -x "$dist/neap" ] && [ -e "$dist/libneap.so" ] || fail "$dist lacks neap or libneap.so: run ci/dist.sh"
+[ -x "$dist/neap" ] && [ -e "$dist/libneap.so" ] || fail "$dist lacks neap or libneap.so: run ci/dist.sh${MACHINE:+ $MACHINE}"
 
 # The newest version of glibc that a file needs, such as 2.34; nothing if it names none.
 glibc_of() { # glibc_of FILE

@@ -28,6 +28,13 @@ def cargo(*words):
     return run("cargo", *words, "--locked", "--offline")
 
 
+def platform():
+    """The target that the files are built for: this machine's, or that of MACHINE."""
+    if "MACHINE" in os.environ:
+        return f"{os.environ['MACHINE']}-unknown-linux-gnu"
+    return re.search("^host: (.+)$", run("rustc", "-vV"), re.MULTILINE)[1]
+
+
 def linked():
     """The names and versions of all crates that are linked into the shipped files."""
     crates = set()
@@ -38,6 +45,8 @@ def linked():
             package,
             "--edges",
             "normal,no-proc-macro",
+            "--target",
+            platform(),
             "--prefix",
             "none",
             "--format",
@@ -176,8 +185,8 @@ def notices(packages, rust):
 
 def main():
     library, sbom, text = map(Path, sys.argv[1:])
-    platform = re.search("^host: (.+)$", run("rustc", "-vV"), re.MULTILINE)[1]
-    metadata = json.loads(cargo("metadata", "--format-version", "1", "--filter-platform", platform))
+    words = "metadata", "--format-version", "1", "--filter-platform", platform()
+    metadata = json.loads(cargo(*words))
     wanted = linked()
     packages = [p for p in metadata["packages"] if (p["name"], p["version"]) in wanted]
     packages.sort(key=lambda p: (p["name"], p["version"]))

@@ -3,7 +3,8 @@
 # what is left: ci/packages/debian-test.sh DIRECTORY-OF-DEBS. Run it as root.
 #
 # The root is this machine's own under an overlay, so that nothing is changed. Where the kernel
-# allows no overlay, dpkg unpacks the packages into an empty directory.
+# allows no overlay, and for another machine (MACHINE, PYTHON as for ci/packages.sh), dpkg unpacks
+# the packages into an empty directory.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 debs=$(realpath "$1")
@@ -44,11 +45,14 @@ in_an_overlay() {
         # As upgrades and reinstallation do it.
         dpkg -i ./*.deb
         dpkg -P neap libneap-dev libneap
+        # As docs/install.md has it.
+        apt-get install -qy ./libneap_*.deb ./neap_*.deb
+        apt-get purge -qy libneap
         rm -r /given
     '
-    # What dpkg, ldconfig and man-db write about their own work.
+    # What apt, dpkg, ldconfig and man-db write about their own work.
     left=$(cd "$room/upper" && find . ! -type d |
-        grep -Ev '^\./(var/(lib/dpkg|log|cache/(ldconfig|man))/|etc/ld\.so\.cache$)') || true
+        grep -Ev '^\./(var/(lib/(apt|dpkg)|log|cache/(apt|debconf|ldconfig|man))/|etc/ld\.so\.cache$)') || true
     [ -z "$left" ] || die "left after removal: $left"
     left=$(find "$room/upper" -name '*neap*' ! -path '*/dpkg/*')
     [ -z "$left" ] || die "left after removal: $left"
@@ -59,9 +63,9 @@ in_an_empty_directory() {
     local root=$1 library left
     mkdir -p "$root/var/lib/dpkg/"{updates,info,triggers}
     touch "$root/var/lib/dpkg/"{status,available}
-    dpkg --root="$root" --force-depends -i "$debs"/*.deb
+    dpkg --root="$root" --force-depends --force-architecture -i "$debs"/*.deb
     library=$(echo "$root"/usr/lib/*/libneap.so)
-    "$root/usr/bin/neap" run -- /usr/bin/python3 "$identity" "$library"
+    "$root/usr/bin/neap" run -- "${PYTHON:-/usr/bin/python3}" "$identity" "$library"
     dpkg --root="$root" -P neap libneap-dev libneap
     left=$(find "$root" -path "$root/var" -prune -o ! -type d -print)
     [ -z "$left" ] || die "left after removal: $left"
@@ -74,11 +78,11 @@ fi
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: packages for Debian: run this as root"; exit 0; }
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
-if unshare --mount bash -c 'mount -t tmpfs tmpfs "$0" && mkdir "$0"/{up,work,root} &&
+if [ -z "${MACHINE:-}" ] && unshare --mount bash -c 'mount -t tmpfs tmpfs "$0" && mkdir "$0"/{up,work,root} &&
     mount -t overlay overlay -o "lowerdir=/,upperdir=$0/up,workdir=$0/work" "$0/root"' \
     "$room" 2>/dev/null; then
     unshare --mount "$(realpath "$0")" "$debs" inside "$room"
 else
-    echo "no overlay here: the packages are unpacked into an empty directory"
+    echo "no overlay: the packages are unpacked into an empty directory"
     in_an_empty_directory "$room"
 fi

@@ -11,15 +11,17 @@ mkdir -p "$prefix"
 
 install -D -m 755 "$dist/neap" "$prefix/bin/neap"
 # cargo does not strip a program whose package has an optimization level of its own.
-"${STRIP:-strip}" --strip-all "$prefix/bin/neap"
+"${STRIP:-${MACHINE:+$MACHINE-linux-gnu-}strip}" --strip-all "$prefix/bin/neap"
 ci/install-prefix.sh "$prefix"
 
 share=$prefix/share
 mkdir -p "$share/man/man1"
-"$dist/neap" help --man "$share/man/man1" >/dev/null
+neap=("$dist/neap")
+[ -z "${MACHINE:-}" ] || neap=("qemu-$MACHINE" -L "/usr/$MACHINE-linux-gnu" "$dist/neap")
+"${neap[@]}" help --man "$share/man/man1" >/dev/null
 completion() { # completion SHELL FILE
     mkdir -p "$(dirname "$share/$2")"
-    "$dist/neap" completions "$1" >"$share/$2"
+    "${neap[@]}" completions "$1" >"$share/$2"
 }
 completion bash bash-completion/completions/neap
 completion zsh zsh/site-functions/_neap

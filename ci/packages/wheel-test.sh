@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the wheels by pip into a new virtual environment, uses them, uninstalls them, and looks
 # for what is left: ci/packages/wheel-test.sh DIRECTORY-OF-WHEELS [quick | full]. `full` adds a
-# notebook's kernel, whose packages are large.
+# notebook's kernel, whose packages are large. MACHINE and PYTHON are as for ci/packages.sh.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 wheels=$(realpath "$1")
@@ -44,7 +44,8 @@ use() {
 use command --find-links "$wheels" neap-malloc
 use library "$wheels"/neap_malloc-*musllinux*.whl
 # On Alpine and on an old glibc it chooses the other.
-for platform in musllinux_1_2_x86_64 manylinux2014_x86_64; do
+machine=${MACHINE:-$(uname -m)}
+for platform in "musllinux_1_2_$machine" "manylinux2014_$machine"; do
     rm -rf "$work/chosen"
     "$bin/pip" download --quiet --no-index --find-links "$wheels" --no-deps --only-binary=:all: \
         --platform "$platform" --dest "$work/chosen" neap-malloc

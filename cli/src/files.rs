@@ -1,5 +1,5 @@
-//! Reads files up to a limit, and writes them completely or not at all: a full disk does not cost the
-//! earlier contents.
+//! Reads files up to a limit, and writes them completely or not at all: a full disk does not cost
+//! the earlier contents.
 
 use crate::failure::{Failure, shown};
 use std::ffi::OsString;

@@ -8,7 +8,7 @@ use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::hook;
-use crate::init::entered;
+use crate::init::{current, entered};
 use crate::large;
 use crate::reclaim::start::end_slow_path;
 use crate::slab::Slab;
@@ -36,7 +36,7 @@ pub unsafe fn free(block: *mut u8) {
 /// - As [`free`].
 #[inline]
 pub unsafe fn free_sized(block: *mut u8, size: usize) {
-    check_size(block, size, 1);
+    check_size(block, size, 1, Sizes::Requested);
     // SAFETY: the caller's promise.
     unsafe { free(block) };
 }
@@ -47,24 +47,41 @@ pub unsafe fn free_sized(block: *mut u8, size: usize) {
 /// - As [`free`].
 #[inline]
 pub unsafe fn free_aligned_sized(block: *mut u8, align: usize, size: usize) {
-    check_size(block, size, align);
+    check_size(block, size, align, Sizes::Requested);
     // SAFETY: the caller's promise.
     unsafe { free(block) };
 }
 
-/// Takes back a block whose size and alignment a C++ compiler states. Deleting through a base class
-/// without a virtual destructor states the wrong size, is common, and harms nothing here: so only
-/// the checking mode checks the size, and the plain mode pays one compare.
+/// Takes back a block whose size and alignment a C++ compiler states. Aborts if the block holds
+/// less. Deleting through a base class without a virtual destructor states a size that is too
+/// small, is common, and harms nothing here: so only the checking mode refuses that.
 ///
 /// # Safety
 /// - As [`free`].
 #[inline(always)]
 pub unsafe fn free_deleted(block: *mut u8, size: usize, align: usize) {
-    if HEAP.mode() == Mode::Checking {
-        check_size(block, size, align);
+    // SAFETY: the caller's promise.
+    if unsafe { machine::push_deleted(block, size) } {
+        return;
     }
     // SAFETY: the caller's promise.
-    unsafe { free(block) };
+    unsafe { free_deleted_slow(block, size, align) };
+}
+
+/// The stated size is too large, or the block takes the slow path for another reason.
+///
+/// # Safety
+/// - As [`free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_deleted_slow(block: *mut u8, size: usize, align: usize) {
+    let sizes = match HEAP.mode() {
+        Mode::Checking => Sizes::Requested,
+        _ => Sizes::UpToTheBlocks,
+    };
+    check_size(block, size, align, sizes);
+    // SAFETY: the caller's promise.
+    unsafe { free_slow(block) };
 }
 
 /// The usable bytes of `block`; 0 for null.
@@ -73,14 +90,22 @@ pub unsafe fn free_deleted(block: *mut u8, size: usize, align: usize) {
 /// - `block` is null or a block of this heap that is not given back.
 pub unsafe fn usable_size(block: *mut u8) -> usize {
     let address = block.addr();
+    if address == 0 {
+        return 0;
+    }
     match HEAP.find(address) {
-        _ if address == 0 => 0,
         Found::Slab(slab, class) => {
             start_of(Call::UsableSize, slab, class, address);
-            class.bytes()
+            // SAFETY: the calling thread's own cache, or a sentinel.
+            match unsafe { current().magazine(Tag::of(class)).newest() } {
+                Some(newest) if newest == block => misuse::already_free(Call::UsableSize, address),
+                Some(_) => class.bytes(),
+                // As in the checking mode.
+                None => unless_quarantined(address, class.bytes()),
+            }
         }
         Found::Large(place) | Found::Sampled(place) => {
-            large::bytes(Call::UsableSize, &place, address)
+            unless_quarantined(address, large::bytes(Call::UsableSize, &place, address))
         }
         Found::Foreign => misuse::foreign(Call::UsableSize, address),
         Found::NoBlock | Found::Stack => misuse::no_block(Call::UsableSize, address),
@@ -95,6 +120,28 @@ pub fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize 
     }
 }
 
+/// Aborts if the block waits in quarantine.
+pub(crate) fn refuse_quarantined(call: Call, address: usize) {
+    if HEAP.mode() == Mode::Checking && hook::instruments().holds(address) {
+        misuse::already_free(call, address);
+    }
+}
+
+/// `bytes`, unless the block waits in quarantine: then it aborts.
+#[inline(always)]
+fn unless_quarantined(address: usize, bytes: usize) -> usize {
+    #[cold]
+    #[inline(never)]
+    fn checked(address: usize, bytes: usize) -> usize {
+        refuse_quarantined(Call::UsableSize, address);
+        bytes
+    }
+    match HEAP.mode() {
+        Mode::Checking => checked(address, bytes),
+        _ => bytes,
+    }
+}
+
 /// Whether a realloc could not move a block to its smaller class. From then on a block may be
 /// larger than its size requires, so only sizes that are too large are misuse.
 static SIZES_ARE_EXACT: AtomicBool = AtomicBool::new(true);
@@ -104,7 +151,17 @@ pub(crate) fn sizes_are_loose() {
     SIZES_ARE_EXACT.store(false, Ordering::Relaxed);
 }
 
-fn check_size(block: *mut u8, size: usize, align: usize) {
+/// Which stated sizes are right.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sizes {
+    /// Those for which a request gets such a block.
+    Requested,
+    /// All that the block can hold.
+    UpToTheBlocks,
+}
+
+/// Aborts if the block of the stated size, or one at the stated alignment, cannot be this one.
+fn check_size(block: *mut u8, size: usize, align: usize, sizes: Sizes) {
     let address = block.addr();
     let (low, high) = match HEAP.find(address) {
         Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
@@ -133,8 +190,12 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
         // Null, or what `free` itself reports.
         Found::Foreign | Found::NoBlock | Found::Stack => return,
     };
-    if size < low || size > high {
+    let is_small = size < low && sizes == Sizes::Requested;
+    if is_small || size > high {
         misuse::wrong_size(address, size, low, high);
+    }
+    if align.is_power_of_two() && !address.is_multiple_of(align) {
+        misuse::wrong_alignment(address, align);
     }
 }
 
@@ -154,9 +215,20 @@ machine::with_caller!(free_slow, free_slow_from);
 pub(crate) unsafe extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
     if !block.is_null() {
         // SAFETY: the caller's promise.
-        unsafe { free_missed(block) };
-        end_slow_path(caller);
+        unsafe { free_missed_from(block, caller) };
     }
+}
+
+/// The rest of [`free_slow_from`]. Out of line, so that null, which programs free often, costs no
+/// stack frame.
+///
+/// # Safety
+/// - As [`free`], of a block that is not null.
+#[inline(never)]
+unsafe extern "C" fn free_missed_from(block: *mut u8, caller: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { free_missed(block) };
+    end_slow_path(caller);
 }
 
 /// # Safety

@@ -57,8 +57,8 @@ pub fn frontend() -> Frontend {
     }
 }
 
-/// Begins the process, once: reads the options, prepares for fork. `libneap.so` and `libneap.a` call
-/// it from their constructor; in a Rust program the first allocation does, before `main`.
+/// Begins the process, once: reads the options, prepares for fork. `libneap.so` and `libneap.a`
+/// call it from their constructor; in a Rust program the first allocation does, before `main`.
 ///
 /// # Safety
 /// - `envp` is null (then nothing is done) or the process's environment, which no other thread

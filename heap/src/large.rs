@@ -64,7 +64,11 @@ pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
         HEAP.pages
             .alloc(slices_for(bytes), align_slices, Use::Large, bytes)
     };
-    let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
+    let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None });
+    let Some(span) = span else {
+        HEAP.pressure.note_refused();
+        return None;
+    };
     hook::large_made(&span.place, size, bytes);
     // SAFETY: just given out, for one block.
     unsafe { span.place.set_tag(Tag::LARGE.byte()) };

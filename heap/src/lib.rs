@@ -23,8 +23,8 @@
 //! The state of [`reclaim`] ([`reclaim::state`], [`reclaim::wakeup`]) is part of the heap's data,
 //! so [`cache`] names it. Data that other processes read is in the crate `neap_shared`. The code
 //! that observes the heap (the status page, the survey, the profiler, the unwinder, the checking
-//! and counting modes) is in the crate `neap_instruments`, which depends on this one. `tests/structure` fails on an upward edge, and on files that
-//! import each other in a circle.
+//! and counting modes) is in the crate `neap_instruments`, which depends on this one.
+//! `tests/structure` fails on an upward edge, and on files that import each other in a circle.
 //!
 //! [`glossary`] explains the terms. The entry points keep `errno`, return null when out of memory,
 //! and abort with one line on misuse.

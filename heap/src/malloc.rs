@@ -208,6 +208,9 @@ fn allocate_slow(size: usize, class: Class) -> *mut u8 {
         true => take_larger(class),
         false => block,
     };
+    if block.is_null() {
+        HEAP.pressure.note_refused();
+    }
     end_slow_path(0);
     block
 }

@@ -4,7 +4,7 @@ use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::free::{free, sizes_are_loose, start_of};
+use crate::free::{free, refuse_quarantined, sizes_are_loose, start_of};
 use crate::hook;
 use crate::init::current;
 use crate::large::{self, MAX_BYTES};
@@ -58,9 +58,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         // SAFETY: the caller's promise.
         Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
         Found::Large(place) => {
-            if is_quarantined(address) {
-                misuse::realloc_freed(address);
-            }
+            refuse_quarantined(Call::Realloc, address);
             // SAFETY: the caller's promise.
             unsafe { reallocate_large(&place, block, size, align) }
         }
@@ -83,9 +81,7 @@ unsafe fn reallocate_sampled(
     align: usize,
 ) -> *mut u8 {
     let held = large::bytes(Call::Realloc, place, block.addr());
-    if is_quarantined(block.addr()) {
-        misuse::realloc_freed(block.addr());
-    }
+    refuse_quarantined(Call::Realloc, block.addr());
     let class = Class::of_layout(size, align).filter(|class| class.bytes() == held);
     if class.is_some() {
         note_kept(size, class);
@@ -95,14 +91,15 @@ unsafe fn reallocate_sampled(
     unsafe { move_block(block, held, size, align) }
 }
 
-/// Aborts if the block is known to be free: its bit is set, or it is on top of this thread's
-/// magazine.
+/// Aborts if the block is known to be free: its bit is set, or it is one of the newest of this
+/// thread's magazine.
+#[inline(always)]
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
     // SAFETY: the calling thread's own cache, or a sentinel.
-    let newest = || unsafe { current().magazine(Tag::of(class)).newest() };
-    if slab.is_free(class, number) || newest() == Some(block) {
-        misuse::realloc_freed(block.addr());
+    let is_recent = || unsafe { current().magazine(Tag::of(class)).is_recent(block) };
+    if slab.is_free(class, number) || is_recent() {
+        misuse::already_free(Call::Realloc, block.addr());
     }
 }
 
@@ -110,9 +107,7 @@ fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
 #[cold]
 #[inline(never)]
 fn look_closer(address: usize, class: Class, size: usize, align: usize) {
-    if is_quarantined(address) {
-        misuse::realloc_freed(address);
-    }
+    refuse_quarantined(Call::Realloc, address);
     if Class::of_layout(size, align) == Some(class) {
         note_kept(size, Some(class));
     }
@@ -123,10 +118,6 @@ fn note_kept(size: usize, class: Option<Class>) {
     if HEAP.mode() == Mode::Counting {
         hook::instruments().requested(size, class);
     }
-}
-
-fn is_quarantined(address: usize) -> bool {
-    HEAP.mode() == Mode::Checking && hook::instruments().holds(address)
 }
 
 /// Moves a block's contents to a new one of `size` bytes.

@@ -1,8 +1,8 @@
 //! The cost of a stack walk: ns per walk at two depths, with all rules cached and with none; how
 //! many frames each way finds; how much stack it takes.
 //!
-//! `cargo run --release -p neap-instruments --example unwind_cost`, and for the chain of frame pointers the
-//! same with `RUSTFLAGS=-Cforce-frame-pointers=yes`.
+//! `cargo run --release -p neap-instruments --example unwind_cost`, and for the chain of frame
+//! pointers the same with `RUSTFLAGS=-Cforce-frame-pointers=yes`.
 
 use neap_instruments::peek::{self, Peek};
 use std::ffi::c_void;

@@ -1,5 +1,6 @@
 //! The checking mode (`NEAP_CHECK=1`): no magazines, and freed blocks wait in quarantine before
-//! they are handed out again, so every second free of one of them is detected at once.
+//! they are handed out again, so every second free of one of them is detected at once. A block of
+//! a slab is filled with a pattern meanwhile, so a write to it is detected when it leaves.
 
 use bytemuck::Zeroable;
 use core::ptr::NonNull;
@@ -16,6 +17,8 @@ use neap_heap::os::lock::{Lock, Rank};
 const PLACES: usize = 8192;
 /// The most bytes in quarantine; a larger block passes through at once.
 const MOST_BYTES: usize = 64 << 20;
+/// What fills a block in quarantine: as a pointer it leads nowhere.
+const PATTERN: u8 = 0xdb;
 /// Slots of the table of addresses: a power of two, half empty when the ring is full.
 const SLOTS: usize = PLACES * 2;
 
@@ -98,6 +101,10 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
         // For the profile the block is free, although it waits.
         hook::large_freed(place);
     }
+    if let Found::Slab(..) = found {
+        // SAFETY: freed just now, and a block of that many bytes.
+        unsafe { fill(address, bytes) };
+    }
     inner.push(address, bytes);
     if let Found::Large(_) = found {
         inner.large = [inner.large[0] + bytes, inner.large[1] + 1];
@@ -105,8 +112,11 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
     while inner.count == PLACES || inner.bytes > MOST_BYTES {
         let (oldest, bytes) = inner.pop();
         let found = HEAP.find(oldest);
-        if let Found::Large(_) = found {
-            inner.large = [inner.large[0] - bytes, inner.large[1] - 1];
+        match found {
+            Found::Large(_) => inner.large = [inner.large[0] - bytes, inner.large[1] - 1],
+            // SAFETY: in quarantine since it was filled.
+            Found::Slab(..) => unsafe { refuse_written(oldest, bytes) },
+            _ => {}
         }
         // SAFETY: freed by the program, and in quarantine since.
         unsafe { free_found(oldest, found) };
@@ -120,6 +130,27 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
         held.store(now, Ordering::Relaxed);
     }
     true
+}
+
+/// Fills a freed block.
+///
+/// # Safety
+/// - The block at `address` has `bytes` bytes, and nothing uses it any more.
+unsafe fn fill(address: usize, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { (address as *mut u8).write_bytes(PATTERN, bytes) };
+}
+
+/// Aborts if a block has changed since it was filled.
+///
+/// # Safety
+/// - As [`fill`], which has filled it.
+unsafe fn refuse_written(address: usize, bytes: usize) {
+    // SAFETY: the caller's promise.
+    let held = unsafe { core::slice::from_raw_parts(address as *const u8, bytes) };
+    if let Some(offset) = held.iter().position(|&byte| byte != PATTERN) {
+        misuse::written_freed(address, bytes, offset);
+    }
 }
 
 /// The quarantine's lock, for a fork.

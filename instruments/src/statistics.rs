@@ -6,6 +6,7 @@ use core::ffi::CStr;
 use core::fmt::{self, Write};
 use neap_heap::base::sync::{AtomicU8, Ordering, UnsafeCell};
 use neap_heap::cache::heap::HEAP;
+use neap_heap::init::{self, Frontend};
 use neap_heap::os::abort::{Lossy, warn};
 use neap_heap::os::file;
 use neap_heap::os::file::FileIdentity;
@@ -138,6 +139,11 @@ fn write_at(Desk { figures, page }: &mut Desk, form: u8) {
     survey::snapshot_into(figures);
     let name = Lossy(process::program_name());
     let id = process::process_id();
+    // Such a process may have the library's heap as well, which writes a page of its own.
+    let heap = match init::frontend() {
+        Frontend::C => "",
+        Frontend::Rust => ", the heap of its Rust code",
+    };
     // A page that does not fit is cut; PAGE_BYTES holds every class.
     let _ = if form == JSON {
         writeln!(
@@ -149,7 +155,7 @@ fn write_at(Desk { figures, page }: &mut Desk, form: u8) {
     } else {
         writeln!(
             page,
-            "neap: {name} (process {id}) at its end\n{}",
+            "neap: {name} (process {id}) at its end{heap}\n{}",
             Text(figures)
         )
     };

@@ -23,13 +23,7 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
 /// If it fails or takes longer than [`LONGEST`].
 pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
     let program = command.get_program().to_string_lossy().into_owned();
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("cannot run {program}"))?;
+    let mut child = piped(command)?;
     let reader = |stream: Option<Box<dyn std::io::Read + Send>>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -52,6 +46,19 @@ pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
         bail!("{program} ended with {status}: {last}");
     }
     Ok((stdout, stderr))
+}
+
+/// Starts `command` with nothing to read, and with pipes for what it writes.
+///
+/// # Errors
+/// If it does not start.
+pub fn piped(command: &mut Command) -> anyhow::Result<Child> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let started = command.spawn();
+    started.with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))
 }
 
 /// Runs `command` to its end, however long it takes, and returns its standard output.

@@ -2,11 +2,12 @@
 
 use crate::engine::experiment::Experiment;
 use crate::{
-    bench, calloc, cases, classes, download, fragmentation, prices, profile, retention, tide,
+    bench, calloc, cases, classes, download, fragmentation, prices, profile, retention, security,
+    tide,
 };
 
 /// All of them.
-pub const ALL: [&Experiment; 11] = [
+pub const ALL: [&Experiment; 12] = [
     &bench::EXPERIMENT,
     &calloc::campaign::EXPERIMENT,
     &download::campaign::EXPERIMENT,
@@ -18,6 +19,7 @@ pub const ALL: [&Experiment; 11] = [
     &classes::recording::EXPERIMENT,
     &profile::campaign::EXPERIMENT,
     &cases::campaign::EXPERIMENT,
+    &security::campaign::EXPERIMENT,
 ];
 
 /// The experiment with that name.

@@ -13,6 +13,7 @@
 //! | `classes/` | the published size classes, and the sizes that programs request |
 //! | `profile/` | the accuracy and the cost of the sampling profiler |
 //! | `cases/` | published complaints, reproduced by real programs |
+//! | `security/` | memory errors: which ones an allocator stops before they do harm |
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `verbs/` | the verbs that are no experiments |
 //! | `workloads`, `peers/` | what is run and under which allocators, as data |
@@ -48,6 +49,7 @@ mod retention;
 mod rng;
 mod run;
 mod scan;
+mod security;
 mod stats;
 mod tide;
 mod verbs;

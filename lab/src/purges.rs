@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 
 use neap_shared::status_page::{self, COARSE_AT, Coarse, HEAD_AT, Head};
 
+use crate::cases::tree::{self, Life};
 use crate::engine::figure::Figure;
 use crate::memory_file;
 
@@ -23,6 +25,13 @@ pub struct Purges {
 }
 
 impl Purges {
+    fn and(self, other: Purges) -> Purges {
+        Purges {
+            purged: self.purged + other.purged,
+            regretted: self.regretted + other.regretted,
+        }
+    }
+
     /// As figures.
     pub fn figures(&self) -> [Figure; 2] {
         [
@@ -45,35 +54,55 @@ pub fn own() -> Option<Purges> {
     read(&page_of(std::process::id())?)
 }
 
-/// A process's number and its start, which no other process shares.
-pub type Life = (u32, u64);
-
-/// The status pages of processes. A page stays open, so its last figures outlive its process.
+/// The status pages of processes. A page stays open until its process has ended, and then gives its
+/// last figures.
 #[derive(Debug, Default)]
-pub struct StatusPages(HashMap<Life, File>);
+pub struct StatusPages {
+    open: HashMap<Life, File>,
+    /// Of pages that are no longer any process's.
+    closed: Option<Purges>,
+}
 
 impl StatusPages {
-    /// Opens the pages of processes whose pages are not open yet.
+    /// Opens the pages of processes whose pages are not open yet, and closes those of processes
+    /// that have ended.
     pub fn look(&mut self, processes: impl Iterator<Item = Life>) {
         for life in processes {
-            if !self.0.contains_key(&life) {
-                self.0.extend(page_of(life.0).map(|page| (life, page)));
+            if !self.open.contains_key(&life) {
+                self.open.extend(page_of(life.0).map(|page| (life, page)));
             }
         }
+        let ended = self
+            .open
+            .extract_if(|life, _| tree::life(life.0) != Some(*life));
+        let figures = ended.filter_map(|(_, page)| read(&page));
+        self.closed = figures.chain(self.closed).reduce(Purges::and);
     }
 
     /// The figures of all pages so far. Pages of `living` are opened anew, because a process that
     /// calls `exec` gets another. `None` without any page.
     pub fn sum(&mut self, living: impl Iterator<Item = Life>) -> Option<Purges> {
         for life in living {
-            self.0.extend(page_of(life.0).map(|page| (life, page)));
+            if let Some(page) = page_of(life.0) {
+                self.renew(life, page);
+            }
         }
-        let pages = self.0.values().filter_map(read);
-        pages.reduce(|a, b| Purges {
-            purged: a.purged + b.purged,
-            regretted: a.regretted + b.regretted,
-        })
+        let open = self.open.values().filter_map(read);
+        open.chain(self.closed).reduce(Purges::and)
     }
+
+    /// Opens the page that a process has now, and keeps the figures of the one that it had before.
+    fn renew(&mut self, life: Life, page: File) {
+        let is_other = |before: &&File| file_of(before) != file_of(&page);
+        let figures = self.open.get(&life).filter(is_other).and_then(read);
+        self.closed = figures.into_iter().chain(self.closed).reduce(Purges::and);
+        self.open.insert(life, page);
+    }
+}
+
+/// What tells one file from another.
+fn file_of(page: &File) -> Option<u64> {
+    page.metadata().ok().map(|about| about.ino())
 }
 
 /// A process's own status page. A child of fork may hold its parent's for a moment.
@@ -148,9 +177,27 @@ mod tests {
         assert_eq!(own(), Some(expected));
         let mut pages = StatusPages::default();
         assert_eq!(pages.sum(std::iter::empty()), None);
+        // No process began then, as if this one had ended since.
         pages.look([(me, 7)].into_iter());
         drop(page);
         assert_eq!(pages.sum(std::iter::empty()), Some(expected));
+        assert_eq!(own(), None, "the page is closed");
+        let twice = Purges {
+            purged: 8_000,
+            regretted: 200,
+        };
+        let page = made(u64::from(me), 2);
+        let life = tree::life(me).unwrap();
+        pages.look([life].into_iter());
+        drop(page);
+        assert_eq!(pages.sum(std::iter::empty()), Some(twice));
+        // Its next program has a page of its own.
+        let page = made(u64::from(me), 2);
+        for again in [page.try_clone().unwrap(), page] {
+            pages.renew(life, again);
+            let after = pages.sum(std::iter::empty());
+            assert_eq!(after.map(|sum| sum.purged), Some(12_000));
+        }
         drop(pages);
         assert_eq!(own(), None);
         let torn = made(u64::from(me), 3);

@@ -41,7 +41,7 @@ pub enum ProfileError {
     Memory,
     /// The process has forbidden itself the system calls that a stack walk needs.
     Sandbox,
-    /// The profiler was never on.
+    /// The profiler was never on, or this process, a child of `fork`, has no samples of its own.
     Off,
 }
 
@@ -51,7 +51,7 @@ impl core::fmt::Display for ProfileError {
             Self::Rate => "the rate of the profiler is 4 KiB to 1 GiB",
             Self::Memory => "no memory for the profiler's samples",
             Self::Sandbox => "a sandbox forbids the profiler's system calls",
-            Self::Off => "the profiler was never on",
+            Self::Off => "the profiler was never on, or has no samples of this child process",
         })
     }
 }
@@ -114,7 +114,8 @@ pub fn rate() -> Option<u64> {
 /// ```
 ///
 /// # Errors
-/// - [`ProfileError::Off`]: the profiler was never on.
+/// - [`ProfileError::Off`]: the profiler was never on, or this process, a child of `fork`, has no
+///   samples of its own, because it got no memory for them.
 pub fn pprof() -> Result<Vec<u8>, ProfileError> {
     init::initialize();
     pprof::file().ok_or(ProfileError::Off)

@@ -70,8 +70,9 @@ impl Stack {
     /// bytes, as far as the kernel reports it.
     ///
     /// # Safety
-    /// - `pointer` is the stack pointer of the coroutine on this stack. The coroutine is not running
-    ///   and does not run before this returns, and no code uses the bytes below `pointer` again.
+    /// - `pointer` is the stack pointer of the coroutine on this stack. The coroutine is not
+    ///   running and does not run before this returns, and no code uses the bytes below `pointer`
+    ///   again.
     pub unsafe fn trim(&self, pointer: *const u8) -> usize {
         // SAFETY: the caller's promise.
         unsafe { self.0.trim(pointer) }

@@ -106,8 +106,8 @@ fn methods(lines: &[&str], name: &str, prefix: &str, found: &mut Vec<Item>) {
     }
 }
 
-/// The item that `path` names in another crate, and its methods. The path's modules name the file or
-/// folder that it is in.
+/// The item that `path` names in another crate, and its methods. The path's modules name the file
+/// or folder that it is in.
 fn reexported(path: &str, prefix: &str, found: &mut Vec<Item>) {
     let mut words: Vec<&str> = path.split("::").collect();
     let name = words.pop().unwrap();

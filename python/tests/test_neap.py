@@ -21,8 +21,8 @@ from pathlib import Path
 import neap
 
 HAS_COMMAND = os.environ.get("WHEEL_UNDER_TEST", "command") == "command"
-# No test waits so long unless something hangs.
-PATIENCE = 60
+# No test waits so long unless something hangs. An emulated profile takes minutes.
+PATIENCE = 600
 
 
 def run(*words, code=None, **variables):

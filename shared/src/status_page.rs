@@ -29,7 +29,7 @@ pub const NAME: &core::ffi::CStr = c"neap-board";
 /// The status page's first word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapBord");
 /// The layout's version; changes with every change of this file or of [`Snapshot`].
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 
 /// Offset of [`Head`] in bytes; the constants below are the offsets of the other parts.
 pub const HEAD_AT: usize = 0;

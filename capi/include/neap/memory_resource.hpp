@@ -20,8 +20,8 @@ namespace neap {
  * one may be given back to another, by any thread. Unlike std::pmr::new_delete_resource() it does
  * not call operators that the program has replaced.
  *
- * Allocation throws std::bad_alloc when memory is out, and for an alignment above 1 GiB. It does not
- * call the new-handler. As the standard requires, a block is given back with the size and the
+ * Allocation throws std::bad_alloc when memory is out, and for an alignment above 1 GiB. It does
+ * not call the new-handler. As the standard requires, a block is given back with the size and the
  * alignment that it was requested with. A size that another size class serves is a misuse, which
  * ends the process (see neap.h). */
 class memory_resource : public std::pmr::memory_resource {

@@ -11,6 +11,10 @@ use core::ptr::NonNull;
 /// packages for musl contain a runtime of their own with a checksum in its name.
 const RUNTIMES: [&[u8]; 4] = [b"libstdc++", b"libc++.", b"libc++-", b"libc++abi"];
 
+/// Their usual sonames. They find a runtime that was loaded under another file name, or by a path
+/// that is too long to be copied.
+const SONAMES: [&CStr; 3] = [c"libstdc++.so.6", c"libc++.so.1", c"libc++abi.so.1"];
+
 /// `std::new_handler`. It may throw, so only assembly calls it.
 type NewHandler = extern "C-unwind" fn();
 
@@ -19,11 +23,13 @@ fn find(name: &CStr) -> Option<NonNull<c_void>> {
     loader::first(name).or_else(|| anywhere(name))
 }
 
-/// The function `name` in any of [`RUNTIMES`] that is loaded.
+/// The function `name` in any of [`RUNTIMES`] or [`SONAMES`] that is loaded.
 fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
-    RUNTIMES
-        .iter()
+    let mut files = RUNTIMES.iter();
+    let mut sonames = SONAMES.iter();
+    files
         .find_map(|start| loader::inside(start, name))
+        .or_else(|| sonames.find_map(|soname| loader::within(soname, name)))
 }
 
 /// The next definition of operator `name` after this library's.

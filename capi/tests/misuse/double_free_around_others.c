@@ -1,4 +1,5 @@
-/* a, b, a of several sizes, and by the calls that take blocks in ways of their own. A child for each. */
+/* a, b, a of several sizes, and by the calls that take blocks in ways of their own. A child for
+   each. */
 #include "misuse.h"
 #include <signal.h>
 #include <sys/wait.h>

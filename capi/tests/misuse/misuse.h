@@ -23,7 +23,8 @@ static inline char *small_block(void) {
     return blocks[1];
 }
 
-/* Reports that the misuse was not seen at once, and makes the library look at every block it holds. */
+/* Reports that the misuse was not seen at once, and makes the library look at every block it
+   holds. */
 static inline void surface(void) {
     if (write(1, "returned\n", 9) != 9) _exit(2);
     malloc_trim(0);

@@ -1,4 +1,5 @@
-/* A block that another thread's magazine holds, never handed out: seen once both copies are flushed. */
+/* A block that another thread's magazine holds, never handed out: seen once both copies are
+   flushed. */
 #include "misuse.h"
 #include <pthread.h>
 

@@ -1,4 +1,5 @@
-/* A block far up in the slab, just before the magazine is flushed: seen by that flush, before malloc hands it out. */
+/* A block far up in the slab, just before the magazine is flushed: seen by that flush, before
+   malloc hands it out. */
 #include "misuse.h"
 
 int main(void) {

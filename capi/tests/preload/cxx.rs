@@ -1,7 +1,11 @@
 //! The C++ operators, and what they do when memory runs out.
 
+use crate::c_library::leaves_out;
 use crate::support::{Artifact, compile, passes, passes_with};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Command;
 
 #[test]
 fn operators() {
@@ -38,4 +42,24 @@ fn a_cxx_plugin_of_a_c_program_catches_bad_alloc() {
     if let Some(plugin) = compile("programs/cxx_plugin.cc", Artifact::Plugin, &[]) {
         passes_with("programs/cxx_plugin_host.c", &[], &[plugin.as_os_str()]);
     }
+}
+
+/// The loader knows such a runtime by its soname alone.
+#[test]
+fn a_runtime_of_another_file_name_throws_bad_alloc() {
+    if leaves_out("runtime's file name") {
+        return;
+    }
+    let Some(plugin) = compile("programs/cxx_plugin.cc", Artifact::Plugin, &[]) else {
+        return;
+    };
+    let found = Command::new("c++")
+        .arg("-print-file-name=libstdc++.so.6")
+        .output();
+    let path = found.unwrap().stdout;
+    let runtime = plugin.with_extension("runtime");
+    fs::copy(OsString::from_vec(path.trim_ascii_end().to_vec()), &runtime).unwrap();
+    let arguments = [plugin.as_os_str(), runtime.as_os_str()];
+    passes_with("programs/cxx_plugin_host.c", &[], &arguments);
+    fs::remove_file(runtime).unwrap();
 }

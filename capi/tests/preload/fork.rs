@@ -4,9 +4,10 @@
 //! `FORK_ROUNDS` says how often each program forks (`ci/full.sh`: 10,000; raw copies twice as
 //! often).
 
+use crate::c_library::leaves_out;
 use crate::support::{
-    Artifact, Built, bare, compile, compile_strictly, leaves_out, library, run, succeeds,
-    succeeds_or_skips, text,
+    Artifact, Built, bare, compile, compile_strictly, library, run, succeeds, succeeds_or_skips,
+    text,
 };
 use std::env;
 use std::ffi::OsStr;

@@ -1,6 +1,7 @@
 //! The library from outside: what it exports, how each name behaves, what it
 //! survives. C and C++ programs are compiled here and run under the preload.
 
+mod c_library;
 mod cgroup;
 mod classes;
 mod cxx;
@@ -8,6 +9,8 @@ mod entry_points;
 mod exhaustion;
 mod faults;
 mod fork;
+#[cfg(target_arch = "x86_64")]
+mod injected;
 mod late;
 mod limits;
 mod misuse;
@@ -21,3 +24,5 @@ mod status_page;
 mod support;
 mod symbols;
 mod torture;
+#[cfg(target_arch = "x86_64")]
+mod tracer;

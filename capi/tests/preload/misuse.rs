@@ -239,6 +239,20 @@ fn realloc_freed() {
 }
 
 #[test]
+fn realloc_freed_recent() {
+    dies(
+        "realloc_freed_recent.c",
+        "neap: realloc of ADDR, a block that is already free\n",
+    );
+}
+
+#[test]
+fn usable_size_freed() {
+    let line = "neap: malloc_usable_size of ADDR, a block that is already free\n";
+    dies("usable_size_freed.c", line);
+}
+
+#[test]
 fn realloc_freed_large() {
     dies_otherwise_checked(
         "realloc_freed_large.c",
@@ -275,10 +289,15 @@ fn sized_too_small() {
     dies("sized_too_small.c", &holds(10));
 }
 
+#[test]
+fn delete_too_large() {
+    dies_at_once("delete_too_large.cc", &holds(100));
+}
+
 /// Harmless, and common in programs: only check mode looks.
 #[test]
-fn delete_wrong_size() {
-    let source = "misuse/delete_wrong_size.cc";
+fn delete_too_small() {
+    let source = "misuse/delete_too_small.cc";
     let library = support::library();
     let Some(program) = compile(source, Artifact::Program, &[library.as_os_str()]) else {
         return;
@@ -291,5 +310,27 @@ fn delete_wrong_size() {
         "by default the program goes on"
     );
     let output = support::run(&program, &[], &[("NEAP_CHECK", "1")]);
-    assert_eq!(support::aborted(&output, source), holds(100));
+    assert_eq!(support::aborted(&output, source), holds(32));
+}
+
+#[test]
+fn sized_misaligned() {
+    let line = "neap: free_aligned_sized of ADDR, which is not at a multiple of 4096 bytes\n";
+    dies_at_once("sized_misaligned.c", line);
+}
+
+/// Detected when the block leaves quarantine.
+#[test]
+fn write_freed() {
+    let source = "misuse/write_freed.c";
+    let library = support::library();
+    let Some(program) = compile(source, Artifact::Program, &[library.as_os_str()]) else {
+        return;
+    };
+    let output = support::run(&program, &[], &[]);
+    assert_eq!(support::text(&output.stderr), "");
+    assert_eq!(support::text(&output.stdout), "returned\n");
+    let output = support::run(&program, &[], &[("NEAP_CHECK", "1")]);
+    let line = "neap: write to ADDR after its free (a block of 64 bytes; byte 40 has changed)\n";
+    assert_eq!(support::aborted(&output, source), line);
 }

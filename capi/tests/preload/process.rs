@@ -70,7 +70,7 @@ fn a_deepbind_plugin_allocates_from_the_same_heap() {
 
 #[test]
 fn a_kept_deepbind_reaches_the_c_library() {
-    if support::leaves_out("deepbind keep") {
+    if crate::c_library::leaves_out("deepbind keep") {
         return;
     }
     let Some(plugin) = compile("programs/plugin.c", Artifact::Plugin, &[]) else {

@@ -1,9 +1,9 @@
 //! What is freed goes home by itself, through a thread that large programs have, and that they do
 //! not notice.
 
+use crate::c_library::leaves_out;
 use crate::support::{
-    Artifact, Built, compile, compile_strictly, leaves_out, library, run, start, succeeds,
-    succeeds_or_skips,
+    Artifact, Built, compile, compile_strictly, library, run, start, succeeds, succeeds_or_skips,
 };
 use std::ffi::OsStr;
 use std::fs;
@@ -188,6 +188,12 @@ fn a_sandbox_from_before_the_start() {
     // one must be told of.
     let options = [("NEAP_DECAY", "50"), ("NEAP_KERNEL_QUERIES", "0")];
     passes("sandbox", &["inherited"], &options);
+}
+
+/// A kernel without filters, and qemu-user, refuse the question for them. That is no sandbox.
+#[test]
+fn the_thread_starts_where_filters_are_unknown() {
+    passes("sandbox", &["unknown"], &[]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Every C entry point behaves as glibc's does; the programs say how.
 
-use crate::support::{self, Artifact, compile, passes, passes_linked};
+use crate::support::{self, Artifact, compile, passes, passes_linked, run, succeeds};
 
 #[test]
 fn c_names() {
@@ -16,6 +16,18 @@ fn alignments() {
 #[test]
 fn a_buffer_that_grows_uses_resident_pages() {
     passes("programs/realloc_warm.c");
+}
+
+/// Also where Neap may not ask the kernel what it follows.
+#[test]
+fn realloc_moves_pages_whatever_may_be_asked() {
+    let Some(program) = compile("programs/realloc_moved.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for asks in ["1", "0"] {
+        let output = run(&program, &[], &[("NEAP_KERNEL_QUERIES", asks)]);
+        succeeds(&output, "programs/realloc_moved.c");
+    }
 }
 
 #[test]

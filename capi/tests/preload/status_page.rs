@@ -1,7 +1,8 @@
 //! The status page and the profile, seen from inside the process: `programs/attach/status_page.c`
 //! says what each mode does.
 
-use crate::support::{Artifact, aborted, compile, leaves_out, run, run_limited, succeeds};
+use crate::c_library::leaves_out;
+use crate::support::{Artifact, aborted, compile, run, run_limited, succeeds};
 use std::ffi::OsStr;
 use std::process::Output;
 
@@ -71,6 +72,7 @@ fn short_files_mean_no_status_page() {
 #[test]
 fn children_have_their_own() {
     holds("fork", &[("NEAP_SAMPLE", "64K")]);
+    holds("purged", &[]);
     holds("exec", &[]);
     holds("vfork", &[("NEAP_SAMPLE", "64K")]);
 }

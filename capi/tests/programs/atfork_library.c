@@ -1,4 +1,5 @@
-/* A library whose constructor comes first and whose fork handlers allocate, enough to need every lock. */
+/* A library whose constructor comes first and whose fork handlers allocate, enough to need every
+   lock. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* A trim issues one membarrier a batch of threads, not one a thread. This program's `syscall` is the one that the library finds. */
+/* A trim issues one membarrier a batch of threads, not one a thread. This program's `syscall` is
+   the one that the library finds. */
 #include "check.h"
 #include <malloc.h>
 #include <pthread.h>
@@ -64,7 +65,8 @@ int main(void) {
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(ids[i], NULL) == 0);
     /* One block a class and thread stays. */
     CHECK(before.fsmblks >= THREADS * 100 * BLOCKS / 2 && after.fsmblks < before.fsmblks / 2);
-    /* The first call may be refused until the process is registered; a round of the purge thread may come between. */
+    /* The first call may be refused until the process is registered; a round of the purge thread
+       may come between. */
     CHECK(issued >= 1 && issued <= 2 * (THREADS / BATCH) + 4);
     return 0;
 }

@@ -1,6 +1,6 @@
-/* The C library's own use of memory: blocks that it allocates and the program frees, or that it frees itself, its loader, the
-   stacks of its threads, the processes that it starts, and its locks around a fork. Takes the path of a library. Prints
-   nothing. */
+/* The C library's own use of memory: blocks that it allocates and the program frees, or that it
+   frees itself, its loader, the stacks of its threads, the processes that it starts, and its locks
+   around a fork. Takes the path of a library. Prints nothing. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <dirent.h>
@@ -108,7 +108,8 @@ static void objects_of_the_c_library(void) {
     locale_t plain = newlocale(LC_ALL_MASK, "C", 0);
     CHECK(plain);
 #ifdef __GLIBC__
-    /* musl 1.2.2 allocates here by the program's malloc, and frees by its own. It crashes under any other malloc. */
+    /* musl 1.2.2 allocates here by the program's malloc, and frees by its own. It crashes under any
+       other malloc. */
     locale_t other = duplocale(plain);
     CHECK(other);
     freelocale(other);

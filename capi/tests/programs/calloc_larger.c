@@ -1,5 +1,5 @@
-/* Where a size class has run out, calloc gives a block of a larger class. All bytes that malloc_usable_size tells of
-   it are zero. Runs under a limit on address space. */
+/* Where a size class has run out, calloc gives a block of a larger class. All bytes that
+   malloc_usable_size tells of it are zero. Runs under a limit on address space. */
 #include "check.h"
 #include <malloc.h>
 #include <time.h>

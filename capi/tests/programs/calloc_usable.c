@@ -1,4 +1,5 @@
-/* calloc zeroes all bytes that malloc_usable_size tells, as glibc's does, not just those asked for. */
+/* calloc zeroes all bytes that malloc_usable_size tells, as glibc's does, not just those asked
+   for. */
 #include "check.h"
 #include <malloc.h>
 

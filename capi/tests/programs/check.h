@@ -44,8 +44,9 @@ static inline int served_by_neap(const char *name) {
     return found;
 }
 
-/* execv of a program like this one, at the path arguments[0]. Under qemu-user only the emulator starts another
-   machine's program; it gives the library to its guest and must not be preloaded itself. */
+/* execv of a program like this one, at the path arguments[0]. Under qemu-user only the emulator
+   starts another machine's program; it gives the library to its guest and must not be preloaded
+   itself. */
 static inline void exec_alike(char *const arguments[]) {
     const char *emulator = getenv("EMULATOR_UNDER_TEST");
     if (!emulator) {

@@ -1,5 +1,5 @@
-/* Whatever the size classes: blocks hold what they must, are aligned as promised, and do not overlap. Arguments: a seed, and what
- * requests of up to 8 bytes are aligned to. */
+/* Whatever the size classes: blocks hold what they must, are aligned as promised, and do not
+ * overlap. Arguments: a seed, and what requests of up to 8 bytes are aligned to. */
 #include "check.h"
 #include "../../include/neap.h"
 #include <malloc.h>

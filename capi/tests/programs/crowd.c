@@ -1,5 +1,6 @@
-/* A crowd of threads that fill their magazines and stay: beyond the first 4 KiB of each class all together
-   keep to the process's bound, argument 2 in bytes. What they hold comes back when they end. */
+/* A crowd of threads that fill their magazines and stay: beyond the first 4 KiB of each class all
+   together keep to the process's bound, argument 2 in bytes. What they hold comes back when they
+   end. */
 #include "check.h"
 #include <malloc.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
-// A thread holds a lock and frees; another loads a library whose constructor waits for that lock. The first sized delete
-// of the process, and the first nothrow new, must not wait for the loader. Argument 1: the library, this file compiled
-// with -DPLUGIN. Linked with -rdynamic: the library calls `begun`.
+// A thread holds a lock and frees; another loads a library whose constructor waits for that lock.
+// The first sized delete of the process, and the first nothrow new, must not wait for the loader.
+// Argument 1: the library, this file compiled with -DPLUGIN. Linked with -rdynamic: the library
+// calls `begun`.
 #include <mutex>
 
 #ifdef PLUGIN

@@ -1,5 +1,5 @@
-// What the C++ runtime allocates: exceptions and their copies in other threads, thread_local objects
-// and their destructors, std::pmr, futures, streams and locales.
+// What the C++ runtime allocates: exceptions and their copies in other threads, thread_local
+// objects and their destructors, std::pmr, futures, streams and locales.
 #include "check.h"
 #include <atomic>
 #include <future>

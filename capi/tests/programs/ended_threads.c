@@ -1,5 +1,5 @@
-/* Threads that all lived at once leave next to nothing resident. Argument: how many. Their stacks are ours, so that the C library
-   keeps none. */
+/* Threads that all lived at once leave next to nothing resident. Argument: how many. Their stacks
+   are ours, so that the C library keeps none. */
 #include "resident.h"
 #include <malloc.h>
 #include <pthread.h>

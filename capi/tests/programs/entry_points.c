@@ -1,11 +1,12 @@
-/* Every entry point, each in a process of its own: how much stack it takes, and that it is no cancellation point.
+/* Every entry point, each in a process of its own: how much stack it takes, and that it is no
+ * cancellation point.
  *
- *   entry_points MOST           runs all entries on a painted stack; fails if one takes more than MOST bytes of it
- *   entry_points cancel         runs all in a thread that is about to be cancelled; fails if one ends the thread
- *   entry_points HOW =NAME      runs one, in this process
+ *   entry_points MOST           all on a painted stack; fails if one takes more than MOST bytes
+ *   entry_points cancel         all in a thread to be cancelled; fails if one ends the thread
+ *   entry_points HOW =NAME      one, in this process
  *
- * One line an entry on standard output: bytes of stack, name. Linked with `-z now`, so that the loader resolves no
- * name on a painted stack. */
+ * One line an entry on standard output: bytes of stack, name. Linked with `-z now`, so that the
+ * loader resolves no name on a painted stack. */
 #include "check.h"
 #include "../../include/neap.h"
 #include <malloc.h>
@@ -367,7 +368,8 @@ static size_t measure(const struct entry *entry) {
     return used_bytes();
 }
 
-/* The thread's end runs on the thread's own stack: what it takes there beyond what an idle thread's takes. */
+/* The thread's end runs on the thread's own stack: what it takes there beyond what an idle thread's
+   takes. */
 static void *works(void *unused) {
     call_on(stack + STACK_BYTES, much_freed);
     return unused;

@@ -1,4 +1,5 @@
-/* The first blocks of two threads share no cache line, though other blocks of the slab are in use or were. */
+/* The first blocks of two threads share no cache line, though other blocks of the slab are in use
+   or were. */
 #include "check.h"
 #include <malloc.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Blocks that the program maps over by whatever route give zeros again when they come back from calloc,
-   the mapped file keeps its contents, and none of it deadlocks in a signal handler. */
+/* Blocks that the program maps over by whatever route give zeros again when they come back from
+   calloc, the mapped file keeps its contents, and none of it deadlocks in a signal handler. */
 #include "check.h"
 #include <signal.h>
 #include <sys/ipc.h>

@@ -1,4 +1,5 @@
-/* What the library defines and glibc declares, and musl does not. Weak, so that programs link without the library. */
+/* What the library defines and glibc declares, and musl does not. Weak, so that programs link
+   without the library. */
 #include <stddef.h>
 #include <stdio.h>
 struct mallinfo { int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost; };

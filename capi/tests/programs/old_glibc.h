@@ -1,5 +1,5 @@
-/* What the library defines and glibc 2.31 does not declare: weak, so that programs link without the library. And numbers of
-   newer calls. */
+/* What the library defines and glibc 2.31 does not declare: weak, so that programs link without the
+   library. And numbers of newer calls. */
 #include <stddef.h>
 struct mallinfo2 { size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost; };
 struct mallinfo2 mallinfo2(void);

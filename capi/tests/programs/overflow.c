@@ -1,4 +1,5 @@
-/* A coroutine runs over the end of its stack. The argument says where and under what circumstances. */
+/* A coroutine runs over the end of its stack. The argument says where and under what
+   circumstances. */
 #include "overflow.h"
 
 static sigjmp_buf back;

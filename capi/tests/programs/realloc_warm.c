@@ -1,5 +1,6 @@
-/* Buffers that grow beside others to where another buffer was: its resident pages are used, so a round
-   takes few page faults. Before, each growth moved pages, and dropped those that were there. */
+/* Buffers that grow beside others to where another buffer was: its resident pages are used, so a
+   round takes few page faults. Before, each growth moved pages, and dropped those that were
+   there. */
 #include "check.h"
 #include <sys/resource.h>
 

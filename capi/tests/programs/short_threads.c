@@ -38,7 +38,8 @@ int main(int arguments, char **argument) {
     size_t at_first = resident();
     threads(count);
     struct mallinfo2 after = mallinfo2();
-    /* How many of a batch live at once varies: room for a batch's caches, and none for the count's. */
+    /* How many of a batch live at once varies: room for a batch's caches, and none for the
+       count's. */
     if (arguments > 1)
         printf("%d threads: arena %zu -> %zu, live %zu -> %zu, resident %zu -> %zu\n", count,
             before.arena, after.arena, before.uordblks, after.uordblks, at_first, resident());

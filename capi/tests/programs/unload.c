@@ -1,4 +1,5 @@
-/* Closes the library in a thread that used it: what the library left with the C library must still be there. */
+/* Closes the library in a thread that used it: what the library left with the C library must still
+   be there. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>

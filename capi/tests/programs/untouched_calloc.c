@@ -1,4 +1,5 @@
-/* calloc touches nothing that is zero: counted in page faults and resident memory, never in time. */
+/* calloc touches nothing that is zero: counted in page faults and resident memory, never in
+   time. */
 #include "resident.h"
 #include <sys/resource.h>
 
@@ -33,7 +34,8 @@ static int are_cheap(size_t bytes, size_t touched, long most_faults) {
     return faults() - faults_before <= most_faults * rounds + 20 && resident() <= before + MIB / 4;
 }
 
-/* The kernel makes a process fault where it moves pages, between nodes for example. Not each time. */
+/* The kernel makes a process fault where it moves pages, between nodes for example. Not each
+   time. */
 static void many_rounds(size_t bytes, size_t touched, long most_faults) {
     for (int tries = 10; !are_cheap(bytes, touched, most_faults); tries--)
         CHECK(tries > 1);

@@ -140,11 +140,8 @@ impl StatusPage {
 
     /// Why the process has not answered in time, and a remedy.
     pub fn silence(&self) -> Silence {
-        let heap = match self.is_own_heap() {
-            true => Heap::OfRust,
-            false => Heap::of_library(self.coarse().as_ref()),
-        };
-        Silence::of(&self.served(), heap)
+        let size = Size::of_heap(self.coarse().as_ref());
+        Silence::of(&self.served(), self.is_own_heap(), size)
     }
 
     /// Why the status page can no longer be reached.
@@ -192,18 +189,16 @@ const SMALL: u64 = 4 << 20;
 
 /// The heap of a process that has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heap {
-    /// A Rust program's own.
-    OfRust,
-    /// The library's, below [`SMALL`].
+enum Size {
+    /// Below [`SMALL`].
     Small,
-    /// The library's, at least [`SMALL`].
+    /// At least [`SMALL`].
     Large,
 }
 
-impl Heap {
-    /// The library's heap, by the page heap's own figures. A process without them has not grown.
-    fn of_library(coarse: Option<&Coarse>) -> Heap {
+impl Size {
+    /// By the page heap's own figures. A process without them has not grown.
+    fn of_heap(coarse: Option<&Coarse>) -> Size {
         let used = coarse.map_or(0, |coarse| {
             let spans = coarse.spans.iter();
             let taken = spans.fold(0_u64, |sum, span| {
@@ -212,8 +207,8 @@ impl Heap {
             taken.saturating_add(coarse.free_dirty)
         });
         match used < SMALL {
-            true => Heap::Small,
-            false => Heap::Large,
+            true => Size::Small,
+            false => Size::Large,
         }
     }
 }
@@ -228,9 +223,8 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Derived from what the process says of its thread. A process that never answered has said
-    /// nothing; then its heap tells.
-    fn of(served: &Served, heap: Heap) -> Silence {
+    /// Derived from what the process says of its thread, and from the size of its heap.
+    fn of(served: &Served, is_of_rust: bool, size: Size) -> Silence {
         let is = |state: ThreadState| served.thread == state as u64;
         let (why, remedy) = match () {
             () if is(ThreadState::Here) => (
@@ -246,13 +240,13 @@ impl Silence {
                 "it forbade itself system calls, or Neap was told to make no unusual ones",
                 None,
             ),
-            () if is(ThreadState::NotAsked) || heap == Heap::OfRust => (
+            () if is(ThreadState::NotAsked) && is_of_rust => (
                 "a Rust program with Neap as its own allocator has no thread that answers unless \
                  it asks for one, so only \
                  its own calls of the allocator do",
                 Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always"),
             ),
-            () if heap == Heap::Small => (
+            () if size == Size::Small => (
                 "its heap is small, so it has no thread that answers, only its own calls of the \
                  allocator do",
                 Some("start it with neap run --purge-thread always"),
@@ -372,6 +366,13 @@ mod tests {
         assert!(large.why.contains("no safe moment"), "{}", large.why);
         let frontend = offset_of!(Head, frontend);
         forged.write(frontend, &2_u64.to_ne_bytes());
+        let asked = why(&forged);
+        assert!(asked.why.contains("no safe moment"), "{}", asked.why);
+        let served = Served {
+            thread: ThreadState::NotAsked as u64,
+            ..Served::default()
+        };
+        forged.write(SERVED_AT, bytes_of(&served));
         let rust = why(&forged);
         assert!(rust.why.starts_with("a Rust program"), "{}", rust.why);
         assert!(rust.remedy.unwrap().contains("enable_thread"));

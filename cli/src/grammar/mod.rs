@@ -7,7 +7,7 @@
 //! | `verbs` | the table of verbs |
 //! | `values` | the values of options |
 //! | `library` | the library's options as flags and variables |
-//! | `refused` | words of earlier releases, and tips for mistyped ones |
+//! | `refused` | words of earlier releases, tips for mistyped ones, no password in a message |
 //! | `tests` | `docs/options.md`, which is generated from the tables |
 
 mod library;
@@ -20,4 +20,5 @@ mod words;
 
 pub use library::{takes_an_optional_value, variables};
 pub use refused::explained;
+pub use values::without_credentials;
 pub use verbs::{OVERVIEW, neap};

@@ -1,5 +1,6 @@
-//! Words of earlier releases, and tips for mistyped ones.
+//! Words of earlier releases, tips for mistyped ones, and no password in a message.
 
+use super::values::without_credentials;
 use crate::failure::Failure;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -38,6 +39,7 @@ const EARLIER: &[(&str, &str, &str)] = &[
 /// A wrong command line as a failure of one line, if it has an earlier word; else clap's error,
 /// with a tip that suits the verb.
 pub fn explained(mut error: clap::Error) -> Result<clap::Error, Failure> {
+    hide_credentials(&mut error);
     let verb = env::args_os().nth(1).unwrap_or_default();
     let verb = verb.to_string_lossy().into_owned();
     let Some(word) = unknown(&error) else {
@@ -55,6 +57,19 @@ pub fn explained(mut error: clap::Error) -> Result<clap::Error, Failure> {
         error.insert(ContextKind::Suggested, tip);
     }
     Ok(error)
+}
+
+/// Takes the name and the password out of a refused value of `--push`.
+fn hide_credentials(error: &mut clap::Error) {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    let is_url = option.starts_with("--push ");
+    if let (true, Some(ContextValue::String(url))) = (is_url, error.get(ContextKind::InvalidValue))
+    {
+        let url = ContextValue::String(without_credentials(url));
+        error.insert(ContextKind::InvalidValue, url);
+    }
 }
 
 /// The option that the verb does not know.

@@ -61,6 +61,16 @@ pub fn server(url: &str) -> Result<String, String> {
     }
 }
 
+/// A URL for messages: without a name and a password. These may have a slash or an @ by mistake.
+pub fn without_credentials(url: &str) -> String {
+    let schemes = ["http://", "https://"];
+    let scheme = schemes.into_iter().find(|scheme| url.starts_with(scheme));
+    match url.rsplit_once('@') {
+        Some((_, server)) => scheme.unwrap_or_default().to_owned() + server,
+        None => url.to_owned(),
+    }
+}
+
 /// A number of bytes or of ms. A time needs its unit, except 0.
 fn value(kind: Kind, text: &str) -> Result<u64, String> {
     let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -105,6 +115,20 @@ mod tests {
                 said.contains("0 to 1m (unit ms, s, m or h)"),
                 "{wrong}: {said}"
             );
+        }
+    }
+
+    #[test]
+    fn credentials_are_not_for_messages() {
+        for (url, expected) in [
+            ("http://me:secret@a:4040", "http://a:4040"),
+            ("http://me:sec/re@t@a/b", "http://a/b"),
+            ("http://[::1]:4040", "http://[::1]:4040"),
+            ("https://me:secret@a", "https://a"),
+            ("me:secret@a", "a"),
+            ("me:se://cret@a", "a"),
+        ] {
+            assert_eq!(without_credentials(url), expected);
         }
     }
 

@@ -10,11 +10,40 @@ pub fn findings() -> Vec<Finding> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     match Controller::find(&groups, &mounts) {
         Some(controller) => controller.findings(),
-        None => vec![Finding::absent(
+        None => vec![missing(&groups)],
+    }
+}
+
+/// A process without a controller is in no group, or does not see its group's files.
+fn missing(groups: &str) -> Finding {
+    match group(groups) {
+        None => Finding::absent(
             "cgroup",
             "no memory controller",
             "only the system's memory bounds this process",
-        )],
+        ),
+        Some(_) => Finding::absent(
+            "cgroup",
+            "not mounted",
+            "if the group has a limit, Neap cannot see it: mount /sys/fs/cgroup",
+        ),
+    }
+}
+
+/// The generation that counts this process's memory, and its group there. Version 1 if it has a
+/// line for memory, else version 2.
+fn group(groups: &str) -> Option<(Generation, &str)> {
+    let lines = || {
+        groups.lines().filter_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            Some((fields.next()?, fields.next()?))
+        })
+    };
+    let v1 = lines().find(|(names, _)| names.split(',').any(|name| name == "memory"));
+    let v2 = || lines().find(|(names, _)| names.is_empty());
+    match v1 {
+        Some((_, group)) => Some((Generation::V1, group)),
+        None => v2().map(|(_, group)| (Generation::V2, group)),
     }
 }
 
@@ -33,30 +62,15 @@ struct Controller {
 }
 
 impl Controller {
-    /// Version 1 if it has a line for memory, else version 2.
     fn find(groups: &str, mounts: &str) -> Option<Self> {
-        let lines: Vec<Vec<&str>> = groups
-            .lines()
-            .map(|line| line.splitn(3, ':').collect())
-            .collect();
-        let v1 = lines
-            .iter()
-            .find(|line| line.len() == 3 && line[1].split(',').any(|name| name == "memory"));
-        let v2 = lines
-            .iter()
-            .find(|line| line.len() == 3 && line[1].is_empty());
-        let (generation, line) = match (v1, v2) {
-            (Some(line), _) => (Generation::V1, line),
-            (None, Some(line)) => (Generation::V2, line),
-            (None, None) => return None,
-        };
+        let (generation, group) = group(groups)?;
         let mount = mounts
             .lines()
             .find_map(|mount| generation.mounted_at(mount))?;
         Some(Self {
             generation,
             mount,
-            group: PathBuf::from(line[2].trim_start_matches('/')),
+            group: PathBuf::from(group.trim_start_matches('/')),
         })
     }
 
@@ -158,5 +172,7 @@ mod tests {
     fn without_groups_there_is_nothing() {
         assert_eq!(Controller::find("", V2), None);
         assert_eq!(Controller::find("0::/\n", ""), None);
+        assert_eq!(missing("").value, "no memory controller");
+        assert_eq!(missing("0::/\n").value, "not mounted");
     }
 }

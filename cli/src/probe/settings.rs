@@ -4,6 +4,7 @@ use super::map::Map;
 use crate::table::{Finding, State};
 use rustix::param::page_size;
 use std::fs;
+use std::path::Path;
 
 /// The findings.
 pub fn findings() -> Vec<Finding> {
@@ -88,7 +89,7 @@ fn huge_pages() -> Finding {
     let mode = mode
         .as_deref()
         .and_then(bracketed)
-        .unwrap_or("not built in")
+        .unwrap_or_else(|| unset(Path::new("/sys/kernel")))
         .to_owned();
     let (state, meaning) = match gets_huge_page() {
         Some(true) => (
@@ -102,6 +103,14 @@ fn huge_pages() -> Finding {
         None => (State::Is, "cannot be seen from here whether one is given"),
     };
     Finding::new("huge pages", state, mode, meaning)
+}
+
+/// What a missing setting means. A container may not see the kernel's `settings` at all.
+fn unset(settings: &Path) -> &'static str {
+    match settings.is_dir() {
+        true => "not built in",
+        false => "/sys is not mounted, so the mode is unknown",
+    }
 }
 
 /// The chosen word of `always [madvise] never`.
@@ -128,6 +137,12 @@ fn gets_huge_page() -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_not_called_absent() {
+        assert_eq!(unset(Path::new("/")), "not built in");
+        assert!(unset(Path::new("/no/such")).contains("unknown"));
+    }
 
     #[test]
     fn the_chosen_mode_stands_in_brackets() {

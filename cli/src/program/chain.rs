@@ -234,6 +234,7 @@ fn judge(link: &Link, library: &Elf) -> Result<(), Obstacle> {
             program: elf.clone(),
             library: library.clone(),
         },
+        None if elf.has_neap => Why::NeapInside,
         None => Why::Static,
         Some(loader) if !elf.can_preload(library) => Why::OtherLoader(loader.clone()),
         Some(loader) if !loader.exists() => Why::NoInterpreter(loader.clone()),

@@ -23,7 +23,13 @@ pub struct Elf {
     pub loader: Option<PathBuf>,
     /// Whether it names libraries that the loader must load with it (`DT_NEEDED`).
     pub needs_libraries: bool,
+    /// Whether Neap is linked into it.
+    pub has_neap: bool,
 }
+
+/// A section of every file that Neap is linked into. Neither `strip` nor a linker that removes
+/// unused sections takes it out.
+const SECTION: &[u8] = b"neap_fork";
 
 impl Elf {
     /// The headers of `file`; `None` if it is not ELF.
@@ -84,6 +90,10 @@ where
             needs_libraries |= tags.any(|tag| tag == elf::DT_NEEDED);
         }
     }
+    // A file without section headers, or with damaged ones, is as one without the section.
+    let sections = header.sections(order, data);
+    let has_neap =
+        sections.is_ok_and(|sections| sections.section_by_name(order, SECTION).is_some());
     let bits = if header.is_class_64() { 64 } else { 32 };
     Ok(Elf {
         bits,
@@ -91,6 +101,7 @@ where
         order,
         loader,
         needs_libraries,
+        has_neap,
     })
 }
 

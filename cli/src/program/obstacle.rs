@@ -29,6 +29,8 @@ pub enum Why {
     NotAProgram,
     /// It is statically linked: no dynamic loader can preload a library.
     Static,
+    /// It is statically linked with Neap, so it needs no preload.
+    NeapInside,
     /// Its loader belongs to another C library, for which this library is not built.
     OtherLoader(PathBuf),
     /// It is built for another processor or word size than the library.
@@ -79,6 +81,11 @@ impl fmt::Display for Obstacle {
             Why::NotFound if self.file.as_os_str().as_encoded_bytes().contains(&b'/') => {
                 write!(out, "no such program")
             }
+            Why::NotFound if self.file.is_file() => write!(
+                out,
+                "no such program on PATH; for the file in this directory, write ./{}",
+                shown(&self.file)
+            ),
             Why::NotFound => write!(out, "no such program on PATH"),
             Why::NoInterpreter(name) => write!(
                 out,
@@ -92,6 +99,11 @@ impl fmt::Display for Obstacle {
                 out,
                 "statically linked, so no library can be preloaded; link it dynamically, or build \
                  Neap into it"
+            ),
+            Why::NeapInside => write!(
+                out,
+                "statically linked, with Neap inside; start it without neap run, and set options \
+                 as NEAP_* variables"
             ),
             Why::OtherLoader(loader) => write!(
                 out,

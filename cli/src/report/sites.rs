@@ -44,8 +44,8 @@ impl Site {
         (&self.function, &self.place) == (&other.function, &other.place)
     }
 
-    /// The mean size of its live blocks, if they may all have the same size: the means of the stacks
-    /// are alike, and the mean is a class, or larger than every class.
+    /// The mean size of its live blocks, if they may all have the same size: the means of the
+    /// stacks are alike, and the mean is a class, or larger than every class.
     pub fn block(&self, classes: Option<&Classes>) -> Option<u64> {
         let objects = self.figures.live_objects as f64;
         let mean = self.figures.live_usable as f64 / objects;

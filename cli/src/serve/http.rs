@@ -1,7 +1,8 @@
 //! HTTP/1.1 for a few local readers: GET and HEAD, one request per connection, a thread for each.
 //!
 //! Every connection has a bounded life: its request must arrive, and its answer must leave, before
-//! a deadline. At most [`MOST_CONNECTIONS`] are served at a time; others wait in the kernel's queue.
+//! a deadline. At most [`MOST_CONNECTIONS`] are served at a time; others wait in the kernel's
+//! queue.
 
 use super::seats::Seats;
 use percent_encoding::percent_decode_str;

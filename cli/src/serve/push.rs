@@ -4,6 +4,7 @@
 use super::pprof::{self, Kind};
 use super::watched::Watched;
 use crate::failure::{Failure, shown};
+use crate::grammar::without_credentials;
 use crate::profile::{Base, Profile};
 use std::collections::HashMap;
 use std::io::Read;
@@ -182,14 +183,6 @@ impl Pusher {
     }
 }
 
-/// A URL without a name and a password. These may have a slash or an @ by mistake.
-fn without_credentials(url: &str) -> String {
-    match url.rsplit_once('@') {
-        Some((_, server)) => format!("http://{server}"),
-        None => url.to_owned(),
-    }
-}
-
 /// The bytes of a process's region and what they say was allocated; `None` if it does not sample.
 fn sampled(pid: i32) -> Result<Option<(Vec<u8>, Base)>, Failure> {
     let Some(region) = pprof::sampling(pid)? else {
@@ -239,17 +232,6 @@ fn application(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn credentials_are_not_for_messages() {
-        for (url, expected) in [
-            ("http://me:secret@a:4040", "http://a:4040"),
-            ("http://me:sec/re@t@a/b", "http://a/b"),
-            ("http://[::1]:4040", "http://[::1]:4040"),
-        ] {
-            assert_eq!(without_credentials(url), expected);
-        }
-    }
 
     #[test]
     fn names_of_programs_are_those_that_pyroscope_takes() {

@@ -110,7 +110,8 @@ fn process(canvas: &mut Canvas, area: Area, one: &One) {
 }
 
 /// The areas of a process's page, for a ledger of `lines` lines: resident memory, ledger, rates,
-/// spans, size classes. A terminal of 80 columns has no room for the meanings of the ledger's lines.
+/// spans, size classes. A terminal of 80 columns has no room for the meanings of the ledger's
+/// lines.
 fn places(area: Area, lines: usize) -> [Area; 5] {
     // A title, the sum, and the memory outside the arenas.
     let lines = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(3);

@@ -180,7 +180,7 @@ fn purge(status_page: &StatusPage) -> Result<String, Failure> {
     let title = status_page.title();
     Ok(match status_page.purge(PATIENCE)? {
         Some(bytes) => format!("{title} gave {} back", Bytes(bytes)),
-        None => format!("pending: {title} has not done it yet"),
+        None => format!("pending: {title}: {}", status_page.silence().why),
     })
 }
 

@@ -72,7 +72,8 @@ impl Terminal {
         send(ENTER)
     }
 
-    /// Stops this process if SIGTSTP has come. The next [`Terminal::draw`] takes the terminal again.
+    /// Stops this process if SIGTSTP has come. The next [`Terminal::draw`] takes the terminal
+    /// again.
     pub fn heed_stop(&mut self) {
         if STOPPING.swap(false, Relaxed) {
             restore();

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Outcome, shown};
 use crate::output;
 use crate::program::chain::End;
 use crate::program::elf::defines;
+use crate::program::obstacle::Why;
 use crate::program::{Chain, Link, Obstacle, Role, follow};
 use crate::table::{self, Finding, State};
 use crate::{library, probe};
@@ -72,6 +73,7 @@ impl Report {
             "program": self.program.as_ref().map(|verdict| json!({
                 "takes": verdict.obstacle.is_none(),
                 "obstacle": verdict.obstacle,
+                "has_neap": verdict.has_neap,
                 "files": verdict.files,
             })),
         })
@@ -124,6 +126,8 @@ fn variable(name: &OsStr, value: &OsStr) -> Finding {
 struct Verdict {
     files: Vec<Finding>,
     obstacle: Option<String>,
+    /// The program needs no preload, because Neap is linked into it.
+    has_neap: bool,
 }
 
 impl Verdict {
@@ -134,13 +138,19 @@ impl Verdict {
         let mut verdict = Self {
             files: Vec::new(),
             obstacle: end.as_ref().err().map(Obstacle::to_string),
+            has_neap: matches!(&end, Err(obstacle) if matches!(obstacle.why, Why::NeapInside)),
         };
         for (index, link) in links.iter().enumerate() {
             let is_last = index + 1 == links.len();
             match &end {
                 Err(_) if is_last => {
+                    let state = if verdict.has_neap {
+                        State::Ok
+                    } else {
+                        State::Absent
+                    };
                     let meaning = "see below; judged by its headers, not started";
-                    verdict.note(link, State::Absent, meaning);
+                    verdict.note(link, state, meaning);
                 }
                 Ok(End::Unreadable) if is_last => {
                     let meaning = "may be executed but not read, so it was not judged";
@@ -158,11 +168,13 @@ impl Verdict {
             return self.note(link, State::Ok, "a script: its interpreter decides");
         }
         match loads(link, library, preload) {
-            Ok(()) => self.note(
-                link,
-                State::Ok,
-                "verified: the loader maps the library for it",
-            ),
+            Ok(()) => {
+                let meaning = match link.elf.as_ref().is_some_and(|elf| elf.has_neap) {
+                    true => "has Neap inside, so it needs no neap run",
+                    false => "verified: the loader maps the library for it",
+                };
+                self.note(link, State::Ok, meaning);
+            }
             Err(reason) => {
                 self.obstacle
                     .get_or_insert_with(|| format!("{}: {reason}", shown(&link.file)));
@@ -178,16 +190,16 @@ impl Verdict {
     }
 
     fn status(&self) -> i32 {
-        if self.obstacle.is_some() {
-            DOES_NOT_TAKE
-        } else {
-            0
+        match self.obstacle.is_some() && !self.has_neap {
+            true => DOES_NOT_TAKE,
+            false => 0,
         }
     }
 
     fn sentence(&self) -> String {
         match &self.obstacle {
             None => "This program can run under Neap.".to_owned(),
+            Some(obstacle) if self.has_neap => format!("This program uses Neap. {obstacle}"),
             Some(obstacle) => format!("This program cannot run under Neap. {obstacle}"),
         }
     }

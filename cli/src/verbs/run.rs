@@ -22,6 +22,7 @@ use std::time::Duration;
 /// The variable of the status page, and its earlier name.
 const STATUS_PAGE: [&str; 2] = ["NEAP_STATUS_PAGE", "NEAP_ATTACH"];
 const STATS_FILE: &str = "NEAP_STATS_FILE";
+const LIMIT: &str = "NEAP_LIMIT";
 
 /// Runs the program. Returns only on failure, or if something is to be written after it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
@@ -147,7 +148,11 @@ fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {
     match (inbox.print(), ending) {
         (Ok(1..), _) => {}
         (Ok(0), Ending::Signal(signal)) => {
-            say!("no statistics arrived: {program} was killed by signal {signal}");
+            let advice = match env::var_os(LIMIT).is_some_and(|limit| !limit.is_empty()) {
+                true => "; if its limit refused it memory, a higher --limit helps",
+                false => "",
+            };
+            say!("no statistics arrived: {program} was killed by signal {signal}{advice}");
         }
         (Ok(0), Ending::Exit(_)) => say!(
             "no statistics arrived: {program} executed something that does not run \

@@ -64,6 +64,7 @@ fn figures(figures: &Snapshot) -> Value {
         "purges": figures.purges,
         "questions": figures.questions,
         "unanswered": figures.unanswered,
+        "refused": figures.refused,
         "threads": figures.threads,
         "stacks": {
             "used": figures.stacks.used,

@@ -75,6 +75,8 @@ const METRICS: &[Metric] = &[
         Values::Figures(|figures| figures.purged_bytes)),
     metric("regretted_bytes_total", "Of these, wanted again within the decay time.",
         Values::Figures(|figures| figures.regretted_bytes)),
+    metric("refused_total", "Requests for memory that a limit or the kernel refused.",
+        Values::Figures(|figures| figures.refused)),
     metric("zeroed_bytes_total", "Written with zeros for large callocs.",
         Values::Figures(|figures| figures.zeroed)),
     metric("zero_spared_bytes_total", "Of large callocs, known to be zero and not written.",

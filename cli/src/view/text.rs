@@ -126,6 +126,12 @@ fn memo(figures: &Snapshot, view: &View) -> String {
         "purges",
         format!("{purges}, {purged} in all, {regretted} of it {again}"),
     );
+    if figures.refused > 0 {
+        let requests = figures.refused;
+        let plural = ending(requests, "s");
+        let text = format!("{requests} request{plural} for memory, by a limit or by the kernel");
+        line("refused", text);
+    }
     line("threads", magazines(figures));
     line("stacks", format!("{used} used, {idle} idle, {free} free"));
     line(

@@ -92,6 +92,15 @@ fn a_rust_program_that_sleeps_is_told_what_it_lacks() {
         std::mem::offset_of!(neap_shared::status_page::Head, frontend),
         &2_u64.to_ne_bytes(),
     );
+    // It asked for the thread, and its heap is small.
+    let page = printed(&fake.neap(&["stat", "--timeout=50ms"]));
+    assert!(page.contains("its heap is small"), "{page}");
+    let thread = std::mem::offset_of!(neap_shared::status_page::Served, thread);
+    let not_asked = neap_shared::status_page::ThreadState::NotAsked as u64;
+    fake.write(
+        neap_shared::status_page::SERVED_AT + thread,
+        &not_asked.to_ne_bytes(),
+    );
     for arguments in [&["stat", "--timeout=50ms"], &["purge", "--timeout=50ms"]] {
         let page = printed(&fake.neap(arguments));
         let why = "has no thread that answers unless it asks for one";

@@ -1,9 +1,10 @@
 //! `neap doctor` tells the truth about this machine and about programs.
 
-use crate::stage::{Stage, compile, neap, printed, room, script};
+use crate::stage::{Stage, compile, neap, printed, room, said, script};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn report(program: &[&Path]) -> (Option<i32>, Value) {
     let mut command = neap();
@@ -145,16 +146,55 @@ fn a_library_that_the_loader_cannot_map_does_not_take() {
     assert!(text.contains("the loader left the library out"), "{text}");
 }
 
-#[test]
-fn a_static_program_does_not_take_and_the_reason_is_given() {
-    let room = room();
-    let source = room.path().join("start.c");
-    fs::write(&source, "void _start(void) { for (;;); }\n").unwrap();
-    let program = room.path().join("static");
+/// A program that no loader loads, from this text.
+fn static_program(room: &Path, text: &str) -> PathBuf {
+    let source = room.join("start.c");
+    fs::write(&source, text).unwrap();
+    let program = room.join("static");
     compile(
         ["-static", "-nostdlib", source.to_str().unwrap(), "-o"],
         &program,
     );
+    program
+}
+
+#[test]
+fn a_static_program_with_neap_inside_is_told_from_others() {
+    let (_, here) = report(&[]);
+    let library = finding(&here["library"], "libneap.so")["value"]
+        .as_str()
+        .unwrap();
+    let section = "neap_fork";
+    let sections = printed(Command::new("readelf").arg("--sections").arg(library));
+    assert!(sections.contains(section), "the library has the section");
+    let room = room();
+    let text = format!(
+        "int word __attribute__((section(\"{section}\"))) = 1;\n\
+         void _start(void) {{ for (; word;); }}\n"
+    );
+    let program = static_program(room.path(), &text);
+    printed(Command::new("strip").arg(&program));
+    let (code, report) = report(&[&program]);
+    let verdict = &report["program"];
+    assert_eq!(
+        (code, &verdict["takes"], &verdict["has_neap"]),
+        (Some(0), &false.into(), &true.into())
+    );
+    let text = printed(neap().args(["doctor", "--"]).arg(&program));
+    let end = "This program uses Neap. ";
+    assert!(
+        text.contains(end) && text.contains("start it without neap run"),
+        "{text}"
+    );
+    let output = neap().args(["run", "--"]).arg(&program).output().unwrap();
+    assert_eq!(output.status.code(), Some(126));
+    assert!(said(&output).contains("start it without neap run"));
+}
+
+#[test]
+fn a_static_program_does_not_take_and_the_reason_is_given() {
+    let room = room();
+    let program = static_program(room.path(), "void _start(void) { for (;;); }\n");
     let (code, report) = report(&[&program]);
     assert_eq!(
         (code, &report["program"]["takes"]),

@@ -217,12 +217,14 @@ fn a_server_that_takes_no_profiles_is_told_once() {
 #[test]
 fn servers_that_neap_cannot_reach_are_refused_at_the_start() {
     for (url, why) in [
-        ("https://a", "does not speak TLS"),
-        ("a:4040", "http://HOST:PORT"),
+        ("https://me:secret@a", "does not speak TLS"),
+        ("me:secret@a:4040", "http://HOST:PORT"),
+        ("http://me:se cret@a", "http://HOST:PORT"),
     ] {
         let output = neap().args(["serve", "--push", url]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(125), "{said}");
         assert!(said.contains(why), "{said}");
+        assert!(!said.contains("cret"), "{said}");
     }
 }

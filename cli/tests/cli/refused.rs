@@ -51,6 +51,11 @@ fn a_missing_program() {
     refuses("no-such-program-anywhere", 127, "no such program on PATH");
     refuses("/no/such/program", 127, "/no/such/program: no such program");
     refuses("", 127, "no such program");
+    refuses(
+        "Cargo.toml",
+        127,
+        "for the file in this directory, write ./Cargo.toml",
+    );
 }
 
 #[test]

@@ -28,8 +28,8 @@ pub fn room() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Copies a program to `place`. `cp` does it: if this process did, a child that another thread forks
-/// at that moment would hold the copy open for writing, and the kernel would not execute it.
+/// Copies a program to `place`. `cp` does it: if this process did, a child that another thread
+/// forks at that moment would hold the copy open for writing, and the kernel would not execute it.
 pub fn copy_program(program: &str, place: &Path) {
     let mut command = Command::new("cp");
     assert!(

@@ -128,7 +128,14 @@ fn silence_is_explained() {
     assert!(
         said(&output).contains("no statistics arrived")
             && said(&output).contains("killed by signal 9")
+            && !said(&output).contains("limit")
     );
+    let output = stage
+        .neap()
+        .args(["run", "--limit=64M", "--stats", "sh", "-c", "kill -9 $$"])
+        .output()
+        .unwrap();
+    assert!(said(&output).contains("a higher --limit helps"));
     let program = ["env", "-u", "NEAP_STATS_FILE", "-u", "LD_PRELOAD", "true"];
     let output = stage
         .neap()

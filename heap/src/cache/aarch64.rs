@@ -211,19 +211,16 @@ pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     Some(block)
 }
 
-/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
-/// path: not in the primary arena, no block of a slab, no room, no cache, or freed by the call
-/// before or the one before that.
+/// The instructions that push `$block`, between the function's start and its `true`. `$fit` tests
+/// more than that a block starts there, by the operands `$with`; `{word}` is then the address of
+/// the class in the table of starts, short of its offset.
 ///
-/// # Safety
-/// - `block` is a block of this heap that is not given back, or no block of it at all.
-#[inline(always)]
-pub unsafe fn push_freed(block: *mut u8) -> bool {
-    // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at
-    // its base; reads the two words below the top of the thread's own magazine, entries or words of
-    // the guard (see `Magazine`); writes the entry only below the limit, then the top. The cache in
-    // the slot is a sentinel (always full) or the thread's own.
-    unsafe {
+/// Reads the arena's tag only if the slice is one of the arena's, whose table begins at its base;
+/// reads the two words below the top of the thread's own magazine, entries or words of the guard
+/// (see `Magazine`); writes the entry only below the limit, then the top. The cache in the slot is
+/// a sentinel (always full) or the thread's own.
+macro_rules! push {
+    ($block:ident, [$($fit:literal),*], [$($with:tt)*]) => {
         asm!(
             // Which slice?
             arena!("{base}"),
@@ -239,15 +236,15 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             distance!("{word}"),
             "ldr {base}, [{base}, {word}]",
             "add {word}, {base}, {tag}, lsl #2",
+            $($fit,)*
             "ldr {word}, [{word}, #{starts_at}]",
             "and {other:w}, {block:w}, #0xffff",
             "mul {other:w}, {other:w}, {word:w}",
             "cmp {other}, {word}, lsr #32",
-            "b.hs {slow}",
-            // Is there room?
+            // Is there room? If no block starts here, the carry says no as well (#2).
             "add {tag}, {base}, {tag}, lsl #3",
             "ldp {base}, {word}, [{tag}]",
-            "cmp {base}, {word}",
+            "ccmp {base}, {word}, #2, lo",
             "b.hs {slow}",
             // Was it freed just before, or with one other between?
             "ldp {word}, {other}, [{base}, #-16]",
@@ -256,7 +253,7 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             "b.eq {slow}",
             "str {block}, [{base}], #8",
             "stlr {base}, [{tag}]",
-            block = in(reg) block,
+            block = in(reg) $block,
             base = out(reg) _,
             word = out(reg) _,
             other = out(reg) _,
@@ -264,8 +261,45 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             heap = sym HEAP,
             base_at = const BASE_AT,
             starts_at = const offset_of!(Cache, starts),
+            $($with)*
             slow = label { return false },
             options(nostack),
+        )
+    };
+}
+
+/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
+/// path: not in the primary arena, no block of a slab, no room, no cache, or freed by the call
+/// before or the one before that.
+///
+/// # Safety
+/// - `block` is a block of this heap that is not given back, or no block of it at all.
+#[inline(always)]
+pub unsafe fn push_freed(block: *mut u8) -> bool {
+    // SAFETY: as the macro says.
+    unsafe { push!(block, [], []) };
+    true
+}
+
+/// [`push_freed`] of a block that is said to hold `size` bytes. False as well if it holds less.
+///
+/// # Safety
+/// - As [`push_freed`].
+#[inline(always)]
+pub unsafe fn push_deleted(block: *mut u8, size: usize) -> bool {
+    // SAFETY: as the macro says; the class's bytes stand beside its test.
+    unsafe {
+        push!(
+            block,
+            [
+                "ldr {other:w}, [{word}, #{bytes_at}]",
+                "cmp {size}, {other}",
+                "b.hi {slow}"
+            ],
+            [
+                size = in(reg) size,
+                bytes_at = const offset_of!(Cache, starts) + offset_of!(Start, bytes),
+            ]
         );
     }
     true

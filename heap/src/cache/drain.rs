@@ -293,8 +293,8 @@ mod tests {
     /// What the cache of a thread is granted before it is drained, and after. Between offer and
     /// collection the thread calls `work`. Also whether nothing is left to take.
     ///
-    /// The call fails at its end if `work` returns false. A panic in it would leave the test waiting
-    /// at a barrier.
+    /// The call fails at its end if `work` returns false. A panic in it would leave the test
+    /// waiting at a barrier.
     fn grants_around_a_drain(work: impl FnOnce(&Cache) -> bool + Send) -> (usize, usize, bool) {
         let [filled, offered, worked, done] = [2; 4].map(Barrier::new);
         let own = OnceLock::new();

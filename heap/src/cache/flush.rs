@@ -17,8 +17,8 @@ use core::ptr;
 /// back early.
 const PLACES: usize = 32;
 
-/// Bytes that processors exchange at once. Larger blocks share a line with at most one other at each
-/// end.
+/// Bytes that processors exchange at once. Larger blocks share a line with at most one other at
+/// each end.
 const CACHE_LINE: usize = 64;
 
 /// How many of the entries that it keeps a flush checks for blocks that are free in their slabs,

@@ -170,14 +170,13 @@ impl Heap {
             return Found::Foreign;
         };
         // SAFETY: only bytes of tags are written to the table.
-        match unsafe { Tag::from_byte(place.tag()) } {
-            Tag::LARGE => Found::Large(place),
-            Tag::STACK => Found::Stack,
-            Tag::SAMPLED => Found::Sampled(place),
-            tag => match tag.class() {
-                Some(class) => Found::Slab(slab_of(&place), class),
-                None => Found::NoBlock,
-            },
+        let tag = unsafe { Tag::from_byte(place.tag()) };
+        match (tag.class(), tag) {
+            (Some(class), _) => Found::Slab(slab_of(&place), class),
+            (None, Tag::LARGE) => Found::Large(place),
+            (None, Tag::STACK) => Found::Stack,
+            (None, Tag::SAMPLED) => Found::Sampled(place),
+            (None, _) => Found::NoBlock,
         }
     }
 

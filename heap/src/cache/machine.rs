@@ -2,13 +2,15 @@
 //! thread's slot, which holds its cache; and the caller of `free`.
 
 #[cfg(target_arch = "aarch64")]
-pub use super::aarch64::{pop_sized, push_freed, set_slot, slot, slot_address};
+pub use super::aarch64::{pop_sized, push_deleted, push_freed, set_slot, slot, slot_address};
 #[cfg(not(target_arch = "x86_64"))]
 pub use super::portable::{pop, pop_sampling};
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub use super::portable::{pop_sized, push_freed};
+pub use super::portable::{pop_sized, push_deleted, push_freed};
 #[cfg(target_arch = "x86_64")]
-pub use super::x86_64::{pop, pop_sampling, pop_sized, push_freed, set_slot, slot, slot_address};
+pub use super::x86_64::{
+    pop, pop_sampling, pop_sized, push_deleted, push_freed, set_slot, slot, slot_address,
+};
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use super::aarch64::with_caller;

@@ -214,13 +214,47 @@ impl Magazine {
     ///
     /// # Safety
     /// - As [`Magazine::pop`].
+    #[inline(always)]
     pub unsafe fn newest(&self) -> Option<*mut u8> {
         let top = self.top.load(Ordering::Relaxed);
         if top <= self.bottom.load(Ordering::Relaxed) {
             return None;
         }
         // SAFETY: an entry above the bottom, which the owner alone writes.
-        Some(unsafe { *((top - 8) as *const *mut u8) })
+        Some(unsafe { word(top - 8) }.load(plain::Ordering::Relaxed))
+    }
+
+    /// Whether the block is among the [`GUARD`] newest ones. Not for a closed magazine.
+    ///
+    /// # Safety
+    /// - As [`Magazine::pop`].
+    #[inline(always)]
+    pub unsafe fn is_recent(&self, block: *mut u8) -> bool {
+        let top = self.top.load(Ordering::Relaxed);
+        if top <= self.bottom.load(Ordering::Relaxed) {
+            return false;
+        }
+        // SAFETY: an entry above the bottom, and words below it: entries, or words of the guard.
+        let is_at =
+            |words: usize| unsafe { word(top - 8 * words) }.load(plain::Ordering::Relaxed) == block;
+        // SAFETY: as above.
+        (is_at(1) || is_at(2) || is_at(3)) && unsafe { self.is_above_bottom(block) }
+    }
+
+    /// [`Magazine::is_recent`] of a block that is at one of these words. Below the bottom a drainer
+    /// may have left what it took.
+    ///
+    /// # Safety
+    /// - As [`Magazine::pop`]; the magazine has entries.
+    #[cold]
+    #[inline(never)]
+    unsafe fn is_above_bottom(&self, block: *mut u8) -> bool {
+        let top = self.top.load(Ordering::Relaxed);
+        let bottom = self.bottom.load(Ordering::Relaxed);
+        (1..=GUARD).map(|words| top - 8 * words).any(|at| {
+            // SAFETY: as in `is_recent`.
+            at >= bottom && unsafe { word(at) }.load(plain::Ordering::Relaxed) == block
+        })
     }
 
     /// Whether a block can be pushed.

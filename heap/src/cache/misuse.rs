@@ -56,11 +56,11 @@ pub fn no_block(call: Call, address: usize) -> ! {
     ))
 }
 
-/// A freed block was to be resized.
+/// A freed block was to be resized, or its size was asked for.
 #[cold]
-pub fn realloc_freed(address: usize) -> ! {
+pub fn already_free(call: Call, address: usize) -> ! {
     fatal(format_args!(
-        "realloc of {address:#x}, a block that is already free"
+        "{call} of {address:#x}, a block that is already free"
     ))
 }
 
@@ -69,6 +69,22 @@ pub fn realloc_freed(address: usize) -> ! {
 pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
     fatal(format_args!(
         "free_sized of {address:#x} with {said} bytes, but the block holds {low} to {high} bytes"
+    ))
+}
+
+/// The alignment of an aligned free cannot be the block's.
+#[cold]
+pub fn wrong_alignment(address: usize, said: usize) -> ! {
+    fatal(format_args!(
+        "free_aligned_sized of {address:#x}, which is not at a multiple of {said} bytes"
+    ))
+}
+
+/// A freed block was written before it was given out again.
+#[cold]
+pub fn written_freed(address: usize, bytes: usize, offset: usize) -> ! {
+    fatal(format_args!(
+        "write to {address:#x} after its free (a block of {bytes} bytes; byte {offset} has changed)"
     ))
 }
 

@@ -1,7 +1,7 @@
 //! The fast path in plain Rust, for machines without a version of their own. [`pop_sized`] takes a
 //! block for a size from its magazine, [`pop`] takes one from a magazine that the caller knows, and
 //! [`pop_sampling`] takes one while the profiler counts. [`push_freed`] finds a freed block's
-//! magazine and pushes the block.
+//! magazine and pushes the block; [`push_deleted`] also compares a stated size.
 //!
 //! Compilers do not fold these atomic loads into compares, which costs six instructions per pair,
 //! so x86-64 has its own version. So has AArch64, for what C programs call. The rest comes from
@@ -12,7 +12,7 @@ use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 #[cfg(target_arch = "aarch64")]
 use crate::cache::aarch64::slot;
 use crate::cache::heap::HEAP;
-use crate::cache::magazine::Tag;
+use crate::cache::magazine::{Start, Tag};
 use crate::cache::thread_cache::Cache;
 #[cfg(target_arch = "x86_64")]
 use crate::cache::x86_64::slot;
@@ -80,6 +80,26 @@ pub unsafe fn pop_sampling(cache: &Cache, tag: Tag) -> Option<*mut u8> {
 /// - `block` is a block of this heap that is not given back, or no block of it at all.
 #[inline(always)]
 pub unsafe fn push_freed(block: *mut u8) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { push(block, |_| true) }
+}
+
+/// [`push_freed`] of a block that is said to hold `size` bytes. False as well if it holds less.
+///
+/// # Safety
+/// - As [`push_freed`].
+#[inline(always)]
+pub unsafe fn push_deleted(block: *mut u8, size: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { push(block, |start| size <= start.bytes as usize) }
+}
+
+/// [`push_freed`] if the class is one that `fits`.
+///
+/// # Safety
+/// - As [`push_freed`].
+#[inline(always)]
+unsafe fn push(block: *mut u8, fits: impl FnOnce(Start) -> bool) -> bool {
     let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
     let slice = block.addr().wrapping_sub(base) >> SLICE_SHIFT;
     if slice >= HEAP.pages.primary_slices.load(Ordering::Relaxed) {
@@ -93,7 +113,7 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
     // here.
     let start = cache.start(tag);
     let offset = (block.addr() % SLICE_BYTES) as u32;
-    if offset.wrapping_mul(start.test) >= start.limit {
+    if offset.wrapping_mul(start.test) >= start.limit || !fits(start) {
         return false;
     }
     let magazine = cache.magazine(tag);
@@ -209,6 +229,20 @@ mod tests {
             };
             assert!(pushed);
         }
+        // A block that is said to hold more than it does, then one that holds as much.
+        let taken = own_cache::pop_sized(cache, 200).expect("a block");
+        for size in [class.bytes() + 1, usize::from(u16::MAX)] {
+            // SAFETY: refused before anything is written.
+            let pushed = unsafe {
+                machine::push_deleted(taken, size) || portable::push_deleted(taken, size)
+            };
+            assert!(!pushed, "{size}");
+        }
+        // SAFETY: a block of the heap, given back once.
+        assert!(unsafe { machine::push_deleted(taken, class.bytes()) });
+        assert_eq!(own_cache::pop_sized(cache, 200), Some(taken));
+        // SAFETY: as above.
+        assert!(unsafe { portable::push_deleted(taken, 1) });
         // The block that was pushed last.
         if let Some(&newest) = blocks.last() {
             // SAFETY: refused before anything is written.

@@ -76,7 +76,8 @@ unsafe impl Sync for Cache {}
 
 /// What a thread's slot holds before its first slow call: always empty, always full, never written.
 pub static EMPTY: Cache = Cache::new(0);
-/// What a thread's slot holds once its cache is gone (thread end, or no memory for one): no class has an array.
+/// What a thread's slot holds once its cache is gone (thread end, or no memory for one): no class
+/// has an array.
 pub static GONE: Cache = Cache::new(0);
 
 /// What [`Cache::pin`] says: no drainer has the cache in hand;

@@ -239,19 +239,15 @@ unsafe fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
     Some(block)
 }
 
-/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
-/// path: not in the primary arena, no block of a slab, no room, no cache, or freed by the call
-/// before.
+/// The instructions that push `$block`, between the function's start and its `true`. `$fit` tests
+/// more than that a block starts there, by the operands `$with`.
 ///
-/// # Safety
-/// - `block` is a block of this heap that is not given back, or no block of it at all.
-#[inline(always)]
-pub unsafe fn push_freed(block: *mut u8) -> bool {
-    // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at
-    // its base; reads the word below the top of the thread's own magazine, an entry or one of the
-    // guard (see `Magazine`); writes the entry only below the limit, then the top. The cache in the
-    // slot is a sentinel (always full) or the thread's own.
-    unsafe {
+/// Reads the arena's tag only if the slice is one of the arena's, whose table begins at its base;
+/// reads the word below the top of the thread's own magazine, an entry or one of the guard (see
+/// `Magazine`); writes the entry only below the limit, then the top. The cache in the slot is a
+/// sentinel (always full) or the thread's own.
+macro_rules! push {
+    ($block:ident, [$($fit:literal),*], [$($with:tt)*]) => {
         asm!(
             // Which slice?
             "mov {base}, qword ptr [rip + {heap} + {base_at}]",
@@ -268,6 +264,7 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             "imul {word:e}, dword ptr [{base} + {tag}*4 + {starts_at}]",
             "cmp {word:e}, dword ptr [{base} + {tag}*4 + {limits_at}]",
             "jae {slow}",
+            $($fit,)*
             // Push.
             "mov {word}, qword ptr [{base} + {tag}*8]",
             "cmp {word}, qword ptr [{base} + {tag}*8 + {limit_at}]",
@@ -277,7 +274,7 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             "je {slow}",
             "mov qword ptr [{word}], {block}",
             "add qword ptr [{base} + {tag}*8], 8",
-            block = in(reg) block,
+            block = in(reg) $block,
             base = out(reg) _,
             word = out(reg) _,
             tag = out(reg) _,
@@ -287,8 +284,45 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
             limit_at = const offset_of!(Magazine, limit),
             starts_at = const offset_of!(Cache, starts),
             limits_at = const offset_of!(Cache, starts) + offset_of!(Start, limit),
+            $($with)*
             slow = label { return false },
             options(nostack),
+        )
+    };
+}
+
+/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
+/// path: not in the primary arena, no block of a slab, no room, no cache, or freed by the call
+/// before.
+///
+/// # Safety
+/// - `block` is a block of this heap that is not given back, or no block of it at all.
+#[inline(always)]
+pub unsafe fn push_freed(block: *mut u8) -> bool {
+    // SAFETY: as the macro says.
+    unsafe { push!(block, [], []) };
+    true
+}
+
+/// [`push_freed`] of a block that is said to hold `size` bytes. False as well if it holds less,
+/// up to a multiple of 4 GiB.
+///
+/// # Safety
+/// - As [`push_freed`].
+#[inline(always)]
+pub unsafe fn push_deleted(block: *mut u8, size: usize) -> bool {
+    // SAFETY: as the macro says; the class's bytes stand beside its test.
+    unsafe {
+        push!(
+            block,
+            [
+                "cmp {size:e}, dword ptr [{base} + {tag}*4 + {bytes_at}]",
+                "ja {slow}"
+            ],
+            [
+                size = in(reg) size,
+                bytes_at = const offset_of!(Cache, starts) + offset_of!(Start, bytes),
+            ]
         );
     }
     true

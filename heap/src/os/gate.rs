@@ -1,8 +1,9 @@
 //! The gate that a fork closes: while the kernel copies the process, no thread is inside the heap.
 //!
-//! Every [lock](super::lock) has a [rank](super::lock_order), and the gate says up to which rank locks are closed. A
-//! locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's rank,
-//! the locker steps back and waits until it opens. [`super::fork`] closes and opens it.
+//! Every [lock](super::lock) has a [rank](super::lock_order), and the gate says up to which rank
+//! locks are closed. A locker takes the lock's word, then looks at the gate. If the gate is closed
+//! for the lock's rank, the locker steps back and waits until it opens. [`super::fork`] closes and
+//! opens it.
 
 use super::lock_order::Rank;
 use super::machine::{AtomicUsize, Ordering, Wake, me, sleep_while, wake};

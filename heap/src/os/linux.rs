@@ -12,8 +12,8 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 
 use super::mapping::{
-    RESERVED, at_break, follows_advice, map, map_reserved, price_ns, reserve_and_trim,
-    reserve_below, unmap,
+    RESERVED, at_break, follows_advice, ignores_advice, map, map_reserved, price_ns,
+    reserve_and_trim, reserve_below, unmap,
 };
 
 /// Linux.
@@ -112,8 +112,10 @@ impl Os for Linux {
         // SAFETY: as above.
         unsafe {
             match discard(addr, bytes, libc::MADV_DONTNEED) {
-                Purged::MaybeDirty => discard(addr, bytes, MADV_DONTNEED_LOCKED),
-                Purged::Zero => Purged::Zero,
+                Purged::MaybeDirty if !ignores_advice() => {
+                    discard(addr, bytes, MADV_DONTNEED_LOCKED)
+                }
+                purged => purged,
             }
         }
     }

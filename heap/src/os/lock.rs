@@ -1,8 +1,8 @@
 //! Locks that allocate nothing and keep `errno`.
 //!
-//! [`FutexLock`] is the machine's. [`Lock`] is the same, except under a model checker,
-//! where it is one the checker can schedule. [`super::lock_order`] is the table of all locks,
-//! [`super::gate`] the gate that a fork closes, and [`super::fork`] what else a fork does with locks.
+//! [`FutexLock`] is the machine's. [`Lock`] is the same, except under a model checker, where it is
+//! one the checker can schedule. [`super::lock_order`] is the table of all locks, [`super::gate`]
+//! the gate that a fork closes, and [`super::fork`] what else a fork does with locks.
 
 use super::gate::GATE;
 pub use super::lock_order::Rank;

@@ -1,16 +1,16 @@
 //! The order of locks: the one table of them. Debug builds check it.
 //!
 //! A thread that holds a lock waits only for locks further down. One further up, or of its own
-//! kind, it may only try. A fork closes the gate in this order ([`super::fork`]). Under the locks of
-//! [`NO_WAITS`], for which all threads wait, a thread calls the kernel for nothing and waits for no
-//! lock at all. Exempt is what costs no system call: the clock, and the size of a page.
+//! kind, it may only try. A fork closes the gate in this order ([`super::fork`]). Under the locks
+//! of [`NO_WAITS`], for which all threads wait, a thread calls the kernel for nothing and waits for
+//! no lock at all. Exempt is what costs no system call: the clock, and the size of a page.
 //!
 //! What a fork's child [finds](Row::left): what its own thread was changing, when a handler of
-//! signals interrupted it and forked, it goes on changing, and the lock stays held. Every other lock
-//! that is held the child sets free, but for those of a thread that was about to fork in a handler
-//! itself: these stay held. Else the holder stood where it waited for another lock, for the gate has
-//! waited for all others. Lost is memory that the child neither uses nor gives back: at most some
-//! pieces of a few MiB, most of them not resident.
+//! signals interrupted it and forked, it goes on changing, and the lock stays held. Every other
+//! lock that is held the child sets free, but for those of a thread that was about to fork in a
+//! handler itself: these stay held. Else the holder stood where it waited for another lock, for the
+//! gate has waited for all others. Lost is memory that the child neither uses nor gives back: at
+//! most some pieces of a few MiB, most of them not resident.
 
 use super::machine::me;
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};

@@ -82,10 +82,18 @@ pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Optio
     }
 }
 
-/// Whether the kernel refuses an advice that it does not know. qemu-user 7.2 accepts every advice
-/// and follows few, so there its consent to a guard, or to wipe a page in children, means nothing.
-/// No in a sandbox that may kill for the question.
-pub(super) fn follows_advice() -> bool {
+/// What becomes of an advice that the kernel accepts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Advice {
+    /// The kernel refuses one that it does not know, so it follows what it accepts.
+    Followed,
+    /// It accepts even those: qemu-user, which follows few.
+    Ignored,
+    /// A sandbox may kill for the question.
+    Unasked,
+}
+
+fn advice() -> Advice {
     static ANSWER: AtomicU8 = AtomicU8::new(UNASKED);
     const UNASKED: u8 = 0;
     const NO: u8 = 1;
@@ -93,13 +101,27 @@ pub(super) fn follows_advice() -> bool {
     const UNKNOWN_ADVICE: i32 = i32::MAX;
     if ANSWER.load(Ordering::Relaxed) == UNASKED {
         if sandbox::is_forbidden() {
-            return false;
+            return Advice::Unasked;
         }
         // SAFETY: about no bytes.
         let answer = errno::keep_errno(|| unsafe { libc::madvise(null_mut(), 0, UNKNOWN_ADVICE) });
         ANSWER.store(if answer == 0 { NO } else { YES }, Ordering::Relaxed);
     }
-    ANSWER.load(Ordering::Relaxed) == YES
+    match ANSWER.load(Ordering::Relaxed) {
+        YES => Advice::Followed,
+        _ => Advice::Ignored,
+    }
+}
+
+/// Whether the kernel is known to follow the advice that it accepts, so that a guard is one, and
+/// a page that children are to find wiped is.
+pub(super) fn follows_advice() -> bool {
+    advice() == Advice::Followed
+}
+
+/// Whether what takes the kernel's place is known to ignore advice that it accepts.
+pub(super) fn ignores_advice() -> bool {
+    advice() == Advice::Ignored
 }
 
 /// A new page or more, all zero, that is all zero again in every child that has memory of its own.
@@ -141,8 +163,9 @@ pub(super) unsafe fn move_pages(
     bytes: usize,
     page: usize,
 ) -> Result<(), RemapError> {
+    // Once pages are moved away, qemu-user ignores `MADV_DONTNEED` about the range that they left.
     // SAFETY: the caller's promise: committed, and no other thread uses it.
-    if is_limited() || !unsafe { is_one_mapping(from, bytes, page) } {
+    if is_limited() || ignores_advice() || !unsafe { is_one_mapping(from, bytes, page) } {
         return Err(RemapError::Refused);
     }
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
@@ -244,8 +267,8 @@ unsafe fn map_again(start: *mut c_void, bytes: usize) -> bool {
 mod tests {
     use super::super::linux::Linux;
     use super::*;
-    use crate::os::Os;
     use crate::os::child::{Limit, succeeds};
+    use crate::os::{Os, Purged};
 
     const BYTES: usize = 4 << 20;
 
@@ -275,6 +298,23 @@ mod tests {
             );
             assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
             assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
+            Linux.unmap(base, BYTES);
+        }
+    }
+
+    /// qemu-user forgot the range, and left its pages as they were.
+    #[test]
+    fn a_range_that_pages_were_moved_from_is_purged() {
+        let base = reserved(1 << 21);
+        let half = BYTES / 2;
+        // SAFETY: a reservation of ours, used by no other thread; the two halves are disjoint.
+        unsafe {
+            Linux.commit(base, BYTES).unwrap();
+            base.as_ptr().write_bytes(1, half);
+            let _ = Linux.move_pages(base, base.add(half), half);
+            base.as_ptr().write_bytes(2, half);
+            assert_eq!(Linux.purge(base, half), Purged::Zero);
+            assert_eq!([base.read(), base.add(half - 1).read()], [0, 0]);
             Linux.unmap(base, BYTES);
         }
     }

@@ -11,10 +11,12 @@ use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
 
 #[unsafe(link_section = "neap_fork")]
 static ALLOWED: AtomicBool = AtomicBool::new(true);
-/// The kernel's answer at the start; less than 0 until it is asked.
+/// The kernel's answer at the start; less than 0 before the question, and where the kernel knows no
+/// filters or an emulator hides them. Then a later filter cannot be noticed.
 static AT_START: AtomicI8 = AtomicI8::new(-1);
 
-/// `PR_GET_SECCOMP`: 0 without a filter. By number: libneap.so watches `prctl`.
+/// `PR_GET_SECCOMP`: 0 without a filter, -1 if the call is refused. By number: libneap.so watches
+/// `prctl`.
 fn filters() -> i8 {
     // SAFETY: no pointers.
     keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP) as i8 })
@@ -25,7 +27,7 @@ pub fn note_start() {
     if !ALLOWED.load(Ordering::Relaxed) {
         return;
     }
-    AT_START.store(filters().max(0), Ordering::Relaxed);
+    AT_START.store(filters(), Ordering::Relaxed);
 }
 
 /// Whether the process started under no filter, as far as is known. Makes no system call.

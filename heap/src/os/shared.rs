@@ -70,11 +70,11 @@ fn wiped_page() -> *mut AtomicU8 {
         return null_mut();
     };
     // SAFETY: a reservation of our own, all of it.
-    let wiped = unsafe {
+    let wiped = keep_errno(|| unsafe {
         Linux.commit(page, bytes).is_ok()
             && follows_advice()
             && libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
-    };
+    });
     if !wiped {
         // SAFETY: the whole reservation above, which holds no value yet.
         unsafe { Linux.unmap(page, bytes) };

@@ -351,6 +351,14 @@ impl<O: Os> PageHeap<O> {
         locked.write_mirror();
     }
 
+    /// In a fork's child: ends the copying to the parent's mirror, and counts purges from 0.
+    pub fn leave_parents_mirror(&self) {
+        let inner = &mut self.locked().inner;
+        inner.mirror = None;
+        let counts = &mut inner.counts;
+        (counts.purges, counts.purged_bytes, counts.regretted_bytes) = (0, 0, 0);
+    }
+
     /// Sets when slabs come from huge pages. Arenas that exist stay as they are.
     pub fn set_huge(&self, policy: Policy) {
         self.huge.store(policy as u8, Relaxed);

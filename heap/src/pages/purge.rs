@@ -3,9 +3,9 @@
 //! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first:
 //! by the purge thread, by a caller at the end of an operation (one piece at most), or by a request
 //! for all. `reclaim/schedule.rs` decides when. A piece is cut out of its span, set aside, and
-//! purged without the heap's lock, so that no other thread waits for the kernel. Meanwhile it counts
-//! as free and dirty. Where every commit is charged, whole huge pages are uncommitted instead. What
-//! the kernel refuses to purge stays dirty, out of the queue.
+//! purged without the heap's lock, so that no other thread waits for the kernel. Meanwhile it
+//! counts as free and dirty. Where every commit is charged, whole huge pages are uncommitted
+//! instead. What the kernel refuses to purge stays dirty, out of the queue.
 
 use super::arena::SliceRef;
 use super::decommit::committed_units;

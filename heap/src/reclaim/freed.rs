@@ -1,9 +1,9 @@
 //! How many bytes went back past magazines, and whether a thread should deal with them.
 //!
-//! Whoever frees adds its bytes, then reads the wish. Whoever deals with them forgets the wish, then
-//! reads the bytes. A full barrier stands between the two steps on either side, so one of the two
-//! sees the other: a wish that is forgotten is for bytes that were read, and bytes that were not
-//! read find no wish.
+//! Whoever frees adds its bytes, then reads the wish. Whoever deals with them forgets the wish,
+//! then reads the bytes. A full barrier stands between the two steps on either side, so one of the
+//! two sees the other: a wish that is forgotten is for bytes that were read, and bytes that were
+//! not read find no wish.
 //!
 //! `testing/freed_models.rs` has the loom model.
 
@@ -43,8 +43,8 @@ impl Freed {
         }
     }
 
-    /// Notes that `bytes` went back past a magazine. True if a thread should deal with them, and the
-    /// caller is to [wish](Freed::want) for that.
+    /// Notes that `bytes` went back past a magazine. True if a thread should deal with them, and
+    /// the caller is to [wish](Freed::want) for that.
     #[inline]
     pub fn note(&self, bytes: usize) -> bool {
         let freed = self.bytes.fetch_add(bytes, Ordering::Relaxed);

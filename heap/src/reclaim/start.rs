@@ -98,8 +98,8 @@ pub fn start_now() -> Result<bool, Forbidden> {
     if REQUESTS.is_status_page_missing() {
         return Ok(false);
     }
-    // Of two threads that ask at once, one starts it. Both wait: a fork before the thread is at work
-    // would end it, and in a static program nothing restarts it.
+    // Of two threads that ask at once, one starts it. Both wait: a fork before the thread is at
+    // work would end it, and in a static program nothing restarts it.
     start_thread();
     Ok(thread::await_work())
 }

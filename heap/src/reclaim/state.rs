@@ -156,6 +156,8 @@ pub struct Pressure {
     pub(super) relieved_at: AtomicU64,
     /// Bytes freed past magazines when free memory was last gathered.
     pub(super) relieved: AtomicUsize,
+    /// Requests for a block that got none.
+    refused: AtomicU64,
 }
 
 impl Pressure {
@@ -167,7 +169,24 @@ impl Pressure {
             gathering: AtomicU32::new(AT_REST),
             relieved_at: AtomicU64::new(0),
             relieved: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
         }
+    }
+
+    /// Counts a request for a block that got none, by a limit or by the kernel.
+    #[cold]
+    pub(crate) fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests for a block that got none so far.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// In a fork's child: counts from 0.
+    pub fn forget_refused(&self) {
+        self.refused.store(0, Ordering::Relaxed);
     }
 
     /// In a fork's child: the thread that gathered stayed in the parent.

@@ -8,8 +8,8 @@ use super::word::Grain;
 use crate::base::sync::Ordering;
 use core::ptr::NonNull;
 
-/// Once a refill has some blocks, it steps over at most this many exhausted slabs.
-const MOST_STEPS: usize = 8;
+/// Once a refill has some blocks, it passes at most this many exhausted slabs.
+const MOST_PASSED: usize = 8;
 
 /// Blocks on their way into a magazine.
 struct Refill<'a, F> {
@@ -18,14 +18,14 @@ struct Refill<'a, F> {
     /// How many more are wanted; 0 or less at the end.
     left: isize,
     got: usize,
-    /// How many exhausted slabs it stepped over since it had some blocks.
-    steps: usize,
+    /// How many exhausted slabs it passed since it had some blocks.
+    passed: usize,
     sink: &'a mut F,
 }
 
 impl<F: FnMut(&Slab, Claim)> Refill<'_, F> {
     fn is_over(&self) -> bool {
-        self.left <= 0 || self.steps > MOST_STEPS
+        self.left <= 0 || self.passed > MOST_PASSED
     }
 
     /// Claims blocks of one word.
@@ -40,8 +40,8 @@ impl<F: FnMut(&Slab, Claim)> Refill<'_, F> {
         (self.sink)(slab, claim);
     }
 
-    /// Takes what a listed slab of the depot has, as far as it is wanted. Under the depot's lock.
-    fn drain(&mut self, slab: &Slab) {
+    /// Claims what a listed slab of the depot has, as far as it is wanted. Under the depot's lock.
+    fn claim_rest(&mut self, slab: &Slab) {
         while !self.is_over()
             && let Some(claim) = self.claim(slab)
         {
@@ -51,7 +51,7 @@ impl<F: FnMut(&Slab, Claim)> Refill<'_, F> {
 }
 
 /// What a refill does next, after it found the current slab exhausted.
-enum Step {
+enum Next {
     /// It has enough, or looks again, because there is another.
     Done,
     /// It fetches a fresh slab.
@@ -92,7 +92,7 @@ impl Depots {
             grain,
             left: want as isize,
             got: 0,
-            steps: 0,
+            passed: 0,
             sink,
         };
         while !refill.is_over() {
@@ -147,10 +147,10 @@ impl Depot {
         source: &S,
     ) -> bool {
         let id = refill.id;
-        let pages = match self.step(seen, refill) {
-            Step::Done => return true,
-            Step::Exhausted => return false,
-            Step::Fetch(pages) => pages,
+        let pages = match self.next_listed(seen, refill) {
+            Next::Done => return true,
+            Next::Exhausted => return false,
+            Next::Fetch(pages) => pages,
         };
         if let Some(slice) = source.fresh(id, pages) {
             self.adopt(id, &slice, source);
@@ -168,32 +168,36 @@ impl Depot {
     /// Takes blocks from the next listed slabs after `seen` was found exhausted, and makes the
     /// first one current that has some left. Each of these slabs may have one free block only, so
     /// one lock serves for several. The sink may fault in a page of the magazine under the lock.
-    fn step<F: FnMut(&Slab, Claim)>(&self, seen: *mut Slab, refill: &mut Refill<'_, F>) -> Step {
+    fn next_listed<F: FnMut(&Slab, Claim)>(
+        &self,
+        seen: *mut Slab,
+        refill: &mut Refill<'_, F>,
+    ) -> Next {
         let Open { sets, .. } = &mut self.open();
         if self.current.load(Ordering::Relaxed) != seen {
-            return Step::Done;
+            return Next::Done;
         }
         let mut next = NonNull::new(seen);
         loop {
             if let Some(slab) = next
                 && !sets.unlist(slab, refill.id.class)
             {
-                return Step::Done;
+                return Next::Done;
             }
             next = sets.set.first();
             self.set_current(next);
             let Some(slab) = next else { break };
             // SAFETY: slab records are type-stable.
-            refill.drain(unsafe { slab.as_ref() });
+            refill.claim_rest(unsafe { slab.as_ref() });
             // Nothing is left of a slab only if other threads claim from it at the same time.
-            refill.steps += usize::from(refill.got > 0);
+            refill.passed += usize::from(refill.got > 0);
             if refill.is_over() {
-                return Step::Done;
+                return Next::Done;
             }
         }
         match refill.got {
-            0 => Step::Fetch(sets.wanted_pages()),
-            _ => Step::Exhausted,
+            0 => Next::Fetch(sets.wanted_pages()),
+            _ => Next::Exhausted,
         }
     }
 }

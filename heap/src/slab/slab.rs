@@ -235,9 +235,7 @@ impl Slab {
         if count <= NEAR_WORDS {
             return &self.near[..count];
         }
-        // SAFETY: set by the first carving, and valid forever by the source's promise.
-        let far = unsafe { self.far.load(plain::Ordering::Relaxed).as_ref() };
-        far.map_or(&[], |far| &far[..count])
+        self.far().map_or(&[], |far| &far[..count])
     }
 
     /// Claims up to `want` blocks from one word, lowest addresses first: one atomic operation on a
@@ -285,10 +283,31 @@ impl Slab {
     }
 
     /// Whether block `block` of this slab of `class` is free: held by the bitmap, or withheld.
+    /// True of every block while the slice is about to be carved for the first time.
     #[inline(always)]
     pub fn is_free(&self, class: Class, block: usize) -> bool {
-        let held = self.words(class)[block / 64].load(Ordering::Relaxed);
-        (held | self.withheld_bits(class, block / 64)) & (1 << (block % 64)) != 0
+        let word = match class.words() <= NEAR_WORDS {
+            true => self.near.get(block / 64),
+            false => self.far().and_then(|far| far.get(block / 64)),
+        };
+        let Some(word) = word else { return true };
+        let bit = 1 << (block % 64);
+        word.load(Ordering::Relaxed) & bit != 0
+            || (!self.withheld().is_empty() && self.withholds(class, block))
+    }
+
+    /// Whether block `block` is withheld.
+    #[cold]
+    #[inline(never)]
+    fn withholds(&self, class: Class, block: usize) -> bool {
+        self.withheld_bits(class, block / 64) & (1 << (block % 64)) != 0
+    }
+
+    /// The slice's far words; `None` before the first carving.
+    #[inline(always)]
+    fn far(&self) -> Option<&FarWords> {
+        // SAFETY: set by the first carving, and valid forever by the source's promise.
+        unsafe { self.far.load(plain::Ordering::Relaxed).as_ref() }
     }
 
     /// Which blocks of a word the bitmap holds as free. A snapshot.

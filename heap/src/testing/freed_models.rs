@@ -2,8 +2,8 @@
 //! while the purge thread deals with it and goes to sleep.
 //!
 //! The count, the wish and the bell are the real ones; the kernel's futex is that of
-//! [`super::wakeup_models`]. If the thread sleeps while more than the floor is freed, and all others
-//! are done, the model wakes it and fails.
+//! [`super::wakeup_models`]. If the thread sleeps while more than the floor is freed, and all
+//! others are done, the model wakes it and fails.
 //!
 //! Bounds: one sleeper, one or two threads that free twice in all; interleavings within four
 //! preemptions, those of two threads within two.

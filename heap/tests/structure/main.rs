@@ -4,4 +4,5 @@
 mod imports;
 mod layers;
 mod sources;
+mod widths;
 mod words;

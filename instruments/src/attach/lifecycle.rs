@@ -74,6 +74,7 @@ pub(crate) fn begin() {
     let _guard = LOCK.lock();
     // SAFETY: the lock is held.
     put_up(unsafe { &mut *STATUS_PAGE.inner.get() });
+    purge::tell_state();
 }
 
 fn put_up(inner: &mut Inner) {
@@ -158,7 +159,8 @@ pub(crate) fn renew() {
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *STATUS_PAGE.inner.get() };
     if let Some(parents) = inner.shared.take() {
-        HEAP.pages.set_mirror(None);
+        HEAP.pages.leave_parents_mirror();
+        HEAP.pressure.forget_refused();
         HEAP.tide.bell.words.share(None);
         WORDS.set(None);
         parents.close();

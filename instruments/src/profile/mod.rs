@@ -104,8 +104,8 @@ pub fn set_rate(rate: u64) -> Refusal {
 
 /// Copies words of the [region](neap_shared::sites) from `offset` on, in bytes. False if there is
 /// no region: the profiler was never on, or this is a raw copy of the process that has it. False if
-/// the region does not contain the words, or if `offset` is not a multiple of 8. Other processes may
-/// have written the words, so none may be trusted.
+/// the region does not contain the words, or if `offset` is not a multiple of 8. Other processes
+/// may have written the words, so none may be trusted.
 pub fn read_region(offset: usize, into: &mut [u64]) -> bool {
     REGION.read(offset, into)
 }

@@ -16,8 +16,8 @@ const BYTES_PER_NS: u64 = 2;
 /// A process takes this many samples at the requested rate, however fast it allocates: 2 GiB
 /// of them at 512 KiB.
 const CREDIT: u64 = 4096;
-/// The speed of a process that is sampled more coarsely is taken over this many samples, or the time
-/// that they would take at [`BYTES_PER_NS`].
+/// The speed of a process that is sampled more coarsely is taken over this many samples, or the
+/// time that they would take at [`BYTES_PER_NS`].
 const WINDOW: u64 = 32;
 /// The coarsest rate, in bytes: the coarsest that may be asked for.
 const COARSEST: u64 = 1 << 30;

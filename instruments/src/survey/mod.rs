@@ -118,6 +118,7 @@ fn note_process(figures: &mut Snapshot) {
     figures.peak_resident = peak.max(figures.resident);
     [figures.minor_faults, figures.major_faults] = process::faults();
     figures.quarantine = check::held().bytes as u64;
+    figures.refused = HEAP.pressure.refused();
     figures.granted = HEAP.budget.granted() as u64;
     figures.counted = Counted::default();
     if HEAP.mode() == Mode::Counting {

@@ -1,5 +1,5 @@
-/* Frames of many kinds, each on top of the other, and a callback on top of all. Built with and without frame pointers, with and
- * without tables. */
+/* Frames of many kinds, each on top of the other, and a callback on top of all. Built with and
+ * without frame pointers, with and without tables. */
 
 #include <signal.h>
 #include <stddef.h>
@@ -135,7 +135,8 @@ __attribute__((noinline)) void descend(unsigned depth, callback top)
  * with_fp(top, value): calls `top` with `value` in the frame pointer's register.
  * with_fp_told(top, value): the same, and a table tells where the register is saved.
  * with_return(top, address): calls `top` in a frame whose return address is `address`.
- * with_stack(top, end): calls `top` on the stack that ends at `end`, the frame pointer on its last word.
+ * with_stack(top, end): calls `top` on the stack that ends at `end`, the frame pointer on its last
+ * word.
  * after_no_call: code behind instructions none of which is a call. */
 __asm__(".text\n"
         ".globl with_fp\n.type with_fp, @function\n"

@@ -26,5 +26,5 @@ mod install;
 mod observe;
 mod party;
 mod standing;
-mod tree;
+pub(crate) mod tree;
 mod views;

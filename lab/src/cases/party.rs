@@ -91,7 +91,8 @@ impl Party {
     /// Asks it to end.
     pub fn terminate(&mut self) {
         if self.ended().is_none() {
-            // SAFETY: the call takes numbers; the child was not waited for, so its number is its own.
+            // SAFETY: the call takes numbers; the child was not waited for, so its number is its
+            // own.
             unsafe { libc::kill(self.id() as i32, libc::SIGTERM) };
         }
     }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::machine;
-use crate::purges::Life;
+
+/// A process's number and its start, which no other process shares.
+pub type Life = (u32, u64);
 
 /// The processes below a subject.
 pub struct Tree {
@@ -181,6 +183,12 @@ fn all_processes() -> Vec<Process> {
 }
 
 /// The process with that number, if there is one.
+/// The process that has this number now, unless it has ended and waits to be reaped.
+pub(crate) fn life(id: u32) -> Option<Life> {
+    let process = process(id).filter(|process| !process.has_ended)?;
+    Some((process.id, process.start))
+}
+
 fn process(id: u32) -> Option<Process> {
     parsed(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }

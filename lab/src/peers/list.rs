@@ -227,19 +227,53 @@ pub const ALL: &[Peer] = &[
     },
 ];
 
+/// hardened_malloc in its two configurations. It is slow on purpose, so only the experiment about
+/// memory errors compares with it unless it is named.
+pub const HARDENED: &[Peer] = &[
+    Peer {
+        name: "hardened",
+        sources: &[HARDENED_MALLOC],
+    },
+    Peer {
+        name: "hardened-light",
+        sources: &[HARDENED_MALLOC],
+    },
+];
+
+/// The crate's features, in `peers/NAME`, choose the configuration.
+const HARDENED_MALLOC: Source = Source::Crate {
+    version: "16.0.2026071503",
+    build: Build {
+        package: "hardened-malloc-sys",
+        // C23's alignas, for compilers that have it in a header only.
+        crate_flags: "-include stdalign.h",
+        ..PLAIN
+    },
+};
+
 /// The peer with that name.
 pub fn find(name: &str) -> Option<&'static Peer> {
-    ALL.iter().find(|p| p.name == name)
+    ALL.iter().chain(HARDENED).find(|p| p.name == name)
 }
 
-/// The peers named in `only`, or all if `only` is empty.
+/// The peers named in `only`, or [`ALL`] if `only` is empty.
 ///
 /// # Errors
 /// If a name in `only` is no peer.
 pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
-    choose("peer", only, &ALL.iter().collect::<Vec<_>>(), |peer| {
-        peer.name
-    })
+    match only {
+        [] => Ok(ALL.iter().collect()),
+        _ => select_with_hardened(only),
+    }
+}
+
+/// The peers named in `only`, or all, [`HARDENED`] among them, if `only` is empty.
+///
+/// # Errors
+/// If a name in `only` is no peer.
+pub fn select_with_hardened(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
+    let all: Vec<_> = ALL.iter().chain(HARDENED).collect();
+    choose("peer", only, &all, |peer| peer.name)
 }
 
 #[cfg(test)]
@@ -250,5 +284,12 @@ mod tests {
     fn an_unknown_peer_is_refused() {
         assert!(select(&["dlmalloc".into()]).is_err());
         assert_eq!(select(&[]).unwrap().len(), ALL.len());
+        let named = select(&["hardened".into(), "neap".into()]).unwrap();
+        assert_eq!(
+            named.iter().map(|peer| peer.name).collect::<Vec<_>>(),
+            ["neap", "hardened"]
+        );
+        let most = ALL.len() + HARDENED.len();
+        assert_eq!(select_with_hardened(&[]).unwrap().len(), most);
     }
 }

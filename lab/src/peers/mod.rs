@@ -10,6 +10,6 @@ mod list;
 mod locate;
 mod obtain;
 
-pub use list::{ALL, Peer, find, select};
+pub use list::{ALL, Peer, find, select, select_with_hardened};
 pub use locate::{Places, Ready, locate};
 pub use obtain::obtain;

@@ -155,31 +155,32 @@ fn crate_built(messages: &str, package: &str) -> Option<CrateBuilt> {
     Some(CrateBuilt {
         package: Path::new(source).parent()?.to_path_buf(),
         out: PathBuf::from(script["out_dir"].as_str()?),
-        archive: static_library(script)?,
+        archive: static_library(script, package)?,
     })
 }
 
-/// The static library that a build script reports.
-fn static_library(script: &Value) -> Option<PathBuf> {
+/// The static library that a build script reports: the one with the package's name, or the first.
+fn static_library(script: &Value, package: &str) -> Option<PathBuf> {
     let strings = |key: &str| -> Vec<String> {
         let list = script[key].as_array().cloned().unwrap_or_default();
         list.iter()
             .filter_map(|item| Some(item.as_str()?.to_string()))
             .collect()
     };
-    let paths = strings("linked_paths");
-    strings("linked_libs")
+    let (paths, libraries) = (strings("linked_paths"), strings("linked_libs"));
+    let names = libraries
         .iter()
-        .filter_map(|lib| lib.strip_prefix("static="))
-        .find_map(|lib| {
-            let file = format!("lib{lib}.a");
-            let folder =
-                |path: &String| PathBuf::from(path.strip_prefix("native=").unwrap_or(path));
-            paths
-                .iter()
-                .map(|path| folder(path).join(&file))
-                .find(|path| path.is_file())
-        })
+        .filter_map(|lib| lib.strip_prefix("static="));
+    let own_name = package.trim_end_matches("-sys").replace('-', "_");
+    let (own, others): (Vec<&str>, Vec<&str>) = names.partition(|name| *name == own_name);
+    own.into_iter().chain(others).find_map(|lib| {
+        let file = format!("lib{lib}.a");
+        let folder = |path: &String| PathBuf::from(path.strip_prefix("native=").unwrap_or(path));
+        paths
+            .iter()
+            .map(|path| folder(path).join(&file))
+            .find(|path| path.is_file())
+    })
 }
 
 fn link(
@@ -226,7 +227,10 @@ fn link(
     }
     compiler.args(build.flags).args(extra_flags);
     finished(&mut compiler)?;
-    ensure_exports_malloc(library)
+    ensure_exports_malloc(library).inspect_err(|_| {
+        // Or the next search finds it.
+        let _ = fs::remove_file(library);
+    })
 }
 
 /// A library that lost its malloc in the link would be preloaded without any effect.
@@ -261,7 +265,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("neap-lab-obtain-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let archive = folder.join("libx.a");
-        fs::write(&archive, "").unwrap();
+        for name in ["liba_test.a", "libx.a"] {
+            fs::write(folder.join(name), "").unwrap();
+        }
         let messages = format!(
             "{}\nnot json\n{}\n",
             serde_json::json!({"reason": "compiler-artifact",
@@ -269,7 +275,7 @@ mod tests {
                 "manifest_path": "/src/x-sys-1.0.0/Cargo.toml"}),
             serde_json::json!({"reason": "build-script-executed",
                 "package_id": "registry+i#x-sys@1.0.0",
-                "linked_libs": ["pthread", "static=x"], "out_dir": "/out",
+                "linked_libs": ["pthread", "static=a_test", "static=x"], "out_dir": "/out",
                 "linked_paths": [format!("native={}", folder.display())]}),
         );
         let built = crate_built(&messages, "x-sys").unwrap();

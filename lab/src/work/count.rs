@@ -37,6 +37,10 @@ pub enum Entry {
     New,
     /// `operator delete` of 64 bytes.
     Delete,
+    /// The same with the size.
+    DeleteSized,
+    /// `free` of null.
+    FreeNull,
 }
 
 /// A counted stretch with its name and the loop lengths whose difference is taken.
@@ -90,6 +94,8 @@ pub const ENTRIES: &[Counted] = &[
     entry("realloc-64", Entry::Realloc),
     entry("new-64", Entry::New),
     entry("delete-64", Entry::Delete),
+    entry("delete-sized-64", Entry::DeleteSized),
+    entry("free-null", Entry::FreeNull),
 ];
 
 /// The cost of counting an entry point, plus the `ret` of a function that does nothing.
@@ -164,11 +170,12 @@ impl Entry {
         let name = match self {
             Entry::Nothing => return Ok(toggle::nothing()),
             Entry::Malloc => c"malloc",
-            Entry::Free => c"free",
+            Entry::Free | Entry::FreeNull => c"free",
             Entry::Calloc => c"calloc",
             Entry::Realloc => c"realloc",
             Entry::New => c"_Znwm",
             Entry::Delete => c"_ZdlPv",
+            Entry::DeleteSized => c"_ZdlPvm",
         };
         let address =
             heap::symbol(name).with_context(|| format!("no library here has {name:?}"))?;
@@ -178,15 +185,15 @@ impl Entry {
     /// Arguments for one call: sizes, or a fresh block.
     fn arguments(self) -> anyhow::Result<(usize, usize)> {
         Ok(match self {
-            Entry::Nothing => (0, 0),
+            Entry::Nothing | Entry::FreeNull => (0, 0),
             Entry::Malloc | Entry::New => (64, 0),
             Entry::Calloc => (1, 64),
             Entry::Free => (heap::malloc(64) as usize, 0),
             Entry::Realloc => (heap::malloc(60) as usize, 64),
-            Entry::Delete => {
+            Entry::Delete | Entry::DeleteSized => {
                 let (new, _) = operators()?;
                 // SAFETY: operator new has no precondition.
-                (unsafe { new(64) } as usize, 0)
+                (unsafe { new(64) } as usize, 64)
             }
         })
     }
@@ -194,7 +201,8 @@ impl Entry {
     /// Frees what the call allocated.
     fn tidy(self, result: usize) -> anyhow::Result<()> {
         match self {
-            Entry::Nothing | Entry::Free | Entry::Delete => {}
+            Entry::Nothing | Entry::Free | Entry::FreeNull | Entry::Delete | Entry::DeleteSized => {
+            }
             // SAFETY: the call returned a live block, which only this function has.
             Entry::Malloc | Entry::Calloc | Entry::Realloc => unsafe {
                 heap::free(result as *mut u8);

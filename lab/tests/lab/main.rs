@@ -5,6 +5,7 @@ mod classes;
 mod command;
 mod prices;
 mod returns;
+mod security;
 mod shown;
 mod stage;
 mod tide;

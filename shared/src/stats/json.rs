@@ -14,8 +14,8 @@ impl fmt::Display for Json<'_> {
         }
         write!(
             out,
-            "\"purges\":{},\"questions\":{},\"unanswered\":{},\"threads\":{},",
-            figures.purges, figures.questions, figures.unanswered, figures.threads
+            "\"purges\":{},\"questions\":{},\"unanswered\":{},\"refused\":{},\"threads\":{},",
+            figures.purges, figures.questions, figures.unanswered, figures.refused, figures.threads
         )?;
         match figures.counted {
             Counted {

@@ -73,6 +73,8 @@ pub struct Snapshot {
     pub questions: u64,
     /// Times it could not be asked, or gave an incomplete answer.
     pub unanswered: u64,
+    /// Requests for a block that got none, by a limit or by the kernel. Not in bytes.
+    pub refused: u64,
     /// Threads that have a cache.
     pub threads: u64,
     /// By [`Use`], in its order.

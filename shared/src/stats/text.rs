@@ -113,6 +113,14 @@ fn calls(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
         figures.unanswered,
         ending(figures.unanswered, "s")
     )?;
+    if figures.refused > 0 {
+        writeln!(
+            out,
+            "  refused        {} request{} for memory, by a limit or by the kernel",
+            figures.refused,
+            ending(figures.refused, "s")
+        )?;
+    }
     writeln!(
         out,
         "  magazines      {refills} refill{}, {flushes} flush{}, {} thread{} now",
@@ -173,6 +181,16 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("; 1 time without an answer\n"), "{text}");
+    }
+
+    #[test]
+    fn refused_requests_are_told_if_there_are_any() {
+        let mut figures = Snapshot::default();
+        assert!(!format!("{}", Text(&figures)).contains("refused"));
+        figures.refused = 1;
+        let text = format!("{}", Text(&figures));
+        let line = "\n  refused        1 request for memory, by a limit or by the kernel\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

@@ -66,6 +66,28 @@ static void child_has_its_own(int generations) {
     present();
 }
 
+// What the parent purged before the fork is not the child's.
+static void child_purged_nothing(void) {
+    enum { PURGED = 2048 + 16 * 8, BLOCK = 8 << 20 };
+    void *block = malloc(BLOCK);
+    CHECK(block && memset(block, 1, BLOCK));
+    free(block);
+    malloc_trim(0);
+    CHECK(word_of(descriptor_of("neap-board"), PURGED) >= BLOCK);
+    CHECK(!malloc((uintptr_t)1 << 50));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        free(malloc(100 << 10));
+        present();
+        CHECK(word_of(descriptor_of("neap-board"), PURGED) < BLOCK);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(word_of(descriptor_of("neap-board"), PURGED) >= BLOCK);
+}
+
 static void exec_again(char **arguments) {
     if (getenv("SECOND")) {
         present();
@@ -76,7 +98,8 @@ static void exec_again(char **arguments) {
     fail("exec");
 }
 
-// What the child of vfork does to the heap is done to its parent's, but the status_page stays its parent's.
+// What the child of vfork does to the heap is done to its parent's, but the status_page stays its
+// parent's.
 static void vforked(void) {
     int descriptor = descriptor_of("neap-board");
     _Atomic uint64_t *words = status_page();

@@ -104,7 +104,8 @@ static void busy(void) {
     CHECK(pthread_join(thread, 0) == 0);
 }
 
-// Who rings without an end, for nothing, wakes the thread some times a second; and an observer is answered meanwhile.
+// Who rings without an end, for nothing, wakes the thread some times a second; and an observer is
+// answered meanwhile.
 static void *ring_in_vain(void *words) {
     while (!done)
         ring(words);

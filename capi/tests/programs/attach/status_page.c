@@ -1,8 +1,8 @@
 // Looks at its own status page and profile, as another process would, and does harm to them.
 //
-//   status_page present | hidden | fork | exec | vfork | ask | hostile | toggle | sampled | twice
-//   status_page sandbox | sandboxed-fork | small-stack | clone | exit-in-handler | quiet | quiet-child
-//   status_page small | idle | busy | rung-in-vain
+//   status_page present | hidden | fork | purged | exec | vfork | ask | hostile | toggle | sampled
+//   status_page twice | sandbox | sandboxed-fork | small-stack | clone | exit-in-handler | quiet
+//   status_page quiet-child | small | idle | busy | rung-in-vain
 //
 // The layout is that of shared/src/status_page.rs and shared/src/sites.rs.
 #define _GNU_SOURCE
@@ -19,7 +19,8 @@ static void ask(void) {
         usleep(1000);
     }
     CHECK(words[SERVED] == 99);
-    // After two words of the figures, the ledger: requested, rounding, -untouched, -swapped, then what is added.
+    // After two words of the figures, the ledger: requested, rounding, -untouched, -swapped, then
+    // what is added.
     _Atomic uint64_t *ledger = words + FIGURES + 2;
     uint64_t sum = ledger[0] + ledger[1] - ledger[2] - ledger[3];
     for (int line = 4; line < 15; line++)
@@ -244,6 +245,7 @@ int main(int count, char **arguments) {
     else if (!strcmp(what, "works")) works();
     else if (!strcmp(what, "forks-early")) forks_early();
     else if (!strcmp(what, "fork")) child_has_its_own(3);
+    else if (!strcmp(what, "purged")) child_purged_nothing();
     else if (!strcmp(what, "exec")) exec_again(arguments);
     else if (!strcmp(what, "vfork")) vforked();
     else if (!strcmp(what, "ask")) ask();

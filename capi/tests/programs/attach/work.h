@@ -29,7 +29,8 @@ static void work(unsigned *seed, int rounds) {
         CHECK(moved);
         for (size_t i = 0; i < (size < other ? size : other); i += 61)
             CHECK(moved[i] == (size & 255));
-        // Some are freed by another thread, later. Every one says until then where it lies: a block that two have says the wrong thing.
+        // Some are freed by another thread, later. Every one says until then where it lies: a block
+        // that two have says the wrong thing.
         if (other < 16)
             free(moved);
         else

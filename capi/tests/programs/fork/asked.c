@@ -1,5 +1,5 @@
-/* A raw copy of a process that has grown: its slow paths do not ask the kernel again and again whose process they are in. The
-   parent counts the copy's calls. Prints nothing. */
+/* A raw copy of a process that has grown: its slow paths do not ask the kernel again and again
+   whose process they are in. The parent counts the copy's calls. Prints nothing. */
 #include "../check.h"
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -8,7 +8,8 @@
 
 enum { BLOCKS = 2000, BYTES = 8 << 10, ROUNDS = 20, MOST = 40 };
 
-/* Grows past the size at which a purge thread is worth its price; then every call of malloc is a slow path. */
+/* Grows past the size at which a purge thread is worth its price; then every call of malloc is a
+   slow path. */
 static void fill_and_empty(void) {
     static void *blocks[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) CHECK(blocks[i] = malloc(BYTES + i));

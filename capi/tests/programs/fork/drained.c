@@ -1,5 +1,6 @@
-/* Forks in a handler that interrupts a drain: the thread looks at caches whose threads are at work, and waits for one of
- * them. In the child that thread is not there, and the handler returns. Prints nothing. */
+/* Forks in a handler that interrupts a drain: the thread looks at caches whose threads are at work,
+ * and waits for one of them. In the child that thread is not there, and the handler returns. Prints
+ * nothing. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>

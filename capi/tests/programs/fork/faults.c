@@ -1,5 +1,5 @@
-/* How many page faults a child of fork takes that does nothing, in a program that has allocated some. Prints the least of
-   some tries: nothing else of the machine makes a child fault less. */
+/* How many page faults a child of fork takes that does nothing, in a program that has allocated
+   some. Prints the least of some tries: nothing else of the machine makes a child fault less. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

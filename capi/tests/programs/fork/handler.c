@@ -1,6 +1,6 @@
-/* fork in a handler of signals that interrupts malloc and free, in a program with one thread (and perhaps a purge
-   thread, which the program does not know). Argument 1: how many forks. Argument 2: what the children do: `end` at once, or
-   `return` from the handler and go on allocating. */
+/* fork in a handler of signals that interrupts malloc and free, in a program with one thread (and
+   perhaps a purge thread, which the program does not know). Argument 1: how many forks. Argument 2:
+   what the children do: `end` at once, or `return` from the handler and go on allocating. */
 #include "../check.h"
 #include <signal.h>
 #include <sys/time.h>
@@ -8,7 +8,8 @@
 
 static volatile sig_atomic_t forks, wanted, returns, is_child;
 
-/* Once, soon, and each time after another while: a timer that goes on would leave no time between two handlers. */
+/* Once, soon, and each time after another while: a timer that goes on would leave no time between
+   two handlers. */
 static void arm(void) {
     struct itimerval soon = {{0, 0}, {0, 20 + forks * 7 % 100}};
     CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
@@ -34,8 +35,8 @@ static void on_timer(int number) {
 
 enum { SLOTS = 128 };
 
-/* Mostly slow paths, where the heap is locked: blocks of the page heap, and more small ones than a thread keeps. Every
-   block is written, and read back. */
+/* Mostly slow paths, where the heap is locked: blocks of the page heap, and more small ones than a
+   thread keeps. Every block is written, and read back. */
 static void churn(unsigned rounds) {
     static unsigned state = 1;
     static unsigned char *slots[SLOTS];

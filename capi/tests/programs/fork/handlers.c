@@ -1,5 +1,6 @@
-/* Threads fork at the same time, all but one of them in handlers of signals that interrupt the heap. The children end at once:
-   what another thread was changing they may not use. Argument 1: how many forks. Argument 2: `fork` or `_Fork`. */
+/* Threads fork at the same time, all but one of them in handlers of signals that interrupt the
+   heap. The children end at once: what another thread was changing they may not use. Argument 1:
+   how many forks. Argument 2: `fork` or `_Fork`. */
 #include "../check.h"
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
-/* Copies of the process past the C library's fork: a child that allocates while the parent's purge thread worked. Argument
-   1: how many rounds. Argument 2: how: `syscall`, `clone`, `clone3`, `clone3-short`, `fork-number`, `_Fork`. */
+/* Copies of the process past the C library's fork: a child that allocates while the parent's purge
+   thread worked. Argument 1: how many rounds. Argument 2: how: `syscall`, `clone`, `clone3`,
+   `clone3-short`, `fork-number`, `_Fork`. */
 #include "../check.h"
 #include <linux/sched.h>
 #include <sched.h>

@@ -1,7 +1,8 @@
-/* Single steps take a thread through its first allocation, or through its end, and a handler forks when it comes to some of
-   the instructions for the first time. The child returns from the handler, allocates, starts a thread, and ends its own, with
-   which the process exits. Argument 1: how many forks. Argument 2: what is stepped, `first` or `end`. Argument 3: `fork`, or
-   `clone`, of which the C library knows nothing. */
+/* Single steps take a thread through its first allocation, or through its end, and a handler forks
+   when it comes to some of the instructions for the first time. The child returns from the handler,
+   allocates, starts a thread, and ends its own, with which the process exits. Argument 1: how many
+   forks. Argument 2: what is stepped, `first` or `end`. Argument 3: `fork`, or `clone`, of which
+   the C library knows nothing. */
 #include "../check.h"
 #include <malloc.h>
 #include <pthread.h>
@@ -116,7 +117,13 @@ static void go_on(void) {
 static void at_end(void *unused) {
     (void)unused;
     clear_trap();
-    if (is_child) go_on();
+    if (!is_child) return;
+    go_on();
+#ifndef __GLIBC__
+    /* Next, musl's pthread_exit takes musl's lock of all threads. The parent's main thread may have
+       held it, in pthread_create, when the kernel copied it. */
+    if (is_raw) _exit(0);
+#endif
 }
 
 static void *stepped(void *unused) {

@@ -1,8 +1,10 @@
-/* fork in one thread, fflush(NULL) in a second, getline in a third. The second holds the list of streams and waits for
-   a stream; the third holds that stream and allocates. Argument 1: how many forks.
+/* fork in one thread, fflush(NULL) in a second, getline in a third. The second holds the list of
+   streams and waits for a stream; the third holds that stream and allocates. Argument 1: how many
+   forks.
 
-   The second pauses: glibc's lock on the list goes to whoever comes first, and a thread that takes it again at once starves
-   fork, under glibc's own heap as well. On two busy cores 1,000 forks without the pause take 20 to 230 seconds. */
+   The second pauses: glibc's lock on the list goes to whoever comes first, and a thread that takes
+   it again at once starves fork, under glibc's own heap as well. On two busy cores 1,000 forks
+   without the pause take 20 to 230 seconds. */
 #include "../check.h"
 #include <pthread.h>
 #include <stdatomic.h>

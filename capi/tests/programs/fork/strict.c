@@ -1,6 +1,7 @@
-/* A filter that allows only what every allocator needs, and what ends the process. The heap lives on in it: in the thread
-   that entered it, and in one that was there before. Argument 1: how it is installed, `prctl`, `syscall`, or `threads`, for
-   all threads. Argument 2: `thread` if there is a purge thread before, or `none`. */
+/* A filter that allows only what every allocator needs, and what ends the process. The heap lives
+   on in it: in the thread that entered it, and in one that was there before. Argument 1: how it is
+   installed, `prctl`, `syscall`, or `threads`, for all threads. Argument 2: `thread` if there is a
+   purge thread before, or `none`. */
 #include "../purge/purge.h"
 #include <linux/audit.h>
 #include <linux/filter.h>

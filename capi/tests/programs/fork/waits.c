@@ -1,6 +1,6 @@
-/* fork in a handler of signals that interrupts the heap, while other threads hold locks of it and wait for those that the
-   handler's thread holds. Argument 1: how many forks. Argument 2: what the children do: `end` at once, or `return` from
-   the handler and go on. */
+/* fork in a handler of signals that interrupts the heap, while other threads hold locks of it and
+   wait for those that the handler's thread holds. Argument 1: how many forks. Argument 2: what the
+   children do: `end` at once, or `return` from the handler and go on. */
 #include "../check.h"
 #include <malloc.h>
 #include <pthread.h>

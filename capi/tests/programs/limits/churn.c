@@ -1,5 +1,5 @@
-/* Live bytes stay at argument 1, while blocks of all sizes become others in random order, by two threads;
-   then nine tenths are freed, and the process waits for the end of its standard input. */
+/* Live bytes stay at argument 1, while blocks of all sizes become others in random order, by two
+   threads; then nine tenths are freed, and the process waits for the end of its standard input. */
 #include "../purge/purge.h"
 
 enum { THREADS = 2, TURNS = 6 };

@@ -1,4 +1,5 @@
-/* No more free bytes stay resident than NEAP_LIMIT_DIRTY, argument 1, says: at once, whatever the decay. */
+/* No more free bytes stay resident than NEAP_LIMIT_DIRTY, argument 1, says: at once, whatever the
+   decay. */
 #include "../purge/purge.h"
 
 int main(int count, char **arguments) {

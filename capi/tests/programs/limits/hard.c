@@ -1,5 +1,5 @@
-/* Over NEAP_LIMIT every way to allocate gives NULL and ENOMEM, and when something is freed life goes on.
-   Argument 1: the limit in bytes. */
+/* Over NEAP_LIMIT every way to allocate gives NULL and ENOMEM, and when something is freed life
+   goes on. Argument 1: the limit in bytes. */
 #include "../purge/purge.h"
 #include <malloc.h>
 

@@ -1,4 +1,5 @@
-// Over NEAP_LIMIT the operators throw or give null, and call the handler before. Argument 1: the limit in bytes.
+// Over NEAP_LIMIT the operators throw or give null, and call the handler before. Argument 1: the
+// limit in bytes.
 #include "check.h"
 #include <new>
 #include <vector>

@@ -1,6 +1,6 @@
-/* A soft limit, argument 2 in bytes. Argument 1, below: live bytes stay at 60 % of it while all blocks
-   become others of another size, in random order, and resident memory never passes it. Above: more is
-   live than that, and what is freed beside it does not stay. */
+/* A soft limit, argument 2 in bytes. Argument 1, below: live bytes stay at 60 % of it while all
+   blocks become others of another size, in random order, and resident memory never passes it.
+   Above: more is live than that, and what is freed beside it does not stay. */
 #include "../purge/purge.h"
 
 /* How far the limit may be passed. The library lets the heap grow by 1 MiB before callers wait for

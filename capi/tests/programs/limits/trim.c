@@ -1,5 +1,5 @@
-/* malloc_trim(0) gives back every page that holds nothing live, those between live blocks too, and tells
-   whether it gave any. Run with a decay far longer than the test. */
+/* malloc_trim(0) gives back every page that holds nothing live, those between live blocks too, and
+   tells whether it gave any. Run with a decay far longer than the test. */
 #include "../purge/purge.h"
 #include <malloc.h>
 

@@ -1,5 +1,5 @@
-/* A free that the C library calls starts no thread, for it may come with the library's locks held: `tdestroy` frees its nodes
-   itself. The program's own next free starts it. */
+/* A free that the C library calls starts no thread, for it may come with the library's locks held:
+   `tdestroy` frees its nodes itself. The program's own next free starts it. */
 #include "purge.h"
 #include <search.h>
 

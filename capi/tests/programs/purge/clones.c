@@ -1,5 +1,5 @@
-/* A child that the C library does not know of (a raw clone, as sandboxes make) finds the state of its parent's
-   purge thread, but not the thread. Argument 1: what it does. */
+/* A child that the C library does not know of (a raw clone, as sandboxes make) finds the state of
+   its parent's purge thread, but not the thread. Argument 1: what it does. */
 #include "purge.h"
 #include <sched.h>
 #include <sys/prctl.h>

@@ -1,5 +1,5 @@
-/* A program that takes fresh memory again and again, so that what is free gives way at once each time: what idles inside
-   slabs in use goes home all the same. */
+/* A program that takes fresh memory again and again, so that what is free gives way at once each
+   time: what idles inside slabs in use goes home all the same. */
 #include "purge.h"
 #include <stdint.h>
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
-/* A thread starts the purge thread and is preempted right after. Meanwhile the purge thread ends, for a second thread
-   wants none, and this one's own start is refused. Then the first goes on: it must not take the refused start for its
-   own. Linked with -rdynamic: the functions below stand before the C library's. */
+/* A thread starts the purge thread and is preempted right after. Meanwhile the purge thread ends,
+   for a second thread wants none, and this one's own start is refused. Then the first goes on: it
+   must not take the refused start for its own. Linked with -rdynamic: the functions below stand
+   before the C library's. */
 #include "purge.h"
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
-/* A program that frees little at a time never has a purge thread, though it frees much in the end. */
+/* A program that frees little at a time never has a purge thread, though it frees much in the
+   end. */
 #include "purge.h"
 
 int main(void) {

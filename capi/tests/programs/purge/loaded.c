@@ -1,4 +1,5 @@
-/* A library that fills memory when it is loaded and frees it when it is closed, under the loader's lock. */
+/* A library that fills memory when it is loaded and frees it when it is closed, under the loader's
+   lock. */
 #include <stdlib.h>
 #include <string.h>
 

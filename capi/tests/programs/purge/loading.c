@@ -1,5 +1,5 @@
-/* Threads load and close libraries that free much while the loader's lock is held, as purge threads come
-   and go. Each argument is a copy of the library, and has a thread of its own. */
+/* Threads load and close libraries that free much while the loader's lock is held, as purge threads
+   come and go. Each argument is a copy of the library, and has a thread of its own. */
 #include "purge.h"
 
 enum { TURNS = 40 };

@@ -1,5 +1,5 @@
-/* A program with LOCAL bytes of thread-local variables, which glibc puts on the stack of every thread: the thread is there, and
-   what was freed goes home. */
+/* A program with LOCAL bytes of thread-local variables, which glibc puts on the stack of every
+   thread: the thread is there, and what was freed goes home. */
 #include "purge.h"
 
 static __thread volatile char own[LOCAL];

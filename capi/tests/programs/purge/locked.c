@@ -1,5 +1,5 @@
-/* A real-time program: it locks its memory, touches all that it needs, frees it, and from then on allocates and frees in
-   rounds without a page fault. */
+/* A real-time program: it locks its memory, touches all that it needs, frees it, and from then on
+   allocates and frees in rounds without a page fault. */
 #include "purge.h"
 #include <malloc.h>
 #include <sys/mman.h>
@@ -22,7 +22,8 @@ static void *touched(size_t bytes) {
     return block;
 }
 
-/* Some 70 MiB, then free for longer than anything stays by itself. Returns the page faults of it. */
+/* Some 70 MiB, then free for longer than anything stays by itself. Returns the page faults of
+   it. */
 static long round_of(void) {
     long before = faults();
     for (int i = 0; i < SMALL; i++) small[i] = touched(16 + (size_t)i % 1024);
@@ -34,8 +35,8 @@ static long round_of(void) {
     return during;
 }
 
-/* The faults of the best of some rounds after the first ones. The kernel makes a process fault where it moves pages, and
-   code may be read in late. */
+/* The faults of the best of some rounds after the first ones. The kernel makes a process fault
+   where it moves pages, and code may be read in late. */
 static long rounds(long enough) {
     long least = LONG_MAX;
     for (int i = 1; i < ROUNDS; i++) round_of();
@@ -117,7 +118,8 @@ int main(int argc, char **argv) {
     long enough = strcmp(argv[1], "on-fault") ? 0 : 15;
     CHECK(rounds(enough) <= enough);
     if (!strcmp(argv[1], "raw")) return 0;
-    /* A child's memory is not locked, and comes home again; so does this process's once it is unlocked. */
+    /* A child's memory is not locked, and comes home again; so does this process's once it is
+       unlocked. */
     CHECK(mallopt(M_TRIM_THRESHOLD, 0) == 1);
     size_t full = resident();
     pid_t child = fork();

@@ -1,6 +1,6 @@
-/* A program fills huge pages with small blocks and frees half of every second one. What it freed goes home, and the process
-   stays within few mappings, though the kernel parts one wherever advice changes.
-   Arguments: MiB of small blocks; "mixed" to have large blocks among them. */
+/* A program fills huge pages with small blocks and frees half of every second one. What it freed
+   goes home, and the process stays within few mappings, though the kernel parts one wherever advice
+   changes. Arguments: MiB of small blocks; "mixed" to have large blocks among them. */
 #include "purge.h"
 
 enum { MOST_MAPPINGS = 300, SIZE = 1024, HUGE_SHIFT = 21, PAGE_SHIFT = 12 };

@@ -1,5 +1,6 @@
-/* Twenty buffers of 5 to 25 MiB; one at random is replaced by one of another size, and filled. What was freed a moment ago serves
-   again: the pages that are faulted in are those of the first use, and few more. */
+/* Twenty buffers of 5 to 25 MiB; one at random is replaced by one of another size, and filled. What
+   was freed a moment ago serves again: the pages that are faulted in are those of the first use,
+   and few more. */
 #include "purge.h"
 #include <sys/resource.h>
 

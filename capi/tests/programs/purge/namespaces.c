@@ -1,5 +1,6 @@
-/* unshare and setns while the purge thread lives: some of them the kernel refuses to a process of two
-   threads. Argument 1: which. Tried before in a child, which says whether they are allowed here. */
+/* unshare and setns while the purge thread lives: some of them the kernel refuses to a process of
+   two threads. Argument 1: which. Tried before in a child, which says whether they are allowed
+   here. */
 #include "purge.h"
 #include <sched.h>
 

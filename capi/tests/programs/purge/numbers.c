@@ -1,5 +1,5 @@
-/* A program of one thread relies on the kernel's promise that a new descriptor has the lowest free number. So the purge
-   thread, which works meanwhile, opens no file. */
+/* A program of one thread relies on the kernel's promise that a new descriptor has the lowest free
+   number. So the purge thread, which works meanwhile, opens no file. */
 #include "purge.h"
 
 int main(void) {

@@ -1,5 +1,6 @@
-/* setgroups, setresgid and setresuid while the purge thread lives: the C library sends every thread a
-   signal and waits until it has followed, so a thread that masked this signal would make them hang. */
+/* setgroups, setresgid and setresuid while the purge thread lives: the C library sends every thread
+   a signal and waits until it has followed, so a thread that masked this signal would make them
+   hang. */
 #include "purge.h"
 #include <grp.h>
 

@@ -1,5 +1,5 @@
-/* What the programs about the purge share: memory that is filled and freed, and looks at this process
-   that allocate nothing and wake nothing. */
+/* What the programs about the purge share: memory that is filled and freed, and looks at this
+   process that allocate nothing and wake nothing. */
 #ifndef PURGE_H
 #define PURGE_H
 
@@ -30,7 +30,8 @@ __attribute__((unused)) static void nap(long milliseconds) {
     while (nanosleep(&rest, &rest) != 0) CHECK(errno == EINTR);
 }
 
-/* Calls `visit` with every task of this process; opendir would allocate. Counts those it is true for. */
+/* Calls `visit` with every task of this process; opendir would allocate. Counts those it is true
+   for. */
 static inline int count_tasks(int (*visit)(int task)) {
     char entries[4096];
     int count = 0;
@@ -140,7 +141,8 @@ struct block {
     struct block *next;
 };
 
-/* `bytes` in touched blocks of 1 KiB, a list. Volatile: the compiler must not remove what nobody reads. */
+/* `bytes` in touched blocks of 1 KiB, a list. Volatile: the compiler must not remove what nobody
+   reads. */
 static inline struct block *fill(size_t bytes) {
     struct block *list = NULL;
     for (size_t at = 0; at < bytes; at += BLOCK) {

@@ -1,5 +1,5 @@
-/* A thread of real-time priority calls unshare while the purge thread, which has none, is at work on the same processor. It waits
-   asleep: who spins there keeps the other from its work. */
+/* A thread of real-time priority calls unshare while the purge thread, which has none, is at work
+   on the same processor. It waits asleep: who spins there keeps the other from its work. */
 #include "purge.h"
 #include <sched.h>
 #include <sys/resource.h>

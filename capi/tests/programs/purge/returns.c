@@ -1,4 +1,5 @@
-/* A process that sleeps gives back what it freed, and then nothing wakes in it any more. Argument 1: who frees. */
+/* A process that sleeps gives back what it freed, and then nothing wakes in it any more. Argument
+   1: who frees. */
 #include "purge.h"
 
 static struct block *list;

@@ -8,7 +8,8 @@ static void note(int signal) {
     handler_ran_in = (sig_atomic_t)syscall(SYS_gettid);
 }
 
-/* What a program may handle: all but those that no program can, and those that the C library keeps. */
+/* What a program may handle: all but those that no program can, and those that the C library
+   keeps. */
 static uint64_t all_of_the_programs(void) {
     uint64_t all = 0;
     for (int signal = 1; signal <= 64; signal++)

@@ -1,6 +1,6 @@
-/* Threads with large stacks come and go in crowds, so that the C library's cache of stacks overflows and
-   it frees what a thread had under the lock of this cache, while another thread frees much and purge
-   threads, which have stacks too, come and go. */
+/* Threads with large stacks come and go in crowds, so that the C library's cache of stacks
+   overflows and it frees what a thread had under the lock of this cache, while another thread frees
+   much and purge threads, which have stacks too, come and go. */
 #include "purge.h"
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
-/* A large block is taken while there are free resident pages that cannot serve it, one in each slice: these go at once, long
-   before their time, and not one of the block's is touched for it. */
+/* A large block is taken while there are free resident pages that cannot serve it, one in each
+   slice: these go at once, long before their time, and not one of the block's is touched for it. */
 #include "purge.h"
 #include "../../../include/neap.h"
 

@@ -1,6 +1,7 @@
-/* A handler of signals forbids the process new privileges, or leaves a namespace, while the code below it on the stack is about to start
-   the purge thread. Argument 1: which signal mask the handler interrupts, argument 2: what it does. Linked with -rdynamic: the
-   functions below stand before the C library's. */
+/* A handler of signals forbids the process new privileges, or leaves a namespace, while the code
+   below it on the stack is about to start the purge thread. Argument 1: which signal mask the
+   handler interrupts, argument 2: what it does. Linked with -rdynamic: the functions below stand
+   before the C library's. */
 #include "purge.h"
 #include <sched.h>
 #include <sys/prctl.h>

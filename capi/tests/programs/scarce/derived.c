@@ -1,5 +1,6 @@
-/* A program takes the size of its address space for what it uses, adds some MiB, and makes the sum its limit. It gets about
-   as many MiB as it added, as under the C library's own malloc, and then NULL. */
+/* A program takes the size of its address space for what it uses, adds some MiB, and makes the sum
+   its limit. It gets about as many MiB as it added, as under the C library's own malloc, and then
+   NULL. */
 #include "../check.h"
 #include <pthread.h>
 #include <sys/resource.h>

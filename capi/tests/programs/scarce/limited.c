@@ -1,5 +1,6 @@
 /* A program that limits its address space after its first malloc is limited about as under the C
-   library's own malloc: of 200 MiB it gets 4 to 6 blocks of 30 MiB, then small ones, then NULL and ENOMEM. */
+   library's own malloc: of 200 MiB it gets 4 to 6 blocks of 30 MiB, then small ones, then NULL and
+   ENOMEM. */
 #include "../check.h"
 #include <sys/resource.h>
 

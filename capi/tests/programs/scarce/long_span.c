@@ -1,5 +1,5 @@
-/* Large blocks of which one page was touched are freed and trimmed. Calls that give pages back are counted: they are to be about
-   as many as blocks, not as there are parts of 8 MiB. */
+/* Large blocks of which one page was touched are freed and trimmed. Calls that give pages back are
+   counted: they are to be about as many as blocks, not as there are parts of 8 MiB. */
 #include "check.h"
 #include <malloc.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* The program lowers the limit on its address space while it runs, and while another thread frees: threads start after it, and the
-   heap goes on, below the limit. */
+/* The program lowers the limit on its address space while it runs, and while another thread frees:
+   threads start after it, and the heap goes on, below the limit. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/resource.h>

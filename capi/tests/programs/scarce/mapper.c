@@ -1,4 +1,5 @@
-/* A library that leaves the process room for two mappings, before other libraries' constructors run. */
+/* A library that leaves the process room for two mappings, before other libraries' constructors
+   run. */
 #include <sys/mman.h>
 
 __attribute__((constructor)) static void use_up_mappings(void) {

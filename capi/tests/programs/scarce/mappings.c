@@ -1,5 +1,6 @@
-/* The process has as many mappings as it may before its first allocation: blocks are served all the same. The mappings are
-   made by the program, or by a library whose constructor runs before Neap's (see mapper.c). */
+/* The process has as many mappings as it may before its first allocation: blocks are served all the
+   same. The mappings are made by the program, or by a library whose constructor runs before Neap's
+   (see mapper.c). */
 #include "check.h"
 #include <sys/mman.h>
 

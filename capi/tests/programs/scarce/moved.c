@@ -1,4 +1,5 @@
-/* Lowers the limit on address space below what is mapped, and resizes large blocks within what was mapped before. Prints nothing. */
+/* Lowers the limit on address space below what is mapped, and resizes large blocks within what was
+   mapped before. Prints nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

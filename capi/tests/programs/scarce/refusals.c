@@ -1,5 +1,5 @@
-/* Threads ask again and again for what cannot be had, while they use the heap. Giving free pages back to the kernel does not help
-   them: these calls are counted. */
+/* Threads ask again and again for what cannot be had, while they use the heap. Giving free pages
+   back to the kernel does not help them: these calls are counted. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
-/* While realloc moves the pages of a block, the limit on address space becomes lower, as if by another thread: the
-   kernel unmaps the target of the move, then refuses the move. realloc returns NULL with ENOMEM or a copy, never memory
-   that is not its own. */
+/* While realloc moves the pages of a block, the limit on address space becomes lower, as if by
+   another thread: the kernel unmaps the target of the move, then refuses the move. realloc returns
+   NULL with ENOMEM or a copy, never memory that is not its own. */
 #include "../check.h"
 #include <malloc.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Traps each membarrier and lets it through. While another thread sleeps on free blocks, main calls
-   malloc_trim: it issues a barrier, and the process has been registered for that before, for with two
-   threads the kernel waits for a grace period of RCU then. */
+   malloc_trim: it issues a barrier, and the process has been registered for that before, for with
+   two threads the kernel waits for a grace period of RCU then. */
 #include "../check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,5 @@
-/* A program without libdl that clears its environment, then forks: the handlers of fork run, and the child is a process of its
-   own. */
+/* A program without libdl that clears its environment, then forks: the handlers of fork run, and
+   the child is a process of its own. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>

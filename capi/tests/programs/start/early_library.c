@@ -1,5 +1,5 @@
-/* A library that is initialised before the library under test. Its constructor registers fork handlers that take a lock; with
-   ALLOCATES, it allocates first. */
+/* A library that is initialised before the library under test. Its constructor registers fork
+   handlers that take a lock; with ALLOCATES, it allocates first. */
 #include <pthread.h>
 #include <stdlib.h>
 

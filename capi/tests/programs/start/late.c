@@ -1,4 +1,5 @@
-/* Forks while another thread allocates under the lock that the fork handlers of early_library.c take. */
+/* Forks while another thread allocates under the lock that the fork handlers of early_library.c
+   take. */
 #include "../check.h"
 #include <pthread.h>
 #include <stdatomic.h>

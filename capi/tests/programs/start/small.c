@@ -1,5 +1,5 @@
-/* What a small process costs once it has allocated a block: prints its mappings, its writable private memory in KiB, the
-   page faults so far, and what it wrote of its own memory in KiB. */
+/* What a small process costs once it has allocated a block: prints its mappings, its writable
+   private memory in KiB, the page faults so far, and what it wrote of its own memory in KiB. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

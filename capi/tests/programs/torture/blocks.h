@@ -60,7 +60,8 @@ static inline size_t choose_size(uint64_t *state) {
                   : chance < 93 ? spread(state, 64 << 10, 4 << 20)
                   : chance < 99 ? spread(state, 1 << 20, 16 << 20)
                                 : spread(state, 16 << 20, 64 << 20);
-    /* Whole pages and whole slices have no rest to be zeroed by hand: met more often than by chance. */
+    /* Whole pages and whole slices have no rest to be zeroed by hand: met more often than by
+       chance. */
     if (size > 65536 && one_in(state, 3)) size &= one_in(state, 2) ? -65536ul : -4096ul;
     return live + size <= options.max_bytes ? size : 1 + size % 8192;
 }

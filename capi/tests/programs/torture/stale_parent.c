@@ -58,7 +58,8 @@ static long asked(int pagemap, const char *block, size_t size) {
     return populated(pagemap, (void *)low, high - low);
 }
 
-/* Whether calloc gave the very block that was dirty and that the stale descriptor calls untouched. */
+/* Whether calloc gave the very block that was dirty and that the stale descriptor calls
+   untouched. */
 static int reused_under_a_lie(size_t size) {
     int fresh = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     char *block = malloc(hidden(size));
@@ -93,8 +94,8 @@ static pid_t unseen_clone(void) {
 }
 
 static void in_the_child(int planted, int cloned) {
-    /* After a raw clone the number is the parent's still: nothing has allocated here. After fork the
-       library's handler has closed it. */
+    /* After a raw clone the number is the parent's still: nothing has allocated here. After fork
+       the library's handler has closed it. */
     if (library_number >= 0 && cloned) CHECK(fcntl(library_number, F_GETFD) >= 0);
     int reused = 0;
     if (planted) {

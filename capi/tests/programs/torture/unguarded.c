@@ -1,6 +1,7 @@
 /* What a library would be that asks without any guard: a calloc over the library's malloc that
    opens /proc/self/pagemap at the first need, never doubts a descriptor that answers, and zeroes
-   just the pages that it calls populated. Preloaded before the library under test, it shows that the tests can fail. */
+   just the pages that it calls populated. Preloaded before the library under test, it shows that
+   the tests can fail. */
 #include "descriptors.h"
 
 /* Small blocks share pages: zeroed whole. */

@@ -1,4 +1,5 @@
-/* The classes of characters, as libstdc++ numbers them where the C library has no tables for them. */
+/* The classes of characters, as libstdc++ numbers them where the C library has no tables for
+   them. */
 #include <bits/c++config.h>
 namespace std _GLIBCXX_VISIBILITY(default) {
 _GLIBCXX_BEGIN_NAMESPACE_VERSION

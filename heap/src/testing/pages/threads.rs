@@ -75,9 +75,10 @@ fn a_block_that_cannot_grow_in_place_waits_for_no_purge() {
     let heap = with_free_slices();
     let (block, wall) = (large(&heap, 4).unwrap(), large(&heap, 80));
     assert!(wall.is_some());
-    let address = block.base.expose_provenance();
+    let address = block.base.as_ptr().expose_provenance();
     let answered = during_a_purge(&heap, || {
-        let base = NonNull::with_exposed_provenance(address);
+        let base = core::ptr::with_exposed_provenance_mut(address);
+        let base = NonNull::new(base).expect("not null");
         // SAFETY: the span is ours.
         let grown = unsafe { heap.grow_in_place(base, 8, 8 * SLICE_BYTES) };
         (grown.is_none(), heap.os().is_purging())

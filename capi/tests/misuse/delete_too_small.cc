@@ -3,6 +3,6 @@
 #include <new>
 
 int main() {
-    operator delete(operator new(64), 100); /* HERE */
+    operator delete(operator new(64), 32); /* HERE */
     surface();
 }

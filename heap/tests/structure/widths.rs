@@ -1,0 +1,73 @@
+//! Comments end at the column where rustfmt ends code. It leaves comments alone.
+
+use std::fs;
+use std::path::Path;
+
+const COLUMNS: usize = 100;
+
+const FOLDERS: [&str; 11] = [
+    "capi",
+    "ci",
+    "cli",
+    "examples",
+    "heap",
+    "instruments",
+    "lab",
+    "neap",
+    "programs",
+    "python",
+    "shared",
+];
+
+#[test]
+fn comments_are_as_wide_as_code() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut wrong = Vec::new();
+    for folder in FOLDERS {
+        visit(&workspace.join(folder), &mut wrong);
+    }
+    assert!(wrong.is_empty(), "over {COLUMNS} columns: {wrong:#?}");
+}
+
+/// Looks at every source file below `folder`.
+fn visit(folder: &Path, wrong: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap_or_default();
+        let kind = path.extension().unwrap_or_default().to_str().unwrap_or("");
+        if path.is_dir() && name != "target" {
+            visit(&path, wrong);
+        } else if ["rs", "c", "cc", "h", "hpp", "sh", "py"].contains(&kind) {
+            let text = fs::read_to_string(&path).unwrap();
+            let lines = wide_comments(&text, ["sh", "py"].contains(&kind));
+            wrong.extend(lines.map(|line| format!("{}:{line}", path.display())));
+        }
+    }
+}
+
+/// The numbers of the lines. Tables and what stands between fences may be wider.
+fn wide_comments(text: &str, is_script: bool) -> impl Iterator<Item = usize> {
+    let (mut in_block, mut in_fence) = (false, false);
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let bare = line.trim_start();
+        let begins = match is_script {
+            true => bare.starts_with("# "),
+            false => bare.starts_with("//") || bare.starts_with("/*"),
+        };
+        let is_comment = begins || in_block;
+        in_block = !is_script && (in_block || bare.starts_with("/*")) && !bare.contains("*/");
+        let words = bare.trim_start_matches(['/', '!', '*', '#', ' ']);
+        in_fence ^= is_comment && words.starts_with("```");
+        let may_be_wide = in_fence || words.starts_with('|');
+        (is_comment && !may_be_wide && line.chars().count() > COLUMNS).then_some(index + 1)
+    })
+}
+
+#[test]
+fn a_wide_comment_is_found() {
+    let wide = "x".repeat(COLUMNS);
+    let text = format!("/* a\n   {wide}\n*/\nlet {wide};\n// | {wide} |\n// {wide}\n");
+    assert_eq!(wide_comments(&text, false).collect::<Vec<_>>(), [2, 6]);
+    let script = format!("# {wide}\necho {wide}\n");
+    assert_eq!(wide_comments(&script, true).collect::<Vec<_>>(), [1]);
+}
