@@ -25,7 +25,7 @@ def run(*command):
 
 
 def cargo(*words):
-    return run("cargo", *words, "--locked", "--offline")
+    return run("cargo", *words, "--locked")
 
 
 def platform():
