@@ -175,15 +175,16 @@ fn write_page(place: &Place, page: &[u8]) {
         }
         return;
     }
-    match file::open_append(path) {
-        Some(file) => {
-            file::write_all(file, page);
-            file::close(file);
-        }
-        None => warn(format_args!(
+    let is_written = file::open_append(path).is_some_and(|file| {
+        let is_written = file::write_all(file, page);
+        file::close(file);
+        is_written
+    });
+    if !is_written {
+        warn(format_args!(
             "cannot write the statistics to {}",
             Lossy(path.to_bytes())
-        )),
+        ));
     }
 }
 

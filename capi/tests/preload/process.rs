@@ -139,3 +139,15 @@ fn blocks_that_were_mapped_over_when_no_mapping_is_left() {
 fn generations_leave_no_descriptors() {
     passes("programs/generations.c");
 }
+
+#[test]
+fn statistics_that_a_full_disk_refuses_are_reported() {
+    let Some(program) = compile("programs/control.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let full = [("NEAP_STATS", "text"), ("NEAP_STATS_FILE", "/dev/full")];
+    let output = support::run(&program, &[], &full);
+    assert!(output.status.success(), "{output:?}");
+    let said = support::text(&output.stderr);
+    assert_eq!(said, "neap: cannot write the statistics to /dev/full\n");
+}

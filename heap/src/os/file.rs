@@ -22,19 +22,27 @@ pub fn duplicate_above(descriptor: i32, least: i32) -> Option<i32> {
 }
 
 /// Writes all of `bytes` to `descriptor`; retries after interruptions and short writes. False on an
-/// error.
+/// error, and after [`INTERRUPTIONS`] in a row.
 pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
     keep_errno(|| {
+        let mut left = INTERRUPTIONS;
         while !bytes.is_empty() {
             match sys_write(descriptor, bytes) {
-                written if written > 0 => bytes = &bytes[written as usize..],
-                written if written < 0 && errno::get() == libc::EINTR => {}
+                written if written > 0 => {
+                    bytes = &bytes[written as usize..];
+                    left = INTERRUPTIONS;
+                }
+                written if written < 0 && errno::get() == libc::EINTR && left > 0 => left -= 1,
                 _ => return false,
             }
         }
         true
     })
 }
+
+/// How often a write without progress may be interrupted. A timer of a profiler interrupts one that
+/// waits for a slow reader up to a thousand times a second.
+const INTERRUPTIONS: u32 = 10_000;
 
 /// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if the file cannot
 /// be opened or read.
