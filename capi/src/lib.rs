@@ -21,6 +21,7 @@
 //! | `optional.rs` | no name: names that not every process has |
 //! | `options.rs` | no name: the options `deepbind` and `children` |
 //! | `streams.rs` | no name: the lock that glibc's `fork` takes after Neap's |
+//! | `signals.rs` | `sigaction` `signal`: the report of a guarded block comes before the program's own handler |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
 //! | `start.rs` | the constructor |
 //! | `version.rs` | `neap_version` |
@@ -55,6 +56,8 @@ mod options;
 #[cfg(panic = "abort")]
 mod panic;
 mod report;
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+mod signals;
 mod sized;
 mod stack;
 mod start;

@@ -90,6 +90,8 @@ unsafe fn start_with(envp: *mut *mut c_char) {
     // First: the questions to the loader below may allocate.
     // SAFETY: the caller's promise.
     unsafe { init::begin(envp) };
+    #[cfg(not(all(panic = "abort", feature = "archive")))]
+    crate::signals::begin();
     watch::begin();
     alone::begin();
     copies::begin();

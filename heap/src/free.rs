@@ -107,6 +107,7 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
         Found::Large(place) | Found::Sampled(place) => {
             unless_quarantined(address, large::bytes(Call::UsableSize, &place, address))
         }
+        Found::Guarded => hook::instruments().guarded_bytes(Call::UsableSize, address),
         Found::Foreign => misuse::foreign(Call::UsableSize, address),
         Found::NoBlock | Found::Stack => misuse::no_block(Call::UsableSize, address),
     }
@@ -187,6 +188,7 @@ fn check_size(block: *mut u8, size: usize, align: usize, sizes: Sizes) {
                 bytes,
             )
         }
+        Found::Guarded => (0, hook::instruments().guarded_bytes(Call::Free, address)),
         // Null, or what `free` itself reports.
         Found::Foreign | Found::NoBlock | Found::Stack => return,
     };
@@ -270,6 +272,7 @@ pub unsafe fn free_found(address: usize, found: Found) {
         Found::Slab(..) => unsafe { give_one(&HEAP, address) },
         Found::Large(place) => large::free(&place, address, Tag::LARGE),
         Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED),
+        Found::Guarded => hook::instruments().guarded_freed(address),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::NoBlock | Found::Stack => misuse::no_block(Call::Free, address),
     }

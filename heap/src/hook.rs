@@ -9,6 +9,7 @@
 
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::cache::heap::Found;
+use crate::cache::misuse::Call;
 use crate::cache::thread_cache::Cache;
 use crate::os::lock::Lock;
 use crate::os::shared;
@@ -36,6 +37,23 @@ pub trait Instruments: Sync {
     fn sample(&self, _cache: &Cache, _size: usize, _class: Class) -> Option<*mut u8> {
         None
     }
+
+    /// Some allocations are guarded, and the slow path allocates `size` bytes at a multiple of
+    /// `align`, which a slab of `class` would serve: a guarded block; `None` if this one is not to
+    /// be guarded.
+    fn guard(&self, _cache: &Cache, _size: usize, _align: usize, _class: Class) -> Option<*mut u8> {
+        None
+    }
+
+    /// The bytes that were requested of the guarded block at `address`. Aborts if none starts
+    /// there, or if it is free.
+    fn guarded_bytes(&self, _call: Call, _address: usize) -> usize {
+        0
+    }
+
+    /// Takes the guarded block at `address` back. Aborts if none starts there, if it is free, or if
+    /// the program wrote beside it.
+    fn guarded_freed(&self, _address: usize) {}
 
     /// A block of `usable` bytes was made in the span at `place`, for a request of `size` bytes. No
     /// other thread has it yet.

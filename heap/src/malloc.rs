@@ -1,6 +1,6 @@
 //! Allocation: the fast path and the slow path.
 
-use crate::cache::heap::{HEAP, Known, Mode};
+use crate::cache::heap::{Found, Guarding, HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::hook;
@@ -78,7 +78,8 @@ pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
     if size >= FRESH_BYTES {
         return allocate_layout_zeroed_large(size, 16, Extent::Usable);
     }
-    zeroed(allocate(size), Class::serving(size).bytes())
+    let (block, class) = (allocate(size), Class::serving(size));
+    zeroed(block, room(block, size, class.bytes()))
 }
 
 /// A block of at least `size` bytes at a multiple of `align` (and of 16); null when out of memory.
@@ -96,7 +97,7 @@ pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     }
     // Not by its size: there may be a class of 8 bytes.
     let class = Class::serving(16);
-    pop(Tag::of(class), class, size)
+    pop(Tag::of(class), class, size, 16)
 }
 
 /// A block for a caller that states the alignment, so that an alignment of 8 suffices if 8 is
@@ -107,10 +108,10 @@ pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
         if align <= 8 {
             // Known to the compiler where the size is, so not looked up.
             let class = Class::of_size_align8(size);
-            return pop(Tag::of(class), class, size);
+            return pop(Tag::of(class), class, size, align);
         }
         let tag = current().tags[size];
-        return pop(tag, Class::serving(size), size);
+        return pop(tag, Class::serving(size), size, align);
     }
     allocate_layout_over_table(size, align)
 }
@@ -136,13 +137,27 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     }
     // A thread without a cache gets one on the slow path; the other modes have code of their own.
     let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
-    if simply || !HEAP.depots.next_is_fresh(class) {
-        return zeroed(allocate_sampling(size, class), extent.bytes(size, class));
+    if simply || HEAP.guarding() == Guarding::All || !HEAP.depots.next_is_fresh(class) {
+        let block = allocate_sampling(size, class, align);
+        return zeroed(block, room(block, size, extent.bytes(size, class)));
     }
     match HEAP.take_known(class) {
         (block, Known::Zero) => block,
         (block, Known::Unknown) if !block.is_null() => zeroed(block, extent.bytes(size, class)),
-        _ => zeroed(allocate_slow(size, class), extent.bytes(size, class)),
+        _ => {
+            let block = allocate_slow(size, class, align);
+            zeroed(block, room(block, size, extent.bytes(size, class)))
+        }
+    }
+}
+
+/// How many of `bytes` bytes a block has for a request of `size`: a guarded one has no more than
+/// were requested.
+fn room(block: *mut u8, size: usize, bytes: usize) -> usize {
+    let is_guarded = || matches!(HEAP.find(block.addr()), Found::Guarded);
+    match HEAP.guarding() != Guarding::Off && is_guarded() {
+        true => size,
+        false => bytes,
     }
 }
 
@@ -157,11 +172,11 @@ fn zeroed(block: *mut u8, bytes: usize) -> *mut u8 {
 }
 
 #[inline(always)]
-fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
+fn pop(tag: Tag, class: Class, size: usize, align: usize) -> *mut u8 {
     // SAFETY: the calling thread's own cache, or a sentinel.
     match unsafe { machine::pop(current(), tag) } {
         Some(block) => block,
-        None => allocate_sampling(size, class),
+        None => allocate_sampling(size, class, align),
     }
 }
 
@@ -169,29 +184,29 @@ fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
 #[inline(never)]
 pub fn allocate_missed(size: usize) -> *mut u8 {
     if size <= TABLE_BYTES {
-        return allocate_slow(size, Class::serving(size));
+        return allocate_slow(size, Class::serving(size), 16);
     }
     if size > MAX_BLOCK {
         return large::allocate(size, 1);
     }
     let class = Class::serving(size);
-    pop(Tag::of(class), class, size)
+    pop(Tag::of(class), class, size, 16)
 }
 
 /// The magazine is empty, or the profiler counts what it gives out.
 #[inline(never)]
-fn allocate_sampling(size: usize, class: Class) -> *mut u8 {
+fn allocate_sampling(size: usize, class: Class, align: usize) -> *mut u8 {
     // SAFETY: the calling thread's own cache, or a sentinel.
     match unsafe { machine::pop_sampling(current(), Tag::of(class)) } {
         Some(block) => block,
-        None => allocate_slow(size, class),
+        None => allocate_slow(size, class, align),
     }
 }
 
 #[inline(never)]
 fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
     match Class::of_layout(size, align) {
-        Some(class) => pop(Tag::of(class), class, size),
+        Some(class) => pop(Tag::of(class), class, size, align),
         None => large::allocate(size, align),
     }
 }
@@ -199,9 +214,9 @@ fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
 /// The magazine is empty, or there is none.
 #[cold]
 #[inline(never)]
-fn allocate_slow(size: usize, class: Class) -> *mut u8 {
-    let block = match take(size, class) {
-        block if block.is_null() && HEAP.relieve(size) => take(size, class),
+fn allocate_slow(size: usize, class: Class, align: usize) -> *mut u8 {
+    let block = match take(size, class, align) {
+        block if block.is_null() && HEAP.relieve(size) => take(size, class, align),
         block => block,
     };
     let block = match block.is_null() {
@@ -262,13 +277,18 @@ fn take_scantily(class: Class) -> *mut u8 {
 /// would take 64 KiB.
 const SCANT_WASTE: usize = 8;
 
-fn take(size: usize, class: Class) -> *mut u8 {
+fn take(size: usize, class: Class, align: usize) -> *mut u8 {
     let (cache, mode) = (entered(), HEAP.mode());
     if let (Mode::Counting, Some(cache)) = (mode, cache) {
         count_allocation(cache, size, Some(class));
     }
     if let (true, Some(cache)) = (HEAP.is_sampling(), cache)
         && let Some(block) = hook::instruments().sample(cache, size, class)
+    {
+        return block;
+    }
+    if let (true, Some(cache)) = (HEAP.guarding() != Guarding::Off, cache)
+        && let Some(block) = hook::instruments().guard(cache, size, align, class)
     {
         return block;
     }

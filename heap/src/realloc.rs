@@ -57,6 +57,11 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         }
         // SAFETY: the caller's promise.
         Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
+        Found::Guarded => {
+            let held = hook::instruments().guarded_bytes(Call::Realloc, address);
+            // SAFETY: the caller's promise; the block has that many bytes.
+            unsafe { move_block(block, held, size, align) }
+        }
         Found::Large(place) => {
             refuse_quarantined(Call::Realloc, address);
             // SAFETY: the caller's promise.

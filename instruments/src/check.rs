@@ -87,6 +87,9 @@ pub(crate) fn holds(address: usize) -> bool {
 /// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free. False if
 /// there is no memory to note what waits: then nothing does.
 pub(super) fn hold(address: usize, found: &Found) -> bool {
+    if let Found::Guarded = found {
+        return false;
+    }
     let bytes = bytes_of(address, found);
     let _guard = QUARANTINE.lock.lock();
     let Some(mut inner) = QUARANTINE.inner.open() else {
@@ -168,7 +171,7 @@ fn bytes_of(address: usize, found: &Found) -> usize {
         }
         Found::Large(place) | Found::Sampled(place) => large::bytes(Call::Free, place, address),
         Found::Foreign => misuse::foreign(Call::Free, address),
-        Found::NoBlock | Found::Stack => misuse::no_block(Call::Free, address),
+        Found::NoBlock | Found::Stack | Found::Guarded => misuse::no_block(Call::Free, address),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The instruments behind the heap's hook, [`neap_heap::hook`].
 
-use crate::{attach, check, peek, profile, sizes, statistics, unwind};
+use crate::{attach, check, guard, peek, profile, sizes, statistics, unwind};
 use attach::When;
 use neap_heap::cache::heap::Found;
+use neap_heap::cache::misuse::Call;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::hook::{self, Instruments};
 use neap_heap::os::lock::Lock;
@@ -39,6 +40,9 @@ impl Instruments for All {
             // SAFETY: as above.
             ("stats-file", Value::Path(path)) => unsafe { statistics::keep_path(path) },
             ("sample", Value::Bytes(rate)) => profile::want(rate),
+            ("guard", Value::Millis(interval)) => guard::want(interval),
+            // SAFETY: as above.
+            ("guard-file", Value::Path(path)) => unsafe { guard::keep_path(path) },
             ("status-page", Value::Choice("0")) => attach::choose(When::Never),
             ("status-page", Value::Choice("1")) => attach::choose(When::AtStart),
             // SAFETY: as above.
@@ -50,10 +54,23 @@ impl Instruments for All {
     fn begin(&self) {
         attach::begin();
         profile::begin();
+        guard::begin();
     }
 
     fn sample(&self, cache: &Cache, size: usize, class: Class) -> Option<*mut u8> {
         profile::take(cache, size, class)
+    }
+
+    fn guard(&self, cache: &Cache, size: usize, align: usize, class: Class) -> Option<*mut u8> {
+        guard::take(cache, [size, align], class)
+    }
+
+    fn guarded_bytes(&self, call: Call, address: usize) -> usize {
+        guard::bytes(call, address)
+    }
+
+    fn guarded_freed(&self, address: usize) {
+        guard::give(address);
     }
 
     fn large_made(&self, place: &SliceRef<'_>, size: usize, usable: usize) {
@@ -89,11 +106,12 @@ impl Instruments for All {
     }
 
     fn answer_due(&self) -> bool {
-        attach::serve_due()
+        guard::arm_due() | attach::serve_due()
     }
 
     fn due_in_ms(&self) -> Option<u64> {
-        attach::due_in_ms()
+        let due = [attach::due_in_ms(), guard::due_in_ms()];
+        due.into_iter().flatten().min()
     }
 
     fn note_thread(&self, state: ThreadState) {
@@ -111,17 +129,19 @@ impl Instruments for All {
     }
 
     fn locks(&self) -> &'static [&'static Lock] {
-        static LOCKS: [&Lock; 4] = [
+        static LOCKS: [&Lock; 5] = [
             &attach::LOCK,
             check::LOCK,
             profile::LOCK,
             profile::PACE_LOCK,
+            guard::LOCK,
         ];
         &LOCKS
     }
 
     fn after_fork_in_child(&self) {
         profile::after_fork_in_child();
+        guard::after_fork_in_child();
         attach::after_fork_in_child();
     }
 }

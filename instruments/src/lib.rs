@@ -9,6 +9,7 @@
 //! | [`profile`] | the sampling heap profiler |
 //! | [`unwind`] | which calls led to an allocation |
 //! | [`peek`] | memory that may not be mapped, read without a fault |
+//! | [`guard`] | guarded samples |
 //! | `check` | the checking mode's quarantine |
 //! | `sizes` | the counting mode's table of requested sizes |
 //! | `hook` | the heap's [hook](neap_heap::hook), through which the heap calls all of them |
@@ -19,6 +20,7 @@
 
 pub mod attach;
 mod check;
+pub mod guard;
 mod hook;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod objects;

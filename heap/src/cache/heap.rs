@@ -5,8 +5,8 @@ use super::budget::Budget;
 use super::magazine::Tag;
 use super::misuse::{self, Call};
 use super::registry::Registry;
-use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
-use crate::base::units::SLICE_BYTES;
+use crate::base::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::pages::{self, Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use};
@@ -30,6 +30,7 @@ pub struct Heap {
     /// The bounds of the magazines.
     pub budget: Budget,
     mode: AtomicU8,
+    guarding: AtomicU8,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
     /// The state of the rounds of decay.
@@ -44,6 +45,8 @@ pub struct Heap {
     pub depots: &'static Depots,
     /// Stacks for coroutines.
     pub stacks: Pool,
+    /// Where the pool of guarded blocks starts and ends; 0 without one.
+    pool: [AtomicUsize; 2],
 }
 
 const _: () = assert!(Tag::STACK.byte() == crate::stacks::TAG);
@@ -64,6 +67,18 @@ pub enum Mode {
     Counting = 1,
     /// Without magazines, freed blocks in quarantine.
     Checking = 2,
+}
+
+/// Which allocations get a guarded block. See `docs/guard.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Guarding {
+    /// None.
+    Off = 0,
+    /// One of each thread, now and then.
+    Some = 1,
+    /// All for which there is room; every call takes the slow path.
+    All = 2,
 }
 
 /// What is known about a block's contents.
@@ -105,6 +120,8 @@ pub enum Found {
     Stack,
     /// In the slice of a block that is alone in it, because the profiler sampled it.
     Sampled(SliceRef<'static>),
+    /// In the pool of guarded blocks.
+    Guarded,
 }
 
 impl Heap {
@@ -115,8 +132,10 @@ impl Heap {
             depots: &TABLES.depots,
             budget: Budget::new(),
             stacks: Pool::new(),
+            pool: [const { AtomicUsize::new(0) }; 2],
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
+            guarding: AtomicU8::new(Guarding::Off as u8),
             sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
@@ -133,6 +152,23 @@ impl Heap {
         }
     }
 
+    /// Which allocations get a guarded block.
+    #[inline]
+    pub fn guarding(&self) -> Guarding {
+        match self.guarding.load(Ordering::Relaxed) {
+            0 => Guarding::Off,
+            1 => Guarding::Some,
+            _ => Guarding::All,
+        }
+    }
+
+    /// Changes which allocations get a guarded block, for existing and future caches.
+    pub fn set_guarding(&'static self, guarding: Guarding) {
+        self.guarding.store(guarding as u8, Ordering::Relaxed);
+        let path = self.fast_path();
+        self.registry.for_each(|cache| cache.open().set_path(path));
+    }
+
     /// Whether the profiler samples.
     #[inline]
     pub fn is_sampling(&self) -> bool {
@@ -147,6 +183,7 @@ impl Heap {
     /// What caches are to let their owners do.
     pub(super) fn fast_path(&self) -> FastPath {
         match (self.mode(), self.is_sampling()) {
+            (Mode::Plain, _) if self.guarding() == Guarding::All => FastPath::Off,
             (Mode::Plain, false) => FastPath::On,
             (Mode::Plain, true) => FastPath::Sampling,
             (Mode::Counting | Mode::Checking, _) => FastPath::Off,
@@ -176,6 +213,7 @@ impl Heap {
             (None, Tag::LARGE) => Found::Large(place),
             (None, Tag::STACK) => Found::Stack,
             (None, Tag::SAMPLED) => Found::Sampled(place),
+            (None, _) if self.is_in_pool(address) => Found::Guarded,
             (None, _) => Found::NoBlock,
         }
     }
@@ -213,6 +251,23 @@ impl Heap {
     #[inline(never)]
     pub fn take_apart(&self, class: Class) -> Option<Span<'_>> {
         self.pages.alloc(1, 1, Use::Large, class.bytes())
+    }
+
+    /// Memory of `bytes` bytes for the pool of guarded blocks, for good. `None` when out of memory.
+    /// Not generic, as [`Heap::take_apart`].
+    #[inline(never)]
+    pub fn take_pool(&'static self, bytes: usize) -> Option<NonNull<u8>> {
+        let span = self.pages.alloc(slices_for(bytes), 1, Use::Meta, bytes)?;
+        let start = span.base.addr().get();
+        self.pool[1].store(start + bytes, Ordering::Relaxed);
+        self.pool[0].store(start, Ordering::Release);
+        Some(span.base)
+    }
+
+    /// Whether an address is in the pool of guarded blocks.
+    fn is_in_pool(&self, address: usize) -> bool {
+        let start = self.pool[0].load(Ordering::Acquire);
+        start != 0 && (start..self.pool[1].load(Ordering::Relaxed)).contains(&address)
     }
 
     /// A block of `class` from a slab that has free ones. Null if none has.

@@ -2,6 +2,8 @@
 
 #[cfg(all(not(loom), target_arch = "aarch64"))]
 mod aarch64;
+#[cfg(not(loom))]
+mod arming;
 #[cfg_attr(loom, allow(dead_code))]
 pub mod bounds;
 #[cfg(not(loom))]

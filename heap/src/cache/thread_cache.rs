@@ -3,7 +3,7 @@
 use super::bounds::{Access, Bounds, FastPath, Held};
 use super::countdown::{Countdown, Counts, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
-use crate::base::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
+use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
 use crate::os::thread;
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
@@ -41,6 +41,8 @@ pub struct Cache {
     moved_by: AtomicUsize,
     /// [`UNPINNED`], [`PINNED`] or [`ORPHANED`]; guarded by the registry's lock.
     pub pin: AtomicU8,
+    /// The owner is to get a guarded block soon (see `arming`). Written under the lock.
+    pub(super) armed: AtomicBool,
     /// Exact counters of the counting mode, written by the owner only.
     pub counts: Counts,
 }
@@ -132,6 +134,7 @@ impl Cache {
             previous: AtomicPtr::new(ptr::null_mut()),
             moved_by: AtomicUsize::new(NO_THREAD),
             pin: AtomicU8::new(UNPINNED),
+            armed: AtomicBool::new(false),
             counts: Counts::new(),
         }
     }

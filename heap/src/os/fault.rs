@@ -3,99 +3,259 @@
 //! What runs in the handler is safe there: it takes no lock and allocates nothing.
 
 use super::errno::keep_errno;
-use super::thread;
+use super::thread::{self, SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicBool, AtomicU8, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use core::ffi::{c_int, c_void};
+use core::hint::spin_loop;
 use core::mem::{MaybeUninit, transmute};
-use core::ptr::{NonNull, null_mut};
+use core::ptr::{NonNull, null, null_mut};
 
-/// Returns whether it recognised a fault at an address and reported it. It runs in the handler, so
-/// it must be async-signal-safe.
-pub type Report = fn(address: usize) -> bool;
+/// A fault that the kernel reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// The address that could not be accessed.
+    pub address: usize,
+    /// The instruction; 0 if unknown.
+    pub pc: usize,
+    /// What it did.
+    pub access: Access,
+}
 
-/// The handler that was in force before, and the reporter. Written once, by the thread that changes
-/// the state from [`NONE`] to [`BEGUN`], before our handler is in force.
+/// What an instruction did that faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It read.
+    Read,
+    /// It wrote.
+    Write,
+    /// The kernel does not tell.
+    Unknown,
+}
+
+/// What a reporter says of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does not know the address.
+    Foreign,
+    /// It reported the fault, and the default action is to follow.
+    Final,
+    /// It reported the fault, and the program's handler is to follow.
+    Reported,
+}
+
+/// Looks at a fault. It runs in the handler, so it must be async-signal-safe.
+pub type Report = fn(&Fault) -> Verdict;
+
+type Action = libc::sigaction;
+type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
+
+/// What our handler needs to know.
 struct Watch {
     state: AtomicU8,
-    before: UnsafeCell<MaybeUninit<libc::sigaction>>,
-    report: UnsafeCell<Option<Report>>,
-    /// The program's handler asked to be called once only, and was.
-    spent: AtomicBool,
+    /// The action that the program set; guarded by `locked`.
+    before: UnsafeCell<MaybeUninit<Action>>,
+    /// Held with all signals masked, so no handler of the same thread finds it taken.
+    locked: AtomicBool,
+    /// Each is a [`Report`].
+    reports: [AtomicPtr<()>; 2],
+    /// The C library's `sigaction`, if the frontend replaces that name: a [`SetAction`].
+    real: AtomicPtr<c_void>,
 }
 
 const NONE: u8 = 0;
 const BEGUN: u8 = 1;
+const IN_FORCE: u8 = 2;
 
-// SAFETY: the cells are written before the handler that reads them is in force, and never again.
+// SAFETY: the cell is reached under `locked`.
 unsafe impl Sync for Watch {}
 
 static WATCH: Watch = Watch {
     state: AtomicU8::new(NONE),
     before: UnsafeCell::new(MaybeUninit::uninit()),
-    report: UnsafeCell::new(None),
-    spent: AtomicBool::new(false),
+    locked: AtomicBool::new(false),
+    reports: [const { AtomicPtr::new(null_mut()) }; 2],
+    real: AtomicPtr::new(null_mut()),
 };
 
-/// Puts a handler of SIGSEGV in front of the program's own. It calls `report` first. If that
-/// recognises the fault, the default action follows; otherwise the program's handler is called, or
-/// the action that it set takes place. Later calls change nothing, and do not wait for the first.
-/// False if the kernel refuses.
+/// Puts a handler of SIGSEGV in front of the program's own. It calls `report` first, and what that
+/// says follows. Later calls add a second reporter, and do not wait for the first. False if the
+/// kernel refuses.
 pub fn watch(report: Report) -> bool {
-    let (state, order) = (&WATCH.state, Ordering::Relaxed);
-    if state.compare_exchange(NONE, BEGUN, order, order).is_err() {
+    let report = report as *mut ();
+    let is_ours = |place: &AtomicPtr<()>| {
+        let set = place.compare_exchange(null_mut(), report, Ordering::AcqRel, Ordering::Acquire);
+        set.is_ok() || set == Err(report)
+    };
+    if !WATCH.reports.iter().any(is_ours) {
+        return false;
+    }
+    let (state, order) = (&WATCH.state, Ordering::AcqRel);
+    if state.compare_exchange(NONE, BEGUN, order, Ordering::Acquire).is_err() {
         return true;
     }
-    let before = WATCH.before.get();
-    // SAFETY: no other call gets here, no handler reads the cells yet; the buffer is as large as
-    // the kernel's answer.
-    let known = keep_errno(|| unsafe {
-        *WATCH.report.get() = Some(report);
-        libc::sigaction(libc::SIGSEGV, core::ptr::null(), before.cast()) == 0
+    let done = with_before(|before| {
+        // SAFETY: the buffer is as large as the kernel's answer.
+        let known = unsafe { set_action(null(), before.as_mut_ptr()) };
+        // SAFETY: filled just now if `known`.
+        known && install(unsafe { before.assume_init_ref() })
     });
-    // SAFETY: filled just above if `known`.
-    let done = known && install(unsafe { &*before.cast() });
-    if !done {
-        state.store(NONE, order);
-    }
+    state.store(if done { IN_FORCE } else { NONE }, Ordering::Release);
     done
+}
+
+/// Whether our handler is in front of the program's.
+pub fn is_watching() -> bool {
+    WATCH.state.load(Ordering::Acquire) == IN_FORCE
+}
+
+/// Says where the C library's own `sigaction` is, for a frontend that replaces it.
+///
+/// # Safety
+/// - `real` is that function, or null.
+pub unsafe fn set_real_sigaction(real: *mut c_void) {
+    WATCH.real.store(real, Ordering::Release);
+}
+
+/// `sigaction(2)` of SIGSEGV for the program while our handler is in front of its own: ours stays,
+/// and passes on what it does not know.
+///
+/// # Safety
+/// - Each is null or points to a structure, of which `old` may be written.
+pub unsafe fn program_action(new: *const Action, old: *mut Action) -> c_int {
+    // Both may be the same structure.
+    // SAFETY: the caller's promise.
+    let new = unsafe { new.as_ref() }.copied();
+    let (last, done) = with_before(|before| {
+        // SAFETY: filled before our handler was in force.
+        let last = unsafe { before.assume_init_read() };
+        if let Some(new) = new {
+            before.write(new);
+        }
+        (last, new.is_none_or(|new| install(&new)))
+    });
+    // SAFETY: the caller's promise.
+    if let Some(old) = unsafe { old.as_mut() } {
+        *old = last;
+    }
+    if done { 0 } else { -1 }
+}
+
+/// Calls `work` with the program's action, which no other thread reaches meanwhile.
+fn with_before<R>(work: impl FnOnce(&mut MaybeUninit<Action>) -> R) -> R {
+    let mask = mask_signals(SignalMask::all());
+    while WATCH.locked.swap(true, Ordering::Acquire) {
+        spin_loop();
+    }
+    // SAFETY: `locked` is held.
+    let result = work(unsafe { &mut *WATCH.before.get() });
+    WATCH.locked.store(false, Ordering::Release);
+    mask_signals(mask);
+    result
+}
+
+/// The C library's `sigaction` of SIGSEGV. False if the kernel refuses.
+///
+/// # Safety
+/// - As `sigaction(2)`.
+unsafe fn set_action(new: *const Action, old: *mut Action) -> bool {
+    let real = WATCH.real.load(Ordering::Acquire);
+    // SAFETY: null, or a function of this type; the caller's promise.
+    keep_errno(|| unsafe {
+        match transmute::<*mut c_void, Option<SetAction>>(real) {
+            Some(real) => real(libc::SIGSEGV, new, old) == 0,
+            None => libc::sigaction(libc::SIGSEGV, new, old) == 0,
+        }
+    })
 }
 
 /// Installs our handler with the settings of the program's: its mask, and whether it blocks
 /// SIGSEGV.
-fn install(before: &libc::sigaction) -> bool {
+fn install(before: &Action) -> bool {
     let mut ours = *before;
     ours.sa_sigaction = on_fault as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO
         | libc::SA_ONSTACK
         | (before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
     // SAFETY: a valid structure; the handler keeps to what handlers may do.
-    keep_errno(|| unsafe { libc::sigaction(libc::SIGSEGV, &ours, null_mut()) == 0 })
+    unsafe { set_action(&ours, null_mut()) }
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands over a filled structure; a fault's has an address.
-    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
-    // SAFETY: written before this handler was in force.
-    let report = unsafe { *WATCH.report.get() };
+    // SAFETY: the kernel hands over filled structures; a fault's has an address.
+    let (code, fault) = unsafe { ((*info).si_code, fault_of(info, context)) };
     // Codes of 0 and below are not the kernel's: a program sent the signal.
     let is_fault = code > 0;
-    if is_fault && report.is_some_and(|report| report(address)) {
-        return set_default(signal);
+    let verdict = match is_fault {
+        true => keep_errno(|| verdict_on(&fault)),
+        false => Verdict::Foreign,
+    };
+    match verdict {
+        Verdict::Final => set_default(),
+        // SAFETY: what the kernel handed over.
+        Verdict::Foreign | Verdict::Reported => unsafe {
+            pass_on(signal, info, context, is_fault);
+        },
     }
-    // SAFETY: what the kernel handed over.
-    unsafe { pass_on(signal, info, context, is_fault) };
+}
+
+fn verdict_on(fault: &Fault) -> Verdict {
+    let verdicts = WATCH.reports.iter().filter_map(|report| {
+        let report = report.load(Ordering::Acquire);
+        // SAFETY: null, or a function of this type.
+        let report = unsafe { transmute::<*mut (), Option<Report>>(report) }?;
+        Some(report(fault))
+    });
+    let mut known = verdicts.filter(|verdict| *verdict != Verdict::Foreign);
+    known.next().unwrap_or(Verdict::Foreign)
+}
+
+/// # Safety
+/// - The arguments are those of a handler of SIGSEGV.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
+    // SAFETY: the caller's promise.
+    let (address, registers) = unsafe {
+        let context = context.cast::<libc::ucontext_t>();
+        ((*info).si_addr().addr(), (*context).uc_mcontext.gregs)
+    };
+    Fault {
+        address,
+        pc: registers[libc::REG_RIP as usize] as usize,
+        // The second bit of the processor's error code.
+        access: match registers[libc::REG_ERR as usize] & 2 {
+            0 => Access::Read,
+            _ => Access::Write,
+        },
+    }
+}
+
+/// # Safety
+/// - The arguments are those of a handler of SIGSEGV.
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the caller's promise.
+    let pc = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize };
+    #[cfg(not(target_arch = "aarch64"))]
+    let (pc, _) = (0, context);
+    Fault {
+        // SAFETY: the caller's promise.
+        address: unsafe { (*info).si_addr().addr() },
+        pc,
+        access: Access::Unknown,
+    }
 }
 
 /// The default action takes place when the handler returns and the access faults again, so the core
 /// file has the right registers and the exit status the right signal.
-fn set_default(signal: c_int) {
-    let mut default = MaybeUninit::<libc::sigaction>::zeroed();
+fn set_default() {
+    let mut default = MaybeUninit::<Action>::zeroed();
     // SAFETY: zeros are a valid structure, and SIG_DFL is 0 (said again for who reads).
-    keep_errno(|| unsafe {
+    unsafe {
         (*default.as_mut_ptr()).sa_sigaction = libc::SIG_DFL;
-        libc::sigaction(signal, default.as_ptr(), null_mut());
-    });
+        set_action(default.as_ptr(), null_mut());
+    }
 }
 
 /// Does what the program's own handler would do.
@@ -103,15 +263,20 @@ fn set_default(signal: c_int) {
 /// # Safety
 /// - The arguments are those of the handler.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
-    // SAFETY: written before this handler was in force.
-    let before = unsafe { (*WATCH.before.get()).assume_init_ref() };
-    let once = before.sa_flags & libc::SA_RESETHAND != 0;
-    let spent = once && WATCH.spent.swap(true, Ordering::Relaxed);
+    let before = with_before(|before| {
+        // SAFETY: filled before our handler was in force.
+        let action = unsafe { before.assume_init_mut() };
+        let now = *action;
+        if now.sa_flags & libc::SA_RESETHAND != 0 {
+            // It asked to be called once only.
+            action.sa_sigaction = libc::SIG_DFL;
+        }
+        now
+    });
     match before.sa_sigaction {
         // The kernel does not let faults be ignored.
-        libc::SIG_IGN if !is_fault && !spent => {}
+        libc::SIG_IGN if !is_fault => {}
         libc::SIG_DFL | libc::SIG_IGN => die(signal, is_fault),
-        _ if spent => die(signal, is_fault),
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: a handler of this type, as its flag says.
             let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
@@ -128,7 +293,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 
 /// The default action, when the handler has returned.
 fn die(signal: c_int, is_fault: bool) {
-    set_default(signal);
+    set_default();
     if !is_fault {
         // Nothing will fault again: the signal is sent again. It waits until the handler has
         // returned.

@@ -53,7 +53,7 @@ macro_rules! order {
 }
 
 /// The depots' place.
-const DEPOT: i8 = 8;
+const DEPOT: i8 = 9;
 
 impl Rank {
     /// Its place in the order, from 1.
@@ -67,15 +67,16 @@ order! {
     2 Quarantine: "quarantine", "blocks held back by `--check`", "a block that was freed is lost";
     3 Profile: "profile's region", "the samples' memory, while it is made", "there is none";
     4 Pace: "profiler's pace", "the sampling rate of all caches", "its cache follows the next switch";
-    5 Step: "step", "a step of a round of decay", "slabs to purge are lost";
-    6 Draining: "draining", "what one thread takes from others' magazines", "these blocks are lost";
-    7 Registry: "registry", "the list of caches", "it is whole; the child keeps its own cache only";
-    8 Depot: "depot", "the slabs of one size class and user", "no holder waits";
-    9 Stacks: "stacks", "ended stacks, and records", "records that were being made are lost";
-    10 Opening: "opening", "a file of the kernel that is opened or closed", "the file is closed";
-    11 Committing: "committing", "memory on its way from the kernel", "it is committed once more";
-    12 Purging: "purging", "a piece of a free span on its way to the kernel", "the piece is lost";
-    13 Pages: "page heap", "spans", "no holder waits";
+    5 Guarded: "guarded blocks", "the pool of `--guard`", "the block that was given out or freed is lost";
+    6 Step: "step", "a step of a round of decay", "slabs to purge are lost";
+    7 Draining: "draining", "what one thread takes from others' magazines", "these blocks are lost";
+    8 Registry: "registry", "the list of caches", "it is whole; the child keeps its own cache only";
+    9 Depot: "depot", "the slabs of one size class and user", "no holder waits";
+    10 Stacks: "stacks", "ended stacks, and records", "records that were being made are lost";
+    11 Opening: "opening", "a file of the kernel that is opened or closed", "the file is closed";
+    12 Committing: "committing", "memory on its way from the kernel", "it is committed once more";
+    13 Purging: "purging", "a piece of a free span on its way to the kernel", "the piece is lost";
+    14 Pages: "page heap", "spans", "no holder waits";
 }
 
 /// All threads wait for these. Their holders wait for nothing but a page fault in a magazine.

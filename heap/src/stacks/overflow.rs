@@ -6,7 +6,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::abort::Lossy;
 use crate::os::abort::warn;
-use crate::os::fault;
+use crate::os::fault::{self, Fault, Verdict};
 use crate::os::thread::Key;
 use core::ffi::{CStr, c_void};
 use core::fmt;
@@ -19,7 +19,7 @@ const ALTERNATE_BYTES: usize = 32 << 10;
 /// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
 /// before the process dies of SIGSEGV as it would have without the line. A handler that the program
 /// installed earlier stays in force for all other faults. A handler that it installs later replaces
-/// this one, unless it calls it.
+/// this one, unless it calls it or the program runs under libneap.so.
 ///
 /// The handler cannot run on the overflowed stack, so the calling thread gets an alternate stack
 /// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; others that run
@@ -29,12 +29,13 @@ pub fn report_overflows() -> bool {
 }
 
 /// In the handler: no lock, no allocation.
-fn report(address: usize) -> bool {
+fn report(fault: &Fault) -> Verdict {
+    let address = fault.address;
     let Some(overflow) = Pool::overflow_at(&HEAP.pages, address) else {
-        return false;
+        return Verdict::Foreign;
     };
     warn(format_args!("{}", Line { address, overflow }));
-    true
+    Verdict::Final
 }
 
 impl Overflow {

@@ -198,7 +198,7 @@ fn fill(sample: NonNull<Sample>, place: &SliceRef<'_>, [size, usable]: [usize; 2
 
 /// Whether the stack may be walked, which takes system calls. Asking is a system call as well, so
 /// the answer is cached for [`LOOK_MS`].
-fn may_look() -> bool {
+pub(crate) fn may_look() -> bool {
     static ASKED_AT: AtomicU64 = AtomicU64::new(0);
     static MAY: AtomicBool = AtomicBool::new(false);
     let now = HEAP.now_ms();

@@ -1,6 +1,6 @@
 //! The few figures that glibc's `mallinfo` reports, from counters alone.
 
-use crate::check;
+use crate::{check, guard};
 use neap_heap::cache::heap::{HEAP, sampled_class};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Opened;
@@ -47,6 +47,7 @@ pub fn brief() -> Brief {
     });
     HEAP.registry
         .for_each(|cache| brief.magazines += held_by(&mut cache.open()));
+    guard::for_each_live(|_, class| brief.live += class.bytes() as u64);
     brief.sum_up();
     brief
 }

@@ -75,6 +75,7 @@ pub fn snapshot_into(figures: &mut Snapshot) {
     }
     sizes::note_classes(&mut figures.classes);
     tally.slices(figures);
+    tally.guarded(figures);
     tally.magazines(figures);
     sum_up(figures);
     figures.ledger = tally.ledger(figures);

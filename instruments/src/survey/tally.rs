@@ -1,6 +1,6 @@
 //! The sums that the ledger is derived from.
 
-use crate::profile;
+use crate::{guard, profile};
 use core::ops::Range;
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::cache::heap::{HEAP, Heap, sampled_class};
@@ -179,6 +179,22 @@ impl<'r> Tally<'r> {
             };
             *line += self.page as u64;
         }
+    }
+
+    /// Counts the guarded blocks, whose pages were counted as metadata.
+    pub(super) fn guarded(&mut self, figures: &mut Snapshot) {
+        guard::for_each_live(|page, class| {
+            let usable = class.bytes() as u64;
+            figures.classes[class.index() - 1].blocks += 1;
+            self.out.usable += usable;
+            if self.resident_of(&HEAP, page, self.page) == 0 {
+                return;
+            }
+            let whole = (self.page as u64).min(self.ledger.metadata);
+            self.ledger.metadata -= whole;
+            self.out.resident += usable.min(whole);
+            self.ledger.sampling += whole - usable.min(whole);
+        });
     }
 
     /// Counts the blocks in the magazines of all threads.

@@ -28,6 +28,13 @@ pub enum Kind {
         /// Largest accepted value, in ms.
         max: u64,
     },
+    /// A time within the range, or `all`, which is 0 as a value.
+    Interval {
+        /// Smallest accepted value, in ms.
+        min: u64,
+        /// Largest accepted value, in ms.
+        max: u64,
+    },
     /// A file path.
     Path,
     /// The path of a Unix socket. Set by tools for the programs that they run; it has no flag.
@@ -199,6 +206,32 @@ pub static OPTIONS: &[Declaration] = &[
         group: Group::Check,
         doc: "Quarantine freed blocks, and detect every second free of a block that is still in \
               quarantine. This is slower.",
+    },
+    Declaration {
+        name: "guard",
+        env: "NEAP_GUARD",
+        was: None,
+        kind: Kind::Interval {
+            min: 1,
+            max: 3_600_000,
+        },
+        default: "",
+        flag: Flag::Through("--guard[=TIME]"),
+        group: Group::Check,
+        doc: "Put an allocation of each thread between guard pages, once in this time on average, \
+              and report overflows and uses after free of these. `all`: every small allocation \
+              for which there is room. `--guard` alone: every 10 ms.",
+    },
+    Declaration {
+        name: "guard-file",
+        env: "NEAP_GUARD_FILE",
+        was: None,
+        kind: Kind::Path,
+        default: "",
+        flag: Flag::Value,
+        group: Group::Check,
+        doc: "Append the reports of guarded allocations to this file. Standard error gets their \
+              first lines.",
     },
     Declaration {
         name: "count",

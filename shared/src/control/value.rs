@@ -24,6 +24,9 @@ pub struct Rejected {
     nearest: Option<&'static str>,
 }
 
+/// The word of [`Kind::Interval`] that stands for no time at all.
+const ALL: &str = "all";
+
 /// The units of time, and how many milliseconds each is.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
@@ -37,6 +40,8 @@ pub fn parse(kind: Kind, text: &[u8]) -> Result<Value<'_>, Rejected> {
         Kind::Choice(words) => choice(words, text),
         Kind::Bytes { min, max } => within(bytes(text), min, max).map(Value::Bytes),
         Kind::Time { min, max } => within(millis(text), min, max).map(Value::Millis),
+        Kind::Interval { .. } if text == ALL.as_bytes() => Some(Value::Millis(0)),
+        Kind::Interval { min, max } => within(millis(text), min, max).map(Value::Millis),
         Kind::Path | Kind::Socket => {
             (!text.is_empty() && !text.contains(&0)).then_some(Value::Path(text))
         }
@@ -119,6 +124,10 @@ impl fmt::Display for Kind {
             }
             Self::Time { min, max } => {
                 write!(out, "{} to {}", Brief(min), Brief(max))?;
+                full(out, " (unit ms, s, m or h)")
+            }
+            Self::Interval { min, max } => {
+                write!(out, "{ALL}, or {} to {}", Brief(min), Brief(max))?;
                 full(out, " (unit ms, s, m or h)")
             }
             Self::Path => out.write_str("a file path"),

@@ -1,0 +1,95 @@
+//! `sigaction` and `signal` of SIGSEGV: while Neap reports faults, its handler stays in front of
+//! the program's, which the program sets and sees as if it were alone.
+//!
+//! Calls about other signals, and all calls while Neap has no handler, go to the C library. They
+//! take no lock of the heap and allocate nothing, so they may be called wherever the originals may.
+
+use crate::next::Next;
+use core::ffi::{c_int, c_void};
+use core::mem::{MaybeUninit, transmute};
+use core::ptr::null_mut;
+use neap_heap::os::errno;
+use neap_heap::os::fault;
+
+static SIGACTION: Next = Next::new(c"sigaction");
+static SIGNAL: Next = Next::new(c"signal");
+
+type SigAction =
+    unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+type Signal = unsafe extern "C" fn(c_int, *mut c_void) -> *mut c_void;
+
+/// Looks up the functions that these wrap.
+pub(crate) fn begin() {
+    SIGACTION.look();
+    SIGNAL.look();
+    // SAFETY: null, or the C library's function of that name.
+    unsafe { fault::set_real_sigaction(SIGACTION.get()) };
+}
+
+/// Whether a call is about our handler.
+fn is_ours(signal: c_int) -> bool {
+    signal == libc::SIGSEGV && fault::is_watching()
+}
+
+/// The C library's function, looked up now in a call that comes before the library's start.
+fn found(next: &Next) -> *mut c_void {
+    if next.get().is_null() {
+        next.look();
+    }
+    next.get()
+}
+
+/// Sets or tells the action of a signal.
+///
+/// # Safety
+/// - As `sigaction(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: null, or the C library's function of this name and so of this type; the caller's
+    // promise.
+    unsafe {
+        if is_ours(signal) {
+            return fault::program_action(new, old);
+        }
+        match transmute::<*mut c_void, Option<SigAction>>(found(&SIGACTION)) {
+            Some(next) => next(signal, new, old),
+            None => {
+                errno::set(libc::ENOSYS);
+                -1
+            }
+        }
+    }
+}
+
+/// Sets the handler of a signal.
+///
+/// # Safety
+/// - As `signal(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void {
+    // SAFETY: as in `sigaction`; zeros are a valid structure.
+    unsafe {
+        if !is_ours(signal) {
+            return match transmute::<*mut c_void, Option<Signal>>(found(&SIGNAL)) {
+                Some(next) => next(signal, handler),
+                None => {
+                    errno::set(libc::ENOSYS);
+                    libc::SIG_ERR as *mut c_void
+                }
+            };
+        }
+        let mut new = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        new.sa_sigaction = handler.addr();
+        new.sa_flags = libc::SA_RESTART;
+        let mut old = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        match fault::program_action(&new, &mut old) {
+            0 if old.sa_sigaction == 0 => null_mut(),
+            0 => old.sa_sigaction as *mut c_void,
+            _ => libc::SIG_ERR as *mut c_void,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Guarded samples (`NEAP_GUARD`): now and then an allocation gets a page between two that no
+//! access may touch, which finds overflows and uses after free where they happen. The idea is that
+//! of GWP-ASan (Serebryany et al., "GWP-ASan: Sampling-Based Detection of Memory-Safety Bugs in
+//! Production", 2023). `docs/guard.md` says how to use it.
+//!
+//! [`pool`] has the pages. This file decides which allocations get one: about every interval, each
+//! thread's cache is [armed](neap_heap::cache::heap::Heap::arm_all), by the purge thread, or by the
+//! thread's own slow path if it comes by first.
+
+mod pool;
+mod report;
+mod trace;
+
+use core::ptr::NonNull;
+use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
+use neap_heap::cache::heap::{Guarding, HEAP};
+use neap_heap::cache::misuse::Call;
+use neap_heap::cache::thread_cache::Cache;
+use neap_heap::os::Os;
+use neap_heap::os::fault;
+use neap_heap::os::linux::Linux;
+use neap_heap::os::lock::Lock;
+use neap_heap::reclaim::thread as purge;
+use neap_heap::reclaim::wakeup::Urgency;
+use neap_heap::slab::class::Class;
+use pool::{Doors, Pool, SLOTS};
+pub(crate) use report::keep_path;
+use trace::Trace;
+
+/// The interval that stands for every allocation, in ms.
+const EVERY: u64 = 0;
+/// No interval.
+const OFF: u64 = u64::MAX;
+
+/// The mean time between two guarded samples of a thread, in ms, [`EVERY`] or [`OFF`].
+static INTERVAL: AtomicU64 = AtomicU64::new(OFF);
+
+/// When caches are armed next, in ms, or one of the two below.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+/// They are armed.
+const ARMED: u64 = u64::MAX;
+/// One of them got its block, and the purge thread is to plan the next time.
+const TAKEN: u64 = u64::MAX - 1;
+
+/// State of the random numbers, which need not be good.
+static RANDOM: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+
+static POOL: Pool<Kernel> = Pool::new(Kernel {
+    by_mapping: AtomicBool::new(false),
+});
+
+/// The pool's lock, for a fork.
+pub(super) static LOCK: &Lock = &POOL.lock;
+
+/// The kernel's pages: guards by advice where it has them, otherwise by mappings.
+struct Kernel {
+    by_mapping: AtomicBool,
+}
+
+impl Doors for Kernel {
+    fn page_bytes(&self) -> usize {
+        Linux.page_bytes()
+    }
+
+    unsafe fn open(&self, page: NonNull<u8>) -> bool {
+        let bytes = self.page_bytes();
+        // SAFETY: the caller's promise: a page of a span of the heap's.
+        unsafe {
+            match self.by_mapping.load(Ordering::Relaxed) {
+                true => Linux.commit(page, bytes).is_ok(),
+                false => Linux.remove_guard(page, bytes).is_ok(),
+            }
+        }
+    }
+
+    unsafe fn shut(&self, first: NonNull<u8>, bytes: usize) -> bool {
+        let by_mapping = self.by_mapping.load(Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        if !by_mapping && unsafe { Linux.install_guard(first, bytes) }.is_ok() {
+            return true;
+        }
+        if POOL.live() > 0 && !by_mapping {
+            // The other pages are guarded by advice.
+            return false;
+        }
+        self.by_mapping.store(true, Ordering::Relaxed);
+        // SAFETY: as above. The pages go first: behind a guard they would stay resident.
+        unsafe {
+            Linux.purge(first, bytes);
+            Linux.protect(first, bytes).is_ok()
+        }
+    }
+}
+
+/// Guards samples from the start on.
+pub(crate) fn want(interval_ms: u64) {
+    INTERVAL.store(interval_ms, Ordering::Relaxed);
+}
+
+/// Starts with the process.
+pub(crate) fn begin() {
+    match INTERVAL.load(Ordering::Relaxed) {
+        OFF => {}
+        interval => {
+            set_interval(Some(interval));
+        }
+    }
+}
+
+/// Guards one allocation of each thread in `interval_ms` on average, all for which there is room
+/// (0), or none. False if there is no memory for that.
+pub fn set_interval(interval_ms: Option<u64>) -> bool {
+    INTERVAL.store(interval_ms.unwrap_or(OFF), Ordering::Relaxed);
+    let guarding = match interval_ms {
+        None => Guarding::Off,
+        Some(_) if !POOL.make(|bytes| HEAP.take_pool(bytes)) => return false,
+        Some(EVERY) => Guarding::All,
+        Some(_) => Guarding::Some,
+    };
+    if guarding != Guarding::Off {
+        // If the kernel refuses the handler, a fault ends the process without a report.
+        fault::watch(report::on_fault);
+    }
+    NEXT.store(0, Ordering::Relaxed);
+    HEAP.set_guarding(guarding);
+    true
+}
+
+/// A guarded block for a request that a slab of `class` would serve, if one is due.
+pub(crate) fn take(cache: &Cache, [size, align]: [usize; 2], class: Class) -> Option<*mut u8> {
+    let page = Linux.page_bytes();
+    if class.bytes() > page || align > page || !is_due(cache, class) || !POOL.has_room() {
+        return None;
+    }
+    let block = POOL.take([size, align], class.bytes() as u32, random(), Trace::here())?;
+    Some(block.as_ptr())
+}
+
+/// Whether the next block of `class` is to be guarded.
+fn is_due(cache: &Cache, class: Class) -> bool {
+    if purge::is_starter() {
+        return false;
+    }
+    if HEAP.guarding() == Guarding::All {
+        return true;
+    }
+    if HEAP.fires(cache, class) {
+        note_taken();
+        return true;
+    }
+    if HEAP.now_ms() < NEXT.load(Ordering::Relaxed) {
+        return false;
+    }
+    plan();
+    match HEAP.can_arm() {
+        true => {
+            cache.open().arm();
+            false
+        }
+        // The thread comes by here with every block, or with those that the profiler counts.
+        false => true,
+    }
+}
+
+/// An armed cache got its block.
+fn note_taken() {
+    if NEXT.load(Ordering::Relaxed) != ARMED {
+        return;
+    }
+    if purge::is_here() && HEAP.can_arm() {
+        NEXT.store(TAKEN, Ordering::Relaxed);
+        HEAP.tide.bell.ring(Urgency::Now);
+    } else {
+        plan();
+    }
+}
+
+/// Sets when caches are armed next: half to one and a half intervals from now. The fuller the pool,
+/// the longer, so that blocks which are never freed do not fill it at once.
+fn plan() {
+    let crowding = POOL.live() * 8 / SLOTS;
+    let interval = INTERVAL.load(Ordering::Relaxed).min(1 << 32) << crowding;
+    let wait = interval / 2 + random() % interval.max(1);
+    NEXT.store(HEAP.now_ms() + wait.max(1), Ordering::Relaxed);
+}
+
+fn random() -> u64 {
+    let mut state = RANDOM.load(Ordering::Relaxed) ^ HEAP.now_ms();
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    RANDOM.store(state | 1 << 63, Ordering::Relaxed);
+    state >> 8
+}
+
+/// Time until caches are to be armed, in ms; `None` if no one waits for that.
+pub(crate) fn due_in_ms() -> Option<u64> {
+    if !HEAP.can_arm() {
+        return None;
+    }
+    match NEXT.load(Ordering::Relaxed) {
+        ARMED => None,
+        TAKEN => Some(0),
+        next => Some(next.saturating_sub(HEAP.now_ms())),
+    }
+}
+
+/// Arms all caches if that is due. True if there was something to do. For the purge thread.
+pub(crate) fn arm_due() -> bool {
+    if due_in_ms() != Some(0) {
+        return false;
+    }
+    if NEXT.load(Ordering::Relaxed) == TAKEN {
+        plan();
+    } else {
+        NEXT.store(ARMED, Ordering::Relaxed);
+        HEAP.arm_all();
+    }
+    true
+}
+
+/// In a fork's child, which has no purge thread yet.
+pub(crate) fn after_fork_in_child() {
+    if HEAP.guarding() != Guarding::Off {
+        NEXT.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The requested bytes of the block at `address`.
+pub(crate) fn bytes(call: Call, address: usize) -> usize {
+    match POOL.bytes(address) {
+        Ok(bytes) => bytes,
+        Err(mistake) => report::refuse(call, address, &mistake),
+    }
+}
+
+/// Takes the block at `address` back.
+pub(crate) fn give(address: usize) {
+    if let Err(mistake) = POOL.give(address, Trace::here()) {
+        report::refuse(Call::Free, address, &mistake);
+    }
+}
+
+/// Calls `visit` with the page and the class of each live block.
+pub(crate) fn for_each_live(mut visit: impl FnMut(usize, Class)) {
+    if POOL.live() > 0 {
+        POOL.for_each_live(|page, class| visit(page, Class::of_block(class as usize)));
+    }
+}
