@@ -14,8 +14,7 @@ use neap_heap::os::fault;
 static SIGACTION: Next = Next::new(c"sigaction");
 static SIGNAL: Next = Next::new(c"signal");
 
-type SigAction =
-    unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+type SigAction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 type Signal = unsafe extern "C" fn(c_int, *mut c_void) -> *mut c_void;
 
 /// Looks up the functions that these wrap.

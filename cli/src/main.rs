@@ -20,6 +20,7 @@
 //! | `top/` | a process, or all of them, at intervals |
 //! | `serve/` | figures and profiles over HTTP |
 //! | `view/` | a process at one moment, as text, JSON or metrics |
+//! | `guard` | reports of guarded allocations |
 //! | `filters` | filters of all templates |
 //! | `failure` | errors and exit codes |
 //!
@@ -36,6 +37,7 @@ mod classes;
 mod files;
 mod filters;
 mod grammar;
+mod guard;
 mod launch;
 mod library;
 mod output;

@@ -23,10 +23,15 @@ pub struct Inbox {
 impl Inbox {
     /// Makes the file.
     pub fn new() -> Result<Self, Failure> {
+        Self::of("statistics", "--stats=FILE")
+    }
+
+    /// Makes the file, for the named contents. The option names another file.
+    pub fn of(contents: &str, option: &str) -> Result<Self, Failure> {
         Self::create().map_err(|error| {
             let room = env::temp_dir();
             let room = shown(&room);
-            failure!("cannot keep statistics in {room}: {error}; set TMPDIR or use --stats=FILE")
+            failure!("cannot keep {contents} in {room}: {error}; set TMPDIR or use {option}")
         })
     }
 
@@ -46,9 +51,14 @@ impl Inbox {
         &self.file
     }
 
+    /// What has arrived.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        fs::read(&self.file)
+    }
+
     /// Copies what has arrived to standard error, and returns how many bytes that was.
     pub fn print(&self) -> io::Result<usize> {
-        let pages = fs::read(&self.file)?;
+        let pages = self.read()?;
         io::stderr().write_all(&pages)?;
         Ok(pages.len())
     }

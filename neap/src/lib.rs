@@ -78,6 +78,7 @@ extern crate std;
 mod allocator;
 #[cfg(feature = "corosensei")]
 mod corosensei;
+pub mod guard;
 mod kernel;
 pub mod limits;
 pub mod profile;

@@ -8,7 +8,7 @@ use neap::stats::{
     self, Bytes, ClassFigures, Counted, Json, Ledger, Line, Requested, Sign, Snapshot, SpanFigures,
     Text, USE_NAMES,
 };
-use neap::{Neap, limits, purge};
+use neap::{Neap, guard, limits, purge};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -91,6 +91,19 @@ fn bounds() {
     limits::set_dirty(None);
     assert_eq!(limits::hard(), None);
     assert!(kept.iter().copied().eq(0..=255));
+}
+
+#[test]
+fn guarded() {
+    let _alone = alone();
+    assert!(guard::start(Duration::ZERO));
+    let mut kept: Vec<Vec<u8>> = (0..500).map(|bytes| vec![7; bytes]).collect();
+    kept.iter_mut().for_each(|bytes| bytes.extend([8; 100]));
+    guard::stop();
+    let is_whole = |(bytes, block): (usize, &Vec<u8>)| {
+        block[..bytes].iter().all(|&byte| byte == 7) && block[bytes..] == [8; 100]
+    };
+    assert!(kept.iter().enumerate().all(is_whole));
 }
 
 #[test]

@@ -52,7 +52,8 @@ pub struct Ledger {
     pub stacks_free: u64,
     /// The heap's own tables and caches.
     pub metadata: u64,
-    /// The rest of the pages that hold only a sampled block (`--profile`).
+    /// The rest of the pages that hold only a sampled block (`--profile`) or a guarded one
+    /// (`--guard`).
     pub sampling: u64,
     /// Resident bytes of the arenas: the sum.
     pub resident: u64,

@@ -45,11 +45,13 @@ fn passes_in_every_mode(source: &str) {
     let Some(program) = compile(source, Artifact::Program, &[]) else {
         return;
     };
-    let modes: [&[(&str, &str)]; 4] = [
+    let modes: [&[(&str, &str)]; 6] = [
         &[],
         &[("NEAP_CHECK", "1")],
         &[("NEAP_COUNT", "1")],
         &[("NEAP_SAMPLE", "4K")],
+        &[("NEAP_GUARD", "all")],
+        &[("NEAP_GUARD", "1ms")],
     ];
     for mode in modes {
         let output = support::run(&program, &[], mode);

@@ -80,6 +80,7 @@ fn declared(option: &Declaration) -> String {
     };
     let flag = match option.flag {
         Flag::Value => format!("`--{name} {}`", values::value_name(*kind)),
+        Flag::Optional(_) => format!("`--{name}[={}]`", values::value_name(*kind)),
         Flag::On => format!("`--{name}`"),
         Flag::Off => format!("`--no-{name}`"),
         Flag::Through(words) => format!("`{}`", words.replace('|', "\\|")),

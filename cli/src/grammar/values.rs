@@ -11,7 +11,7 @@ pub fn value_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Choice(_) => "WORD",
         Kind::Bytes { .. } => "SIZE",
-        Kind::Time { .. } => "TIME",
+        Kind::Time { .. } | Kind::Interval { .. } => "TIME",
         Kind::Path => "FILE",
         Kind::Socket => "NAME",
     }
@@ -22,7 +22,7 @@ pub fn parser(kind: Kind) -> ValueParser {
     match kind {
         Kind::Choice(words) => PossibleValuesParser::new(words).map(OsString::from).into(),
         Kind::Path | Kind::Socket => OsStringValueParser::new().into(),
-        Kind::Bytes { .. } | Kind::Time { .. } => StringValueParser::new()
+        Kind::Bytes { .. } | Kind::Time { .. } | Kind::Interval { .. } => StringValueParser::new()
             .try_map(move |text| value(kind, &text).map(|_| OsString::from(&text)))
             .into(),
     }

@@ -42,6 +42,7 @@ mod uncertainty;
 
 pub use base::Base;
 pub use collapsed::{collapsed, flamegraph};
+pub use files::Origin;
 pub use gather::{Waiter, Wish, gather};
 pub use json::json;
 pub use leaks::leaks;
@@ -52,13 +53,12 @@ pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
 pub use plumbing::{is_runtime, is_start};
 pub use session::now_ms;
 pub use summary::{gap, session_words, source};
-pub use tree::tree;
+pub use symbols::{Symbols, clean};
+pub use tree::{described, tree};
 
 use crate::failure::Failure;
-use files::Origin;
 use region::{Region, Sampled};
 use std::sync::Arc;
-use symbols::Symbols;
 
 /// Name of the places for which the region had no room.
 const OTHER_PLACES: &str = "(places for which the profile had no room)";

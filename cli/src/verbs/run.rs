@@ -7,6 +7,7 @@ use super::arguments::{file, program, time};
 use crate::classes;
 use crate::failure::{Failure, Outcome, shown};
 use crate::grammar;
+use crate::guard::Reports;
 use crate::launch::{named_after, prepare, set_variables};
 use crate::progress::Talk;
 use crate::recording::Writer;
@@ -37,6 +38,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     }
     let program = prepare(&words).map_err(|failure| misplaced(failure, &words))?;
     let inbox = inbox(matches)?;
+    let reports = Reports::wanted(matches)?;
     let wishes = Wishes::of(matches, program.name())?;
     if wishes.sampling() {
         Session::sample_by_default();
@@ -48,7 +50,9 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
             wishes.interval,
             wishes.talk,
         )?),
-        false if inbox.is_none() => return Err(program.failure(&program.execute())),
+        false if inbox.is_none() && reports.is_none() => {
+            return Err(program.failure(&program.execute()));
+        }
         false => None,
     };
     let ran = match &mut session {
@@ -58,6 +62,9 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let ending = ran.map_err(|error| program.failure(&error))?;
     if let Some(inbox) = inbox {
         report(&inbox, ending, program.name());
+    }
+    if let Some(reports) = reports {
+        reports.print();
     }
     if let Some(session) = session {
         session.finish(ending, wishes.outputs, program.name());

@@ -91,7 +91,10 @@ pub fn watch(report: Report) -> bool {
         return false;
     }
     let (state, order) = (&WATCH.state, Ordering::AcqRel);
-    if state.compare_exchange(NONE, BEGUN, order, Ordering::Acquire).is_err() {
+    if state
+        .compare_exchange(NONE, BEGUN, order, Ordering::Acquire)
+        .is_err()
+    {
         return true;
     }
     let done = with_before(|before| {

@@ -13,10 +13,10 @@ use neap_heap::cache::misuse::Call;
 use neap_heap::os::abort::{Lossy, warn};
 use neap_heap::os::fault::{Access, Fault, Verdict};
 use neap_heap::os::file;
+use neap_heap::os::futex;
 use neap_heap::os::own_stack;
 use neap_heap::os::process::process_id;
 use neap_heap::os::sandbox;
-use neap_heap::os::futex;
 use neap_heap::os::thread::thread_id;
 
 /// Most reports of a process whose handler of SIGSEGV goes on.
@@ -67,7 +67,7 @@ pub(super) fn refuse(call: Call, address: usize, mistake: &Mistake) -> ! {
         by: &by,
         slot: Some(&mistake.slot).filter(|slot| slot.start != 0),
     };
-    own_stack::on_stack(|| event.publish());
+    event.publish();
     // SAFETY: abort may be called at any point.
     unsafe { libc::abort() }
 }
@@ -78,15 +78,13 @@ pub(super) fn on_fault(fault: &Fault) -> Verdict {
         return Verdict::Foreign;
     }
     let by = Trace::interrupted(fault.pc);
-    own_stack::on_stack(|| {
-        let slot = POOL.meant_by(fault.address);
-        let event = Event {
-            what: What::Fault(fault),
-            by: &by,
-            slot: slot.as_ref(),
-        };
-        event.publish();
-    });
+    let slot = POOL.meant_by(fault.address);
+    let event = Event {
+        what: What::Fault(fault),
+        by: &by,
+        slot: slot.as_ref(),
+    };
+    event.publish();
     Verdict::Reported
 }
 
@@ -115,12 +113,13 @@ impl Event<'_> {
         });
         if is_ours == Some(true) {
             if REPORTS.fetch_add(1, Ordering::Relaxed) < MOST {
-                self.write();
+                own_stack::on_stack(|| self.write());
             }
             REPORTER.store(0, Ordering::Release);
         }
     }
 
+    #[inline(never)]
     fn write(&self) {
         warn(format_args!("{self}"));
         // SAFETY: written before other threads; it ends in 0.
@@ -147,17 +146,21 @@ impl Event<'_> {
             None => (Trace::NONE, Trace::NONE),
         };
         let parts = [
-            ("the access, or the wrong call,", self.by),
+            (self.what.act(), self.by),
             ("the allocation", &made),
             ("the free", &freed),
         ];
         for (what, trace) in parts.iter().filter(|(_, trace)| trace.thread != 0) {
             let thread = trace.thread;
-            let _ = writeln!(out, "  {what} by thread {thread} of process {}:", process_id());
+            let _ = writeln!(
+                out,
+                "  {what} by thread {thread} of process {}:",
+                process_id()
+            );
             let frames = without_own(trace.frames());
             for (number, &frame) in frames.iter().enumerate() {
                 let _ = write!(out, "    #{number} {frame:#x}");
-                with_mapping(frame, |mapping| {
+                with_mapping(frame, &mut |mapping| {
                     let (name, offset) = (Lossy(mapping.path()), frame as usize - mapping.base);
                     let _ = write!(out, " {name}+{offset:#x}");
                 });
@@ -165,10 +168,14 @@ impl Event<'_> {
             }
         }
         if mappings == Mappings::Listed {
-            let all = || parts.iter().flat_map(|(_, trace)| without_own(trace.frames()));
+            let all = || {
+                parts
+                    .iter()
+                    .flat_map(|(_, trace)| without_own(trace.frames()))
+            };
             let _ = writeln!(out, "  mapped:");
             for (number, &frame) in all().enumerate() {
-                with_mapping(frame, |mapping| {
+                with_mapping(frame, &mut |mapping| {
                     let holds = |other: &u64| mapping.holds(*other as usize);
                     if !all().take(number).any(holds) {
                         let _ = writeln!(out, "    {}", Lossy(mapping.line));
@@ -185,6 +192,17 @@ enum Mappings {
     Unlisted,
 }
 
+impl What<'_> {
+    /// What the reporting thread did.
+    fn act(&self) -> &'static str {
+        match self {
+            What::Fault(_) => "the access",
+            What::Call(_, _, Wrong::Written(_)) => "the free that found it",
+            What::Call(..) => "the wrong call",
+        }
+    }
+}
+
 impl fmt::Display for Event<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.slot.map_or(0, |slot| slot.bytes);
@@ -196,7 +214,10 @@ impl fmt::Display for Event<'_> {
                 out.write_str(", found when the block was freed")
             }
             What::Call(Call::Free, address, Wrong::Freed) => {
-                write!(out, "double free of {address:#x} (a block of {bytes} bytes)")
+                write!(
+                    out,
+                    "double free of {address:#x} (a block of {bytes} bytes)"
+                )
             }
             What::Call(call, address, Wrong::Freed) => {
                 write!(out, "{call} of {address:#x}, a block that is already free")
@@ -244,7 +265,10 @@ fn beside(out: &mut impl Write, at: usize, start: usize, bytes: usize) -> fmt::R
     let end = start + bytes;
     match at.checked_sub(end) {
         Some(0) => write!(out, "right after a block of {bytes} bytes"),
-        Some(after) => write!(out, "{after} bytes after the end of a block of {bytes} bytes"),
+        Some(after) => write!(
+            out,
+            "{after} bytes after the end of a block of {bytes} bytes"
+        ),
         None => {
             let (before, unit) = match start - at {
                 1 => (1, "byte"),
@@ -259,7 +283,7 @@ fn beside(out: &mut impl Write, at: usize, start: usize, bytes: usize) -> fmt::R
 fn without_own(frames: &[u64]) -> &[u64] {
     let is_own = |frame: &&u64| {
         let mut is_own = false;
-        with_mapping(**frame, |mapping| {
+        with_mapping(**frame, &mut |mapping| {
             let name = mapping.path().rsplit(|&byte| byte == b'/').next();
             is_own = name.is_some_and(|name| name.starts_with(b"libneap"));
         });
@@ -295,7 +319,8 @@ fn path_of(line: &[u8]) -> &[u8] {
 
 /// Calls `work` with the mapping of code that holds the instruction before `address`, if there is
 /// one and the kernel may be asked.
-fn with_mapping(address: u64, mut work: impl FnMut(&Mapping<'_>)) {
+#[inline(never)]
+fn with_mapping(address: u64, work: &mut dyn FnMut(&Mapping<'_>)) {
     let Some(file) = allowed(|| file::open_read(c"/proc/self/maps")) else {
         return;
     };
@@ -308,7 +333,9 @@ fn with_mapping(address: u64, mut work: impl FnMut(&Mapping<'_>)) {
         let whole = chunk[..end].iter().rposition(|&byte| byte == b'\n');
         let whole = whole.map_or(0, |last| last + 1);
         for line in chunk[..whole].split(|&byte| byte == b'\n') {
-            let Some(range) = range_of(line) else { continue };
+            let Some(range) = range_of(line) else {
+                continue;
+            };
             let path = path_of(line);
             let short = &path[..path.len().min(known.len())];
             if &known[..length] != short {

@@ -67,6 +67,8 @@ pub struct Declaration {
 pub enum Flag {
     /// `--name VALUE`.
     Value,
+    /// `--name` or `--name=VALUE`; the value of the former.
+    Optional(&'static str),
     /// `--name`, which turns on a switch that is off.
     On,
     /// `--no-name`, which turns off a switch that is on.
@@ -216,11 +218,11 @@ pub static OPTIONS: &[Declaration] = &[
             max: 3_600_000,
         },
         default: "",
-        flag: Flag::Through("--guard[=TIME]"),
+        flag: Flag::Optional("10ms"),
         group: Group::Check,
         doc: "Put an allocation of each thread between guard pages, once in this time on average, \
               and report overflows and uses after free of these. `all`: every small allocation \
-              for which there is room. `--guard` alone: every 10 ms.",
+              for which there is room. `--guard` alone is 10ms.",
     },
     Declaration {
         name: "guard-file",

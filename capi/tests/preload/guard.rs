@@ -1,0 +1,175 @@
+//! Guarded blocks: each wrong access or call is reported, and ends the process as it says.
+
+use crate::support::{self, Artifact, Built, compile};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Output;
+use std::sync::LazyLock;
+
+static PROGRAM: LazyLock<Option<Built>> =
+    LazyLock::new(|| compile("programs/guard.c", Artifact::Program, &[]));
+
+/// Runs the program's `what` with all blocks guarded; `None` without a compiler.
+fn run(what: &str, variables: &[(&str, &str)]) -> Option<Output> {
+    let variables = [&[("NEAP_GUARD", "all")], variables].concat();
+    let program: &Path = PROGRAM.as_ref()?;
+    Some(support::run(program, &[OsStr::new(what)], &variables))
+}
+
+/// Asserts that the report has these lines, in order, and perhaps others; each address is `ADDR`.
+fn has_lines(output: &Output, lines: &[&str]) {
+    let stderr = support::without_addresses(&support::text(&output.stderr));
+    let mut rest = stderr.lines();
+    for line in lines {
+        let is_it = |found: &str| found.starts_with(line);
+        assert!(
+            rest.any(is_it),
+            "no line {line:?}, in this order:\n{stderr}"
+        );
+    }
+}
+
+/// What ends a process.
+enum End {
+    Signal(i32),
+    Exit(i32),
+}
+
+fn reports(what: &str, end: End, lines: &[&str]) {
+    let Some(output) = run(what, &[]) else { return };
+    has_lines(&output, lines);
+    let status = output.status;
+    match end {
+        End::Signal(signal) => assert_eq!(status.signal(), Some(signal), "{what}: {status}"),
+        End::Exit(code) => assert_eq!(status.code(), Some(code), "{what}: {status}"),
+    }
+}
+
+const FAULT: End = End::Signal(libc::SIGSEGV);
+const ABORT: End = End::Signal(libc::SIGABRT);
+const MADE: &str = "  the allocation by thread";
+const FREED: &str = "  the free by thread";
+
+#[test]
+fn an_overflow_faults() {
+    // A block at the end of its page has 8 bytes behind it, which keep its alignment.
+    reports(
+        "overflow",
+        FAULT,
+        &["neap: ", "  the access by thread", "    #0 ADDR", MADE],
+    );
+    let Some(output) = run("overflow", &[]) else {
+        return;
+    };
+    let text = support::text(&output.stderr);
+    let is_said = ["8 bytes after the end of", "4072 bytes after the end of"]
+        .iter()
+        .any(|distance| text.contains(&format!("{distance} a block of 24 bytes\n")));
+    assert!(is_said || cfg!(target_arch = "aarch64"), "{text}");
+}
+
+#[test]
+fn an_underflow_faults() {
+    reports(
+        "underflow",
+        FAULT,
+        &["neap: ", "  the access by thread", MADE],
+    );
+}
+
+#[test]
+fn a_use_after_free_faults() {
+    let lines = [
+        "neap: ",
+        "  the access by thread",
+        "    #0",
+        MADE,
+        "    #0",
+        FREED,
+        "    #0",
+    ];
+    reports("use_after_free", FAULT, &lines);
+    let Some(output) = run("use_after_free", &[]) else {
+        return;
+    };
+    let text = support::text(&output.stderr);
+    assert!(
+        text.contains(", byte 3 of a block of 24 bytes that was freed\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn wrong_calls_abort() {
+    let double = "neap: double free of ADDR (a block of 24 bytes)";
+    reports(
+        "double_free",
+        ABORT,
+        &[double, "  the wrong call by", MADE, FREED],
+    );
+    let beside = "neap: write to ADDR, right after a block of 24 bytes, found when";
+    reports(
+        "small_overflow",
+        ABORT,
+        &[beside, "  the free that found it by", MADE],
+    );
+    let inside = "neap: free of ADDR, which is inside a block of 24 bytes and not its start";
+    reports("interior", ABORT, &[inside, "  the wrong call by", MADE]);
+    let freed = "neap: realloc of ADDR, a block that is already free";
+    reports(
+        "resize_freed",
+        ABORT,
+        &[freed, "  the wrong call by", MADE, FREED],
+    );
+}
+
+#[test]
+fn threads_children_and_small_stacks_report() {
+    reports(
+        "in_thread",
+        FAULT,
+        &["neap: write to", "  the access by thread", MADE],
+    );
+    reports(
+        "in_child",
+        End::Exit(libc::SIGSEGV),
+        &["neap: read of", MADE, FREED],
+    );
+    reports(
+        "on_small_stack",
+        FAULT,
+        &["neap: write to", "  the access by thread", MADE],
+    );
+}
+
+#[test]
+fn the_programs_own_handler_runs_after_the_report() {
+    reports("own_handler", End::Exit(7), &["neap: read of", MADE, FREED]);
+    reports("by_signal", End::Exit(8), &["neap: read of", MADE, FREED]);
+}
+
+#[test]
+fn other_faults_are_the_programs() {
+    let Some(output) = run("other_fault", &[]) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(8));
+    assert_eq!(support::text(&output.stderr), "");
+}
+
+#[test]
+fn a_file_gets_the_report_and_standard_error_its_first_line() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guard-{}", std::process::id()));
+    let Some(path) = file.to_str() else { return };
+    let Some(output) = run("use_after_free", &[("NEAP_GUARD_FILE", path)]) else {
+        return;
+    };
+    let (first, text) = (support::text(&output.stderr), fs::read_to_string(&file));
+    let text = text.expect("the library made the file");
+    fs::remove_file(&file).expect("the test's own file");
+    assert_eq!(first.lines().count(), 1, "{first}");
+    assert!(text.starts_with(&first), "{text}");
+    assert!(text.contains("\n  mapped:\n    "), "{text}");
+}

@@ -1,0 +1,131 @@
+/* One wrong access or call, as the argument says, for the reports of guarded blocks. */
+#include "check.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+
+static char *volatile block;
+static volatile char sink;
+
+static void overflow(void) {
+    for (int i = 24; i < 5000; i++)
+        block[i] = 1;
+}
+
+static void underflow(void) {
+    for (int i = 1; i < 5000; i++)
+        sink = block[-i];
+}
+
+static void use_after_free(void) {
+    free(block);
+    sink = block[3];
+}
+
+static void double_free(void) {
+    free(block);
+    free(block);
+}
+
+static void small_overflow(void) {
+    block[24] = 0;
+    free(block);
+}
+
+static void interior(void) { free(block + 8); }
+
+static void resize_freed(void) {
+    free(block);
+    block = realloc(block, 100);
+}
+
+static void *overflow_in_thread(void *unused) {
+    overflow();
+    return unused;
+}
+
+static void in_thread(void) {
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, overflow_in_thread, NULL));
+    pthread_join(thread, NULL);
+}
+
+/* The parent's exit status is the child's signal. */
+static void in_child(void) {
+    pid_t child = fork();
+    int status;
+    if (child == 0) {
+        char *own = malloc(24);
+        memset(own, 1, 24);
+        free(own);
+        use_after_free();
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    _exit(WTERMSIG(status));
+}
+
+/* A small stack, without an alternate one for signals. */
+static void on_small_stack(void) {
+    static char stack[24 << 10] __attribute__((aligned(16)));
+    static ucontext_t here, there;
+    getcontext(&there);
+    there.uc_stack.ss_sp = stack;
+    there.uc_stack.ss_size = sizeof stack;
+    there.uc_link = &here;
+    makecontext(&there, overflow, 0);
+    swapcontext(&here, &there);
+}
+
+static void handler(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    CHECK(errno == 77);
+    CHECK(info->si_addr != NULL);
+    _exit(7);
+}
+
+static void plain_handler(int signal) { _exit(signal == SIGSEGV ? 8 : 1); }
+
+static void own_handler(void) {
+    struct sigaction new = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO}, old;
+    CHECK(!sigaction(SIGSEGV, &new, &old) && old.sa_handler == SIG_DFL);
+    CHECK(!sigaction(SIGSEGV, NULL, &old) && old.sa_sigaction == handler);
+    CHECK(old.sa_flags & SA_SIGINFO);
+    errno = 77;
+    use_after_free();
+}
+
+static void by_signal(void) {
+    CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
+    CHECK(signal(SIGSEGV, plain_handler) == plain_handler);
+    use_after_free();
+}
+
+/* No guarded block has a part in it. */
+static void other_fault(void) {
+    CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
+    CHECK(signal(SIGUSR1, SIG_IGN) == SIG_DFL && signal(SIGUSR1, SIG_DFL) == SIG_IGN);
+    raise(SIGUSR1 == SIGSEGV ? SIGUSR1 : SIGSEGV);
+}
+
+int main(int count, char **arguments) {
+    static const struct {
+        const char *name;
+        void (*work)(void);
+    } all[] = {
+        {"overflow", overflow},         {"underflow", underflow},
+        {"use_after_free", use_after_free}, {"double_free", double_free},
+        {"small_overflow", small_overflow}, {"interior", interior},
+        {"resize_freed", resize_freed}, {"in_thread", in_thread},
+        {"in_child", in_child},         {"on_small_stack", on_small_stack},
+        {"own_handler", own_handler},   {"by_signal", by_signal},
+        {"other_fault", other_fault},
+    };
+    CHECK(count == 2);
+    block = malloc(24);
+    memset(block, 1, 24);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(arguments[1], all[i].name))
+            all[i].work();
+    return 0;
+}

@@ -1,0 +1,143 @@
+//! The reports of guarded allocations, with the names of functions.
+
+use crate::failure::Failure;
+use crate::launch::set_variables;
+use crate::profile::{Origin, Symbols, clean, described, now_ms};
+use crate::statistics::Inbox;
+use clap::ArgMatches;
+use std::env;
+use std::fmt::Write;
+
+/// Names the file to the program.
+const FILE: &str = "NEAP_GUARD_FILE";
+/// What a report begins with.
+const START: &str = "neap: ";
+/// The line before the mappings.
+const MAPPED: &str = "  mapped:";
+
+/// Where the processes of a run leave their reports.
+pub struct Reports {
+    inbox: Inbox,
+    began_ms: u64,
+}
+
+impl Reports {
+    /// If allocations are guarded, and no file was named for the reports.
+    ///
+    /// # Errors
+    ///
+    /// There is no place for the reports.
+    pub fn wanted(matches: &ArgMatches) -> Result<Option<Self>, Failure> {
+        let is_named = env::var_os(FILE).is_some_and(|file| !file.is_empty());
+        if is_named || !matches.contains_id("guard") {
+            return Ok(None);
+        }
+        let inbox = Inbox::of("reports", "--guard-file FILE")?;
+        set_variables([(FILE, inbox.path().as_os_str().to_owned())]);
+        let began_ms = now_ms();
+        Ok(Some(Self { inbox, began_ms }))
+    }
+
+    /// Prints those that have arrived to standard error.
+    pub fn print(&self) {
+        match self.inbox.read() {
+            Ok(reports) => eprint!(
+                "{}",
+                symbolized(&String::from_utf8_lossy(&reports), self.began_ms)
+            ),
+            Err(error) => say!("the reports of guarded allocations cannot be read: {error}"),
+        }
+    }
+}
+
+/// Reports with the names of functions instead of addresses, and without mappings.
+fn symbolized(reports: &str, began_ms: u64) -> String {
+    let mut text = String::new();
+    let mut lines = reports.lines().peekable();
+    while let Some(first) = lines.next() {
+        let mut report = vec![first];
+        while let Some(line) = lines.next_if(|line| !line.starts_with(START)) {
+            report.push(line);
+        }
+        one(&mut text, &report, began_ms);
+    }
+    text
+}
+
+fn one(text: &mut String, report: &[&str], began_ms: u64) {
+    let end = report.iter().position(|line| *line == MAPPED);
+    let (report, maps) = report.split_at(end.unwrap_or(report.len()));
+    let maps: Vec<&str> = maps.iter().skip(1).map(|line| line.trim_start()).collect();
+    let pid = report.iter().find_map(|line| process(line)).unwrap_or(0);
+    let mut symbols = Symbols::new(&maps.join("\n"), Origin { pid, began_ms });
+    let mut number = 0;
+    let mut is_instruction = false;
+    for line in report {
+        let Some(address) = address(line) else {
+            // The innermost frame of an access is the instruction, the others are of calls, and
+            // their addresses those of the next instruction.
+            is_instruction = line.starts_with("  the access by");
+            number = 0;
+            let _ = writeln!(text, "{}", clean(line));
+            continue;
+        };
+        let after = u64::from(core::mem::take(&mut is_instruction));
+        for frame in symbols.frames(address.saturating_add(after)) {
+            let _ = writeln!(text, "    #{number} {}", described(&frame));
+            number += 1;
+        }
+    }
+}
+
+/// The process that a line names.
+fn process(line: &str) -> Option<u32> {
+    let (_, word) = line.strip_suffix(':')?.rsplit_once(" of process ")?;
+    word.parse().ok()
+}
+
+/// The address of a frame's line, `    #0 0x1234 FILE+0x12`.
+fn address(line: &str) -> Option<u64> {
+    let (_, rest) = line.strip_prefix("    #")?.split_once(" 0x")?;
+    let word = rest.split(' ').next()?;
+    u64::from_str_radix(word, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_get_names_and_mappings_go() {
+        #[inline(never)]
+        fn somewhere() -> usize {
+            core::hint::black_box(somewhere as *const () as usize)
+        }
+        let (pid, pc) = (std::process::id(), somewhere());
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let own = maps.lines().find(|line| {
+            let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let number = |text| usize::from_str_radix(text, 16).unwrap();
+            (number(from)..number(to)).contains(&pc)
+        });
+        let reports = format!(
+            "neap: read of 0x10, byte 0 of a block of 1 bytes\n  the access by thread 1 of process \
+             {pid}:\n    #0 {pc:#x} x+0x1\n    #1 0x10\n  mapped:\n    {}\nneap: double free\n",
+            own.unwrap()
+        );
+        let text = symbolized(&reports, now_ms());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(
+            lines[2].starts_with("    #0 ") && lines[2].contains("somewhere"),
+            "{text}"
+        );
+        assert_eq!(lines[3], "    #1 0x10");
+        assert_eq!(lines[4], "neap: double free");
+    }
+
+    #[test]
+    fn garbage_is_printed_without_control_characters() {
+        let text = symbolized("x\u{1b}\n    #y 0xzz\n  mapped:\n    \u{0}\nneap: \n", 0);
+        assert_eq!(text, "x\u{fffd}\n    #y 0xzz\nneap: \n");
+    }
+}
