@@ -57,11 +57,8 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         }
         // SAFETY: the caller's promise.
         Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
-        Found::Guarded => {
-            let held = hook::instruments().guarded_bytes(Call::Realloc, address);
-            // SAFETY: the caller's promise; the block has that many bytes.
-            unsafe { move_block(block, held, size, align) }
-        }
+        // SAFETY: the caller's promise.
+        Found::Guarded => unsafe { reallocate_guarded(block, size, align) },
         Found::Large(place) => {
             refuse_quarantined(Call::Realloc, address);
             // SAFETY: the caller's promise.
@@ -93,6 +90,18 @@ unsafe fn reallocate_sampled(
         return block;
     }
     // SAFETY: the caller's promise; the block has that many usable bytes.
+    unsafe { move_block(block, held, size, align) }
+}
+
+/// [`reallocate_layout`] of a guarded block, which always moves.
+///
+/// # Safety
+/// - As [`reallocate`].
+#[cold]
+#[inline(never)]
+unsafe fn reallocate_guarded(block: *mut u8, size: usize, align: usize) -> *mut u8 {
+    let held = hook::instruments().guarded_bytes(Call::Realloc, block.addr());
+    // SAFETY: the caller's promise; the block has that many bytes.
     unsafe { move_block(block, held, size, align) }
 }
 

@@ -213,8 +213,7 @@ impl Heap {
             (None, Tag::LARGE) => Found::Large(place),
             (None, Tag::STACK) => Found::Stack,
             (None, Tag::SAMPLED) => Found::Sampled(place),
-            (None, _) if self.is_in_pool(address) => Found::Guarded,
-            (None, _) => Found::NoBlock,
+            (None, _) => self.found_untagged(address),
         }
     }
 
@@ -264,10 +263,16 @@ impl Heap {
         Some(span.base)
     }
 
-    /// Whether an address is in the pool of guarded blocks.
-    fn is_in_pool(&self, address: usize) -> bool {
+    /// What is at an address in a slice without a tag.
+    #[cold]
+    #[inline(never)]
+    fn found_untagged(&self, address: usize) -> Found {
         let start = self.pool[0].load(Ordering::Acquire);
-        start != 0 && (start..self.pool[1].load(Ordering::Relaxed)).contains(&address)
+        let pool = start..self.pool[1].load(Ordering::Relaxed);
+        match start != 0 && pool.contains(&address) {
+            true => Found::Guarded,
+            false => Found::NoBlock,
+        }
     }
 
     /// A block of `class` from a slab that has free ones. Null if none has.

@@ -247,3 +247,48 @@ pub(crate) fn for_each_live(mut visit: impl FnMut(usize, Class)) {
         POOL.for_each_live(|page, class| visit(page, Class::of_block(class as usize)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peek::far;
+
+    #[test]
+    fn pages_open_and_shut_by_advice_and_by_mappings() {
+        let page = Linux.page_bytes();
+        for by_mapping in [false, true].map(AtomicBool::new) {
+            let kernel = Kernel { by_mapping };
+            let base = Linux.reserve(4 * page, page).unwrap();
+            // SAFETY: all of our own reservation.
+            unsafe { Linux.commit(base, 4 * page) }.unwrap();
+            // SAFETY: inside it.
+            let second = unsafe { base.add(page) };
+            let at = second.addr().get();
+            let readable = || [at - 8, at, at + page - 8, at + page].map(|at| far(at).is_some());
+            for _ in 0..3 {
+                // SAFETY: no block is there.
+                assert!(unsafe { kernel.shut(base, 4 * page) });
+                assert_eq!(readable(), [false; 4]);
+                // SAFETY: as above.
+                assert!(unsafe { kernel.open(second) });
+                assert_eq!(readable(), [false, true, true, false]);
+                // SAFETY: accessible, and ours.
+                unsafe { second.as_ptr().write(1) };
+            }
+            // SAFETY: the whole reservation, which the test no longer uses.
+            unsafe { Linux.unmap(base, 4 * page) };
+        }
+    }
+
+    #[test]
+    fn intervals_are_half_to_one_and_a_half() {
+        want(10);
+        for _ in 0..1000 {
+            let now = HEAP.now_ms();
+            plan();
+            let wait = NEXT.load(Ordering::Relaxed) - now;
+            assert!((5..=16 + 8).contains(&wait), "{wait}");
+        }
+        want(OFF);
+    }
+}

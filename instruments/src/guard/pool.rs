@@ -103,10 +103,10 @@ pub(super) enum Wrong {
     Written(usize),
 }
 
-/// A wrong call, and the slot that it is about.
+/// A wrong call, and the number of the slot that it is about.
 pub(super) struct Mistake {
     pub(super) wrong: Wrong,
-    pub(super) slot: Slot,
+    pub(super) number: usize,
 }
 
 /// The guarded blocks of a process.
@@ -243,8 +243,8 @@ impl<D: Doors> Pool<D> {
             .into_iter()
             .flat_map(|(from, to)| from..to);
         if let Some(at) = beside.find(is_written) {
-            let (wrong, slot) = (Wrong::Written(at), *slot);
-            return Err(Mistake { wrong, slot });
+            let wrong = Wrong::Written(at);
+            return Err(Mistake { wrong, number });
         }
         (slot.state, slot.freed) = (State::Freed as u32, freed);
         if let Some(first) = NonNull::new(first as *mut u8) {
@@ -264,6 +264,16 @@ impl<D: Doors> Pool<D> {
         };
         let number = held.live_at(address, self.doors.page_bytes())?;
         Ok(held.table.slots[number].bytes)
+    }
+
+    /// What the table knows of a slot, if it was ever used.
+    pub(super) fn slot(&self, number: usize) -> Option<Slot> {
+        let held = self.hold()?;
+        held.table
+            .slots
+            .get(number)
+            .filter(|slot| slot.start != 0)
+            .copied()
     }
 
     /// Calls `visit` with the page and the class of each live block.
@@ -325,16 +335,17 @@ impl Held<'_> {
     /// The number of the slot whose live block starts at `address`.
     fn live_at(&self, address: usize, page: usize) -> Result<usize, Mistake> {
         let at = address.wrapping_sub(self.base) / page;
-        let slot = &self.table.slots[(at.wrapping_sub(1) / 2).min(SLOTS - 1)];
+        let number = (at.wrapping_sub(1) / 2).min(SLOTS - 1);
+        let slot = &self.table.slots[number];
         let is_own = at % 2 == 1 && slot.start != 0;
         let wrong = match (slot.state(), slot.start == address) {
             _ if !is_own => Wrong::NoBlock,
-            (State::Live, true) => return Ok(at / 2),
+            (State::Live, true) => return Ok(number),
             (State::Freed, true) => Wrong::Freed,
             (State::Live, false) => Wrong::Interior,
             _ => Wrong::NoBlock,
         };
-        Err(Mistake { wrong, slot: *slot })
+        Err(Mistake { wrong, number })
     }
 }
 

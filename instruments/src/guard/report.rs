@@ -61,11 +61,11 @@ enum What<'a> {
 
 /// A wrong call: reports it and aborts.
 pub(super) fn refuse(call: Call, address: usize, mistake: &Mistake) -> ! {
-    let by = Trace::here();
+    let (by, slot) = (Trace::here(), POOL.slot(mistake.number));
     let event = Event {
         what: What::Call(call, address, mistake.wrong),
         by: &by,
-        slot: Some(&mistake.slot).filter(|slot| slot.start != 0),
+        slot: slot.as_ref(),
     };
     event.publish();
     // SAFETY: abort may be called at any point.
