@@ -126,13 +126,14 @@ mod tests {
         );
         let text = symbolized(&reports, now_ms());
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 5, "{text}");
-        assert!(
-            lines[2].starts_with("    #0 ") && lines[2].contains("somewhere"),
-            "{text}"
+        // A function may have inlined others, whose frames come first.
+        let is_named = |line: &&str| line.starts_with("    #") && line.contains(" somewhere  (in ");
+        assert!(lines.iter().any(is_named), "{text}");
+        let unnamed = format!("    #{} 0x10", lines.len() - 4);
+        assert_eq!(
+            lines[lines.len() - 2..],
+            [unnamed.as_str(), "neap: double free"]
         );
-        assert_eq!(lines[3], "    #1 0x10");
-        assert_eq!(lines[4], "neap: double free");
     }
 
     #[test]

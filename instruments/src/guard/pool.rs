@@ -103,7 +103,7 @@ pub(super) enum Wrong {
     Written(usize),
 }
 
-/// A wrong call, and the number of the slot that it is about.
+/// A wrong call, and the number of the slot that it is about; [`SLOTS`] if it is about none.
 pub(super) struct Mistake {
     pub(super) wrong: Wrong,
     pub(super) number: usize,
@@ -345,6 +345,7 @@ impl Held<'_> {
             (State::Live, false) => Wrong::Interior,
             _ => Wrong::NoBlock,
         };
+        let number = if is_own { number } else { SLOTS };
         Err(Mistake { wrong, number })
     }
 }
