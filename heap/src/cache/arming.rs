@@ -62,7 +62,8 @@ impl Opened<'_> {
         self.set_path(FastPath::Sampling);
     }
 
-    /// Blocks ahead: the leading zeros of a random word are geometric, and its low bits smooth them.
+    /// Blocks ahead: the leading zeros of a random word are geometric, and its low bits smooth
+    /// them.
     fn draw_ahead(&mut self) -> i32 {
         let mut state = match *self.random_state() {
             0 => (HEAP.now_ms() << 20 ^ core::ptr::from_ref(self.cache).addr() as u64) | 1,

@@ -49,6 +49,11 @@ impl Write for Line {
 #[inline(never)]
 pub fn fatal(args: fmt::Arguments<'_>) -> ! {
     warn(args);
+    abort()
+}
+
+/// Aborts the process.
+pub fn abort() -> ! {
     // SAFETY: abort may be called at any point.
     unsafe { libc::abort() }
 }

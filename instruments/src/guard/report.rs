@@ -2,15 +2,14 @@
 //! no lock that it would wait for, because it is also made in a handler of SIGSEGV, on a stack of
 //! its own.
 
-use super::POOL;
+use super::kernel::POOL;
 use super::pool::{Mistake, Slot, State, Wrong};
 use super::trace::Trace;
-use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
-use neap_heap::base::sync::{AtomicU32, Ordering};
+use neap_heap::base::sync::{AtomicU32, Ordering, UnsafeCell};
 use neap_heap::cache::misuse::Call;
-use neap_heap::os::abort::{Lossy, warn};
+use neap_heap::os::abort::{Lossy, abort, warn};
 use neap_heap::os::fault::{Access, Fault, Verdict};
 use neap_heap::os::file;
 use neap_heap::os::futex;
@@ -19,6 +18,8 @@ use neap_heap::os::process::process_id;
 use neap_heap::os::sandbox;
 use neap_heap::os::thread::thread_id;
 
+/// The descriptor of standard error.
+const STANDARD_ERROR: i32 = 2;
 /// Most reports of a process whose handler of SIGSEGV goes on.
 const MOST: u32 = 16;
 /// How long a thread waits for another one's report.
@@ -68,8 +69,7 @@ pub(super) fn refuse(call: Call, address: usize, mistake: &Mistake) -> ! {
         slot: slot.as_ref(),
     };
     event.publish();
-    // SAFETY: abort may be called at any point.
-    unsafe { libc::abort() }
+    abort()
 }
 
 /// In the handler of SIGSEGV.
@@ -133,7 +133,7 @@ impl Event<'_> {
                 file::close(file);
             }
             None => {
-                let mut out = Out::to(libc::STDERR_FILENO);
+                let mut out = Out::to(STANDARD_ERROR);
                 self.traces(&mut out, Mappings::Unlisted);
             }
         }

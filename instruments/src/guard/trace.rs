@@ -37,7 +37,8 @@ impl Trace {
         trace
     }
 
-    /// In a handler of signals: the calls that led to the instruction at `pc`, which it interrupted.
+    /// In a handler of signals: the calls that led to the instruction at `pc`, which it
+    /// interrupted.
     #[inline(never)]
     pub(super) fn interrupted(pc: usize) -> Trace {
         let mut trace = Trace::here();
