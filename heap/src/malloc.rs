@@ -1,6 +1,6 @@
 //! Allocation: the fast path and the slow path.
 
-use crate::cache::heap::{Found, Guarding, HEAP, Known, Mode};
+use crate::cache::heap::{Guarding, HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::hook;
@@ -154,8 +154,7 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
 /// How many of `bytes` bytes a block has for a request of `size`: a guarded one has no more than
 /// were requested.
 fn room(block: *mut u8, size: usize, bytes: usize) -> usize {
-    let is_guarded = || matches!(HEAP.find(block.addr()), Found::Guarded);
-    match HEAP.guarding() != Guarding::Off && is_guarded() {
+    match HEAP.is_in_pool(block.addr()) {
         true => size,
         false => bytes,
     }

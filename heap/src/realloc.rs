@@ -90,7 +90,7 @@ unsafe fn reallocate_sampled(
         return block;
     }
     // SAFETY: the caller's promise; the block has that many usable bytes.
-    unsafe { move_apart(block, held, size, align) }
+    unsafe { move_block(block, held, size, align) }
 }
 
 /// [`reallocate_layout`] of a guarded block, which always moves.
@@ -102,7 +102,7 @@ unsafe fn reallocate_sampled(
 unsafe fn reallocate_guarded(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     let held = hook::instruments().guarded_bytes(Call::Realloc, block.addr());
     // SAFETY: the caller's promise; the block has that many bytes.
-    unsafe { move_apart(block, held, size, align) }
+    unsafe { move_block(block, held, size, align) }
 }
 
 /// Aborts if the block is known to be free: its bit is set, or it is one of the newest of this
@@ -138,7 +138,6 @@ fn note_kept(size: usize, class: Option<Class>) {
 ///
 /// # Safety
 /// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
-#[inline(always)]
 unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
     let moved = allocate_layout(size, align);
     if moved.is_null() {
@@ -156,16 +155,6 @@ unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> 
     moved
 }
 
-/// [`move_block`], for all but the blocks of slabs, into whose path that is inlined.
-///
-/// # Safety
-/// - As [`move_block`].
-#[inline(never)]
-unsafe fn move_apart(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
-    // SAFETY: the caller's promise.
-    unsafe { move_block(block, held, size, align) }
-}
-
 /// Resizes a large block: in place where its end may move, else by moving its pages, else by
 /// copying.
 ///
@@ -180,7 +169,7 @@ unsafe fn reallocate_large(
     let held = large::bytes(Call::Realloc, place, block.addr());
     if size <= MAX_BLOCK && align <= MAX_BLOCK {
         // SAFETY: the caller's promise.
-        return unsafe { move_apart(block, held, size, align) };
+        return unsafe { move_block(block, held, size, align) };
     }
     let Some(wanted) = large::page_multiple(size) else {
         return ptr::null_mut();
@@ -197,7 +186,7 @@ unsafe fn reallocate_large(
     }
     if held < MOVE_BYTES {
         // SAFETY: the caller's promise.
-        return unsafe { move_apart(block, held, size, align) };
+        return unsafe { move_block(block, held, size, align) };
     }
     // SAFETY: the caller's promise.
     unsafe { relocate(base, held, size, align) }

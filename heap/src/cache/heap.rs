@@ -202,6 +202,7 @@ impl Heap {
     }
 
     /// What is at `address`.
+    #[inline(always)]
     pub fn find(&'static self, address: usize) -> Found {
         let Some(place) = self.pages.locate(address) else {
             return Found::Foreign;
@@ -213,7 +214,8 @@ impl Heap {
             (None, Tag::LARGE) => Found::Large(place),
             (None, Tag::STACK) => Found::Stack,
             (None, Tag::SAMPLED) => Found::Sampled(place),
-            (None, _) => self.found_untagged(address),
+            (None, _) if self.is_in_pool(address) => Found::Guarded,
+            (None, _) => Found::NoBlock,
         }
     }
 
@@ -263,16 +265,13 @@ impl Heap {
         Some(span.base)
     }
 
-    /// What is at an address in a slice without a tag.
+    /// Whether an address is in the pool of guarded blocks. Out of line, because
+    /// [`Heap::find`] is in many places.
     #[cold]
     #[inline(never)]
-    fn found_untagged(&self, address: usize) -> Found {
+    pub fn is_in_pool(&self, address: usize) -> bool {
         let start = self.pool[0].load(Ordering::Acquire);
-        let pool = start..self.pool[1].load(Ordering::Relaxed);
-        match start != 0 && pool.contains(&address) {
-            true => Found::Guarded,
-            false => Found::NoBlock,
-        }
+        start != 0 && (start..self.pool[1].load(Ordering::Relaxed)).contains(&address)
     }
 
     /// A block of `class` from a slab that has free ones. Null if none has.
