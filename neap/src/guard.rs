@@ -6,7 +6,7 @@
 //! use neap::guard;
 //! use std::time::Duration;
 //!
-//! assert!(guard::start(Duration::from_millis(10)));
+//! assert!(guard::start(Duration::from_millis(20)));
 //! guard::stop();
 //! ```
 

@@ -32,7 +32,7 @@ impl Heap {
     /// Whether the next block of `class` is to be guarded because the cache was armed, which it is
     /// no longer then. For the owner of the cache, in its slow path.
     pub fn fires(&self, cache: &Cache, class: Class) -> bool {
-        if !cache.armed.load(Ordering::Relaxed) {
+        if !cache.is_armed() {
             return false;
         }
         let path = self.fast_path();

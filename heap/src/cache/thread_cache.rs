@@ -249,6 +249,11 @@ impl Cache {
         unsafe { *self.starts.as_ptr().byte_add(offset) }
     }
 
+    /// Whether the owner is to get a guarded block soon.
+    pub fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::Relaxed)
+    }
+
     /// Whether a drainer has the cache in hand.
     pub(super) fn is_pinned(&self) -> bool {
         self.pin.load(Ordering::Relaxed) != UNPINNED

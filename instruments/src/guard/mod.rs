@@ -13,7 +13,7 @@ mod report;
 mod trace;
 
 use kernel::POOL;
-use neap_heap::base::sync::{AtomicU64, Ordering};
+use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::{Guarding, HEAP};
 use neap_heap::cache::misuse::Call;
 use neap_heap::cache::thread_cache::Cache;
@@ -38,10 +38,17 @@ static INTERVAL: AtomicU64 = AtomicU64::new(OFF);
 
 /// When caches are armed next, in ms, or one of the two below.
 static NEXT: AtomicU64 = AtomicU64::new(0);
-/// They are armed.
-const ARMED: u64 = u64::MAX;
-/// One of them got its block, and the purge thread is to plan the next time.
-const TAKEN: u64 = u64::MAX - 1;
+/// No cache got its block in a whole interval: the caches stay armed, and the purge thread sleeps.
+const IDLE: u64 = u64::MAX;
+/// One of them got its block since.
+const ROUSED: u64 = u64::MAX - 1;
+
+/// Some cache got its block since they were last armed.
+static TAKEN: AtomicBool = AtomicBool::new(true);
+
+/// The kernel's coarse clock may be this late: what is due within this time is due now, so the
+/// purge thread wakes once for it.
+const LATE_MS: u64 = 4;
 
 /// State of the random numbers, which need not be good.
 static RANDOM: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
@@ -78,8 +85,10 @@ pub fn set_interval(interval_ms: Option<u64>) -> bool {
         // If the kernel refuses the handler, a fault ends the process without a report.
         fault::watch(report::on_fault);
     }
+    TAKEN.store(true, Ordering::Relaxed);
     NEXT.store(0, Ordering::Relaxed);
     HEAP.set_guarding(guarding);
+    HEAP.tide.bell.ring(Urgency::Now);
     true
 }
 
@@ -105,10 +114,15 @@ fn is_due(cache: &Cache, class: Class) -> bool {
         note_taken();
         return true;
     }
-    if HEAP.now_ms() < NEXT.load(Ordering::Relaxed) {
-        return false;
+    let next = NEXT.load(Ordering::Relaxed);
+    // A cache that is newer than the last arming: its block rouses the purge thread.
+    let is_new = next == IDLE && !cache.is_armed();
+    if !is_new {
+        if HEAP.now_ms() < next {
+            return false;
+        }
+        plan();
     }
-    plan();
     match HEAP.can_arm() {
         true => {
             cache.open().arm();
@@ -119,13 +133,15 @@ fn is_due(cache: &Cache, class: Class) -> bool {
     }
 }
 
-/// An armed cache got its block.
+/// An armed cache got its block. A wake-up here would cost the thread its processor, so the purge
+/// thread sleeps by the clock while the program allocates.
 fn note_taken() {
-    if NEXT.load(Ordering::Relaxed) != ARMED {
+    TAKEN.store(true, Ordering::Relaxed);
+    if NEXT.load(Ordering::Relaxed) != IDLE {
         return;
     }
     if purge::is_here() && HEAP.can_arm() {
-        NEXT.store(TAKEN, Ordering::Relaxed);
+        NEXT.store(ROUSED, Ordering::Relaxed);
         HEAP.tide.bell.ring(Urgency::Now);
     } else {
         plan();
@@ -156,9 +172,12 @@ pub(crate) fn due_in_ms() -> Option<u64> {
         return None;
     }
     match NEXT.load(Ordering::Relaxed) {
-        ARMED => None,
-        TAKEN => Some(0),
-        next => Some(next.saturating_sub(HEAP.now_ms())),
+        IDLE => None,
+        ROUSED => Some(0),
+        next => match next.saturating_sub(HEAP.now_ms()) {
+            0..=LATE_MS => Some(0),
+            rest => Some(rest),
+        },
     }
 }
 
@@ -167,18 +186,21 @@ pub(crate) fn arm_due() -> bool {
     if due_in_ms() != Some(0) {
         return false;
     }
-    if NEXT.load(Ordering::Relaxed) == TAKEN {
-        plan();
-    } else {
-        NEXT.store(ARMED, Ordering::Relaxed);
+    if NEXT.load(Ordering::Relaxed) != ROUSED {
+        if !TAKEN.swap(false, Ordering::Relaxed) {
+            NEXT.store(IDLE, Ordering::Relaxed);
+            return true;
+        }
         HEAP.arm_all();
     }
+    plan();
     true
 }
 
 /// In a fork's child, which has no purge thread yet.
 pub(crate) fn after_fork_in_child() {
     if HEAP.guarding() != Guarding::Off {
+        TAKEN.store(true, Ordering::Relaxed);
         NEXT.store(0, Ordering::Relaxed);
     }
 }

@@ -218,11 +218,11 @@ pub static OPTIONS: &[Declaration] = &[
             max: 3_600_000,
         },
         default: "",
-        flag: Flag::Optional("10ms"),
+        flag: Flag::Optional("20ms"),
         group: Group::Check,
         doc: "Put an allocation of each thread between guard pages, once in this time on average, \
               and report overflows and uses after free of these. `all`: every small allocation \
-              for which there is room. `--guard` alone is 10ms.",
+              for which there is room. `--guard` alone is 20ms.",
     },
     Declaration {
         name: "guard-file",
