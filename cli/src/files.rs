@@ -30,8 +30,8 @@ pub fn read(file: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Up to `most` bytes of a regular file whose name other people chose; `None` if it says that it has
-/// none. Files of `/proc` say so, and some of them never end, or make their reader wait.
+/// Up to `most` bytes of a regular file whose name other people chose; `None` if it says that it
+/// has none. Files of `/proc` say so, and some of them never end, or make their reader wait.
 pub fn foreign(file: &Path, most: u64) -> Option<Vec<u8>> {
     let open = OpenOptions::new()
         .read(true)
