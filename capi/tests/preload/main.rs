@@ -9,6 +9,7 @@ mod entry_points;
 mod exhaustion;
 mod faults;
 mod fork;
+mod hardened;
 #[cfg(target_arch = "x86_64")]
 mod injected;
 mod late;

@@ -23,7 +23,7 @@ pub fn variables(matches: &ArgMatches) -> Vec<(&'static str, OsString)> {
 fn given(option: &Declaration, matches: &ArgMatches) -> Option<OsString> {
     let is_given = || matches.get_flag(option.name);
     match option.flag {
-        Flag::Value => matches.get_one::<OsString>(option.name).cloned(),
+        Flag::Value | Flag::Some => matches.get_one::<OsString>(option.name).cloned(),
         Flag::On => is_given().then(|| OsString::from("1")),
         Flag::Off => is_given().then(|| OsString::from("0")),
         Flag::Through(_) => through(option, matches),
@@ -48,7 +48,7 @@ fn stats_format(matches: &ArgMatches) -> &str {
 
 /// Whether a word is an option that takes its value only after an equals sign.
 pub fn takes_an_optional_value(word: &str) -> bool {
-    ["--stats", "--record", "--profile"].contains(&word)
+    ["--stats", "--record", "--profile", "--harden"].contains(&word)
 }
 
 fn argument(option: &'static Declaration) -> Option<Arg> {
@@ -58,6 +58,10 @@ fn argument(option: &'static Declaration) -> Option<Arg> {
         (Flag::Off, _) => switch(name, help).long(format!("no-{name}")),
         (Flag::Value, Kind::Path) => file(name, help),
         (Flag::Value, kind) => valued(name, value_name(kind), parser(kind), help),
+        (Flag::Some, kind) => valued(name, value_name(kind), parser(kind), help)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("1"),
         (Flag::Through(_) | Flag::Absent, _) => return None,
     })
 }
@@ -71,6 +75,7 @@ fn help(option: &Declaration) -> String {
     match (option.flag, option.kind) {
         (Flag::Off, _) => format!("Do not {}", in_a_sentence(doc)),
         (Flag::On, _) | (_, Kind::Path | Kind::Socket) => doc.to_owned(),
+        (Flag::Some, kind) => format!("{doc} [{kind}]"),
         (_, Kind::Choice(_)) => format!("{doc} [default: {}]", option.default),
         (_, kind) if option.default.is_empty() => format!("{doc} [{kind:#}]"),
         (_, kind) => format!("{doc} [{kind:#}; default: {}]", option.default),

@@ -81,6 +81,7 @@ fn declared(option: &Declaration) -> String {
     let flag = match option.flag {
         Flag::Value => format!("`--{name} {}`", values::value_name(*kind)),
         Flag::On => format!("`--{name}`"),
+        Flag::Some => format!("`--{name}[={}]`", values::value_name(*kind)),
         Flag::Off => format!("`--no-{name}`"),
         Flag::Through(words) => format!("`{}`", words.replace('|', "\\|")),
         Flag::Absent => "none".to_owned(),

@@ -28,6 +28,8 @@ pub enum Kind {
         /// Largest accepted value, in ms.
         max: u64,
     },
+    /// Some of the listed names with commas between them; `0` is none of them, `1` all.
+    Names(&'static [&'static str]),
     /// A file path.
     Path,
     /// The path of a Unix socket. Set by tools for the programs that they run; it has no flag.
@@ -62,6 +64,8 @@ pub enum Flag {
     Value,
     /// `--name`, which turns on a switch that is off.
     On,
+    /// `--name`, which chooses all of the names, or `--name=NAMES`.
+    Some,
     /// `--no-name`, which turns off a switch that is on.
     Off,
     /// The named flags of `neap run`, which mean more than this variable.
@@ -110,6 +114,11 @@ const AUTO: Kind = Kind::Choice(&["auto", "never", "always"]);
 const fn size(min: u64, max: u64) -> Kind {
     Kind::Bytes { min, max }
 }
+
+/// The measures of `NEAP_HARDEN`. `docs/harden.md` says what each stops and costs.
+pub const HARDEN: [&str; 7] = [
+    "random", "canary", "delay", "zero", "nullpage", "guards", "deletes",
+];
 
 /// Every option Neap knows, most useful first within its group.
 pub static OPTIONS: &[Declaration] = &[
@@ -199,6 +208,17 @@ pub static OPTIONS: &[Declaration] = &[
         group: Group::Check,
         doc: "Quarantine freed blocks, and detect every second free of a block that is still in \
               quarantine. This is slower.",
+    },
+    Declaration {
+        name: "harden",
+        env: "NEAP_HARDEN",
+        was: None,
+        kind: Kind::Names(&HARDEN),
+        default: "0",
+        flag: Flag::Some,
+        group: Group::Check,
+        doc: "Stop memory errors before they do harm: all measures, or those named. This is \
+              slower and takes more memory.",
     },
     Declaration {
         name: "count",
