@@ -32,6 +32,9 @@ tier musl-programs ci/musl.sh full
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
 tier torture ci/torture.sh "$target/dist/libneap.so"
 tier aarch64 ci/aarch64.sh full
+# Fifteen minutes for all targets. An hour for each, `ci/fuzz.sh 3600`, takes six hours, because two
+# run at a time.
+tier fuzz env FUZZ_TOTAL=900 ci/fuzz.sh 3600
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
 # Every error at every place that calls the kernel.

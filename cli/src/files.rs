@@ -5,6 +5,7 @@ use crate::failure::{Failure, shown};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Writes `bytes` beside `file`, then renames them to it. Writes to a device or a pipe directly.
@@ -27,6 +28,23 @@ pub fn read(file: &Path, most: u64) -> Result<Vec<u8>, Failure> {
         Ok(_) => Ok(bytes),
         Err(error) => Err(failure!("cannot read {}: {error}", shown(file))),
     }
+}
+
+/// Up to `most` bytes of a regular file whose name other people chose; `None` if it says that it
+/// has none. Files of `/proc` say so, and some of them never end, or make their reader wait.
+pub fn foreign(file: &Path, most: u64) -> Option<Vec<u8>> {
+    let open = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(file)
+        .ok()?;
+    let found = open.metadata().ok()?;
+    if !found.is_file() || found.len() == 0 {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    open.take(most).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Checks that [`write`] would succeed now, before the work instead of after it.
@@ -114,6 +132,25 @@ mod tests {
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_dir(room.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_foreign_file_has_an_end() {
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("file");
+        fs::write(&file, b"text").unwrap();
+        assert_eq!(foreign(&file, 4).as_deref(), Some(&b"text"[..]));
+        assert_eq!(foreign(&file, 3).as_deref(), Some(&b"tex"[..]));
+        let link = room.path().join("link");
+        symlink("/proc/self/maps", &link).unwrap();
+        for other in [
+            Path::new("/dev/zero"),
+            Path::new("/"),
+            &link,
+            &file.join("no"),
+        ] {
+            assert_eq!(foreign(other, u64::MAX), None, "{other:?}");
+        }
     }
 
     #[test]

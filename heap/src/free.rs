@@ -6,7 +6,10 @@ use crate::cache::flush::give_one;
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
+use crate::cache::measures::Measures;
 use crate::cache::misuse::{self, Call};
+use crate::form;
+use crate::harden::{self, Form, Seal};
 use crate::hook;
 use crate::init::{current, entered};
 use crate::large;
@@ -59,13 +62,41 @@ pub unsafe fn free_aligned_sized(block: *mut u8, align: usize, size: usize) {
 /// # Safety
 /// - As [`free`].
 #[inline(always)]
-pub unsafe fn free_deleted(block: *mut u8, size: usize, align: usize) {
+pub unsafe fn free_deleted(block: *mut u8, size: usize, align: usize, form: Form) {
     // SAFETY: the caller's promise.
     if unsafe { machine::push_deleted(block, size) } {
         return;
     }
     // SAFETY: the caller's promise.
-    unsafe { free_deleted_slow(block, size, align) };
+    unsafe { free_deleted_slow(block, size, align, form) };
+}
+
+/// Takes back a block by `delete` or `delete[]`.
+///
+/// # Safety
+/// - As [`free`].
+#[inline(always)]
+pub unsafe fn free_formed(block: *mut u8, form: Form) {
+    // SAFETY: the caller's promise.
+    if unsafe { machine::push_freed(block) } {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { free_formed_slow(block, form) };
+}
+
+/// As [`free_slow_from`], after a look at the form.
+///
+/// # Safety
+/// - As [`free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_formed_slow(block: *mut u8, form: Form) {
+    if HEAP.mode() == Mode::Checking {
+        form::refuse_other(block.addr(), form);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { free_slow(block) };
 }
 
 /// The stated size is too large, or the block takes the slow path for another reason.
@@ -74,14 +105,15 @@ pub unsafe fn free_deleted(block: *mut u8, size: usize, align: usize) {
 /// - As [`free`].
 #[cold]
 #[inline(never)]
-unsafe fn free_deleted_slow(block: *mut u8, size: usize, align: usize) {
-    let sizes = match HEAP.mode() {
-        Mode::Checking => Sizes::Requested,
-        _ => Sizes::UpToTheBlocks,
+unsafe fn free_deleted_slow(block: *mut u8, size: usize, align: usize, form: Form) {
+    let measures = HEAP.measures();
+    let sizes = match measures.has(Measures::CHECK) || measures.has(Measures::DELETES) {
+        true => Sizes::Requested,
+        false => Sizes::UpToTheBlocks,
     };
     check_size(block, size, align, sizes);
     // SAFETY: the caller's promise.
-    unsafe { free_slow(block) };
+    unsafe { free_formed_slow(block, form) };
 }
 
 /// The usable bytes of `block`; 0 for null.
@@ -93,7 +125,7 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
     if address == 0 {
         return 0;
     }
-    match HEAP.find(address) {
+    match HEAP.find_quickly(address) {
         Found::Slab(slab, class) => {
             start_of(Call::UsableSize, slab, class, address);
             // SAFETY: the calling thread's own cache, or a sentinel.
@@ -101,11 +133,12 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
                 Some(newest) if newest == block => misuse::already_free(Call::UsableSize, address),
                 Some(_) => class.bytes(),
                 // As in the checking mode.
-                None => unless_quarantined(address, class.bytes()),
+                None => unless_quarantined(address, || usable_bytes(address, class)),
             }
         }
         Found::Large(place) | Found::Sampled(place) => {
-            unless_quarantined(address, large::bytes(Call::UsableSize, &place, address))
+            let bytes = large::bytes(Call::UsableSize, &place, address);
+            unless_quarantined(address, || bytes)
         }
         Found::Guarded => hook::instruments().guarded_bytes(Call::UsableSize, address),
         Found::Foreign => misuse::foreign(Call::UsableSize, address),
@@ -130,16 +163,29 @@ pub(crate) fn refuse_quarantined(call: Call, address: usize) {
 
 /// `bytes`, unless the block waits in quarantine: then it aborts.
 #[inline(always)]
-fn unless_quarantined(address: usize, bytes: usize) -> usize {
+fn unless_quarantined(address: usize, bytes: impl FnOnce() -> usize) -> usize {
     #[cold]
     #[inline(never)]
-    fn checked(address: usize, bytes: usize) -> usize {
+    fn refuse(address: usize) {
         refuse_quarantined(Call::UsableSize, address);
-        bytes
+    }
+    if HEAP.mode() == Mode::Checking {
+        refuse(address);
+    }
+    bytes()
+}
+
+/// The usable bytes of a block of a slab.
+#[inline(always)]
+fn usable_bytes(address: usize, class: Class) -> usize {
+    #[cold]
+    #[inline(never)]
+    fn checked(address: usize, class: Class) -> usize {
+        harden::usable(Call::UsableSize, address, class)
     }
     match HEAP.mode() {
-        Mode::Checking => checked(address, bytes),
-        _ => bytes,
+        Mode::Checking => checked(address, class),
+        _ => class.bytes(),
     }
 }
 
@@ -166,6 +212,18 @@ fn check_size(block: *mut u8, size: usize, align: usize, sizes: Sizes) {
     let address = block.addr();
     let (low, high) = match HEAP.find(address) {
         Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
+        Found::Slab(slab, class) if harden::seal(address, class) != Seal::Open => {
+            start_of(Call::Free, slab, class, address);
+            let size = harden::usable(Call::Free, address, class);
+            (
+                if SIZES_ARE_EXACT.load(Ordering::Relaxed) {
+                    size
+                } else {
+                    0
+                },
+                size,
+            )
+        }
         Found::Slab(_, class) => {
             // A stated alignment of 16 rounded a smaller size up to 16.
             let by_size = align <= 8 || (align == 16 && size >= 16);
@@ -176,17 +234,12 @@ fn check_size(block: *mut u8, size: usize, align: usize, sizes: Sizes) {
         // memory.
         Found::Large(place) => {
             let bytes = large::bytes(Call::Free, &place, address);
-            (
-                if align <= MAX_BLOCK
-                    && bytes > MAX_BLOCK
-                    && SIZES_ARE_EXACT.load(Ordering::Relaxed)
-                {
-                    MAX_BLOCK + 1
-                } else {
-                    0
-                },
-                bytes,
-            )
+            let low = match SIZES_ARE_EXACT.load(Ordering::Relaxed) {
+                true if large::is_fenced(&place) => large::least_request(bytes),
+                true if align <= MAX_BLOCK && bytes > MAX_BLOCK => MAX_BLOCK + 1,
+                _ => 0,
+            };
+            (low, bytes)
         }
         Found::Guarded => (0, hook::instruments().guarded_bytes(Call::Free, address)),
         // Null, or what `free` itself reports.

@@ -8,8 +8,10 @@ use crate::cache::bounds::FastPath;
 use crate::cache::countdown::Counts;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::machine;
+use crate::cache::measures::Measures;
 use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::fork;
+use crate::harden;
 use crate::hook;
 use crate::os::Os;
 use crate::os::abort::{Lossy, warn};
@@ -332,7 +334,8 @@ fn warn_unknown(name: &[u8]) {
 unsafe fn set(name: &str, value: Value<'_>) {
     match (name, value) {
         ("count", Value::Choice("1")) => switch(Mode::Counting),
-        ("check", Value::Choice("1")) => switch(Mode::Checking),
+        ("check", Value::Choice("1")) => take_measures(Measures::CHECK),
+        ("harden", Value::Names(bits)) if bits != 0 => take_measures(Measures::named(bits)),
         ("decay", Value::Millis(ms)) => HEAP.pages.limits().set_decay_ms(ms),
         ("thread-cache", Value::Bytes(bytes)) => HEAP.budget.set_thread(bytes as usize),
         ("cache", Value::Bytes(bytes)) => HEAP.budget.set_process(bytes as usize),
@@ -370,6 +373,15 @@ fn switch(mode: Mode) {
     HEAP.set_mode(mode);
     HEAP.registry
         .for_each(|cache| cache.open().set_path(FastPath::Off));
+}
+
+/// Puts measures against memory errors into force, for good.
+///
+/// Blocks that were handed out before have nothing that these check.
+pub fn take_measures(measures: Measures) {
+    harden::prepare(measures);
+    HEAP.add_measures(measures);
+    switch(Mode::Checking);
 }
 
 const PATH_BYTES: usize = 4096;

@@ -1,8 +1,14 @@
 //! Large blocks: spans of their own.
+//!
+//! Under `NEAP_HARDEN`, a large block lies between guards, and so does every block of 4 KiB and
+//! more. It begins a page or more after the start of its span. A note on the span's first slice
+//! says where. While a freed block waits, all of its pages are guards.
 
+use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
-use crate::cache::heap::{HEAP, Mode};
+use crate::cache::heap::{HEAP, Mode, slab_of};
 use crate::cache::magazine::Tag;
+use crate::cache::measures::{Form, Measures};
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::EMPTY;
 use crate::hook;
@@ -22,16 +28,30 @@ pub const MAX_BYTES: usize = isize::MAX as usize;
 /// A large block at a multiple of `align`; null when out of memory.
 #[inline(never)]
 pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
-    span_for(size, align).map_or(ptr::null_mut(), |span| span.base.as_ptr())
+    begin(size);
+    let block = match fenced(size, align) {
+        Some(block) => block,
+        None => plain_span(size, align).map_or(ptr::null_mut(), |span| span.base.as_ptr()),
+    };
+    end_slow_path(0);
+    block
 }
 
 /// A large block whose bytes are zero, to the end of its last page. Pages that are known to be zero
 /// are not written.
 #[inline(never)]
 pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
-    let Some(span) = span_for(size, align) else {
-        return ptr::null_mut();
+    begin(size);
+    let block = match fenced(size, align) {
+        Some(block) => block,
+        None => plain_span(size, align).map_or(ptr::null_mut(), |span| zeroed(&span, size)),
     };
+    end_slow_path(0);
+    block
+}
+
+/// Makes a span that was just given out zero.
+fn zeroed(span: &Span<'_>, size: usize) -> *mut u8 {
     match span.zero {
         Zero::AllZero => HEAP.pages.count_known_zero(size),
         // SAFETY: the span is ours, committed, and in no thread's use.
@@ -40,7 +60,7 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     span.base.as_ptr()
 }
 
-fn span_for(size: usize, align: usize) -> Option<Span<'static>> {
+fn begin(size: usize) {
     if ptr::eq(current(), &EMPTY) {
         begin_on_the_way();
     }
@@ -49,9 +69,6 @@ fn span_for(size: usize, align: usize) -> Option<Span<'static>> {
     {
         count_allocation(cache, size, None);
     }
-    let span = plain_span(size, align);
-    end_slow_path(0);
-    span
 }
 
 pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
@@ -60,21 +77,28 @@ pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     }
     let bytes = page_multiple(size.max(1))?;
     let align_slices = (align / SLICE_BYTES).max(1);
-    let take = || {
-        HEAP.pages
-            .alloc(slices_for(bytes), align_slices, Use::Large, bytes)
-    };
+    let span = take_span(slices_for(bytes), align_slices, bytes)?;
+    publish(&span, size, bytes, Tag::LARGE);
+    Some(span)
+}
+
+/// A span for a block of `bytes` bytes; `None` when out of memory.
+fn take_span(slices: usize, align_slices: usize, bytes: usize) -> Option<Span<'static>> {
+    let take = || HEAP.pages.alloc(slices, align_slices, Use::Large, bytes);
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None });
-    let Some(span) = span else {
+    if span.is_none() {
         HEAP.pressure.note_refused();
-        return None;
-    };
+    }
+    span
+}
+
+/// Lets `free` find the block in a span that was just given out.
+fn publish(span: &Span<'static>, size: usize, bytes: usize, tag: Tag) {
     hook::large_made(&span.place, size, bytes);
     // SAFETY: just given out, for one block.
-    unsafe { span.place.set_tag(Tag::LARGE.byte()) };
+    unsafe { span.place.set_tag(tag.byte()) };
     HEAP.watch_pressure();
     HEAP.make_way(span.cold);
-    Some(span)
 }
 
 pub(crate) fn page_multiple(size: usize) -> Option<usize> {
@@ -84,23 +108,226 @@ pub(crate) fn page_multiple(size: usize) -> Option<usize> {
 /// Usable bytes of the large block at `address`; aborts if it does not start there.
 pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
     let bytes = place.bytes();
-    if place.slice_base() != address {
+    if place.slice_base() + lead_of(place) != address {
         misuse::interior(call, address, bytes);
     }
     bytes
 }
 
 /// Takes a block back that has a span of its own, with this tag.
-pub(crate) fn free(place: &SliceRef<'_>, address: usize, tag: Tag) {
+pub(crate) fn free(place: &SliceRef<'static>, address: usize, tag: Tag) {
     let bytes = bytes(Call::Free, place, address);
+    let is_fenced = is_fenced(place);
+    let tag = if is_fenced { Tag::FENCED } else { tag };
     // Of two threads that free the block at once, one finds the tag gone.
     if place.take_tag() != tag.byte() {
         misuse::no_block(Call::Free, address);
     }
     hook::large_freed(place);
-    if let Some(base) = NonNull::new(address as *mut u8) {
+    let dirty = match is_fenced {
+        true => open_up(place, bytes),
+        false => Dirty::Prefix(bytes),
+    };
+    if let Some(base) = NonNull::new(place.slice_base() as *mut u8) {
         // SAFETY: a live large block, whose tag only this call took.
-        unsafe { HEAP.pages.free(base, Dirty::Prefix(bytes)) };
+        unsafe { HEAP.pages.free(base, dirty) };
         HEAP.tide.note_freed(bytes);
+    }
+}
+
+/// Requests of more bytes than this get a block between guards, where guards are in force.
+const MOST_UNFENCED: usize = 4096 - size_of::<u64>();
+
+/// How many mappings the process may have for each guard that is a mapping. Such a guard adds two.
+const MAPPINGS_EACH: usize = 8;
+
+/// Guards that are mappings of their own, because the kernel has no others.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// The note on the first slice of a fenced block's span: the pages before the block, by which call
+/// it was allocated, and what its guards are.
+#[derive(Clone, Copy)]
+struct Note(u16);
+
+const FORM_SHIFT: u32 = 8;
+const ADVISED: u16 = 1 << 12;
+const MAPPINGS: u16 = 1 << 13;
+/// All pages are guards, because the block was freed.
+const SHUT: u16 = 1 << 14;
+
+impl Note {
+    fn of(place: &SliceRef<'_>) -> Note {
+        Note(slab_of(place).note())
+    }
+
+    fn set(self, place: &SliceRef<'_>) {
+        slab_of(place).set_note(self.0);
+    }
+
+    fn has(self, flag: u16) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn lead(self) -> usize {
+        (self.0 as usize & 0xff) * Linux.page_bytes()
+    }
+}
+
+/// Whether a request of `size` bytes gets a block between guards.
+pub(crate) fn guards(size: usize) -> bool {
+    HEAP.measures().has(Measures::GUARDS) && size > MOST_UNFENCED
+}
+
+/// The smallest request that gets a block of `bytes` bytes between guards.
+pub(crate) fn least_request(bytes: usize) -> usize {
+    let before = bytes.saturating_sub(Linux.page_bytes());
+    before.max(MOST_UNFENCED) + 1
+}
+
+/// Whether the large block at a place lies between guards.
+pub fn is_fenced(place: &SliceRef<'_>) -> bool {
+    place.tag() == Tag::FENCED.byte()
+}
+
+/// How far from the start of its span a large block begins, in bytes.
+pub fn lead_of(place: &SliceRef<'_>) -> usize {
+    match is_fenced(place) {
+        true => Note::of(place).lead(),
+        false => 0,
+    }
+}
+
+/// By which call the large block at a place was allocated.
+pub(crate) fn form_of(place: &SliceRef<'_>) -> Form {
+    match is_fenced(place) {
+        true => Form::of(u64::from(Note::of(place).0 >> FORM_SHIFT)),
+        false => Form::Any,
+    }
+}
+
+/// Notes by which call the large block at a place was allocated.
+pub(crate) fn set_form(place: &SliceRef<'_>, form: Form) {
+    if is_fenced(place) {
+        let others = Note::of(place).0 & !(3 << FORM_SHIFT);
+        Note(others | (form as u16) << FORM_SHIFT).set(place);
+    }
+}
+
+/// A block of zeros between guards, null when out of memory; `None` if it gets no guards: they are
+/// not in force, or the alignment leaves no room for one in the block's first slice.
+fn fenced(size: usize, align: usize) -> Option<*mut u8> {
+    let page = Linux.page_bytes();
+    let lead = align.max(page);
+    if !guards(size) || lead >= SLICE_BYTES {
+        return None;
+    }
+    Some(between_guards(size, lead, page).unwrap_or(ptr::null_mut()))
+}
+
+#[cold]
+fn between_guards(size: usize, lead: usize, page: usize) -> Option<*mut u8> {
+    let bytes = page_multiple(size).filter(|_| size <= MAX_BYTES)?;
+    let span = take_span(slices_for(bytes + lead + page), 1, bytes)?;
+    let whole = span.slices * SLICE_BYTES;
+    if span.zero == Zero::MaybeDirty {
+        // SAFETY: the span is ours, committed, and in no thread's use.
+        unsafe { HEAP.pages.zero_dirty(span.base, whole) };
+    }
+    let mut note = (lead / page) as u16 | (Form::Malloc as u16) << FORM_SHIFT;
+    // SAFETY: the block's first byte, and the byte past its end, in the span.
+    let (block, end) = unsafe { (span.base.add(lead), span.base.add(lead + bytes)) };
+    let rest = whole - lead - bytes;
+    // SAFETY: parts of the span on both sides of the block, which nothing uses.
+    note |= unsafe { install([(span.base, lead), (end, rest)], page) };
+    Note(note).set(&span.place);
+    publish(&span, size, bytes, Tag::FENCED);
+    Some(block.as_ptr())
+}
+
+/// Installs guards. Returns what they are: the kernel may have none, and then the process may have
+/// few mappings left for them.
+///
+/// # Safety
+/// - Two ranges of a span in use, which no thread uses, a page or more.
+unsafe fn install(ranges: [(NonNull<u8>, usize); 2], page: usize) -> u16 {
+    let advise = |(start, bytes)| {
+        // SAFETY: the caller's promise.
+        unsafe { Linux.install_guard(start, bytes) }.is_ok()
+    };
+    if ranges.into_iter().all(advise) {
+        return ADVISED;
+    }
+    let [(start, before), (end, rest)] = ranges;
+    // Of the first range, if only the second one was refused.
+    // SAFETY: the caller's promise.
+    let _ = unsafe { Linux.remove_guard(start, before) };
+    let most = Linux.most_mappings() / MAPPINGS_EACH;
+    if MAPPED.fetch_add(1, Relaxed) >= most {
+        MAPPED.fetch_sub(1, Relaxed);
+        return 0;
+    }
+    // One page each: the rest of the span stays of one mapping with its neighbours.
+    // SAFETY: the caller's promise; the page before the block is the last one of the first range.
+    unsafe {
+        let first = start.add(before - page);
+        debug_assert!(rest >= page);
+        let _ = Linux.protect(first, page);
+        let _ = Linux.protect(end, page);
+    }
+    MAPPINGS
+}
+
+/// Makes a freed block inaccessible while it waits, or at least zero.
+pub fn shut(place: &SliceRef<'static>) {
+    let zero = HEAP.measures().has(Measures::ZERO);
+    let (note, lead, bytes) = (Note::of(place), lead_of(place), place.bytes());
+    let Some(block) = NonNull::new((place.slice_base() + lead) as *mut u8) else {
+        return;
+    };
+    let pages = bytes.next_multiple_of(Linux.page_bytes());
+    if is_fenced(place) && note.has(ADVISED) {
+        // SAFETY: a freed block, of whole pages.
+        let shut = unsafe { Linux.install_guard(block, pages) };
+        if shut.is_ok() {
+            Note(note.0 | SHUT).set(place);
+            return;
+        }
+    }
+    if zero {
+        // SAFETY: as above.
+        unsafe {
+            if !HEAP.pages.purge_in_use(block, pages) {
+                block.as_ptr().write_bytes(0, bytes);
+            }
+        }
+    }
+}
+
+/// Removes all guards of a span whose block was freed. Returns what was written to the span.
+fn open_up(place: &SliceRef<'static>, bytes: usize) -> Dirty {
+    let (note, page) = (Note::of(place), Linux.page_bytes());
+    let (start, whole) = (place.slice_base(), place.slices() * SLICE_BYTES);
+    let at = |address| NonNull::new(address as *mut u8);
+    let (Some(base), Some(before), Some(end)) = (
+        at(start),
+        at(start + note.lead() - page),
+        at(start + note.lead() + bytes),
+    ) else {
+        return Dirty::All;
+    };
+    // SAFETY: of the span, which no thread uses.
+    unsafe {
+        if note.has(ADVISED) {
+            let _ = Linux.remove_guard(base, whole);
+        }
+        if note.has(MAPPINGS) {
+            let _ = Linux.commit(before, page);
+            let _ = Linux.commit(end, page);
+            MAPPED.fetch_sub(1, Relaxed);
+        }
+    }
+    match note.has(SHUT) {
+        true => Dirty::Zeroed,
+        false => Dirty::Prefix(note.lead() + bytes),
     }
 }

@@ -60,9 +60,13 @@ pub mod cache;
 #[cfg(not(loom))]
 pub mod fork;
 #[cfg(not(loom))]
+pub mod form;
+#[cfg(not(loom))]
 pub mod free;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
+#[cfg(not(loom))]
+pub mod harden;
 #[cfg(not(loom))]
 pub mod hook;
 #[cfg(not(loom))]

@@ -7,7 +7,7 @@ use crate::hook;
 use crate::init::{count_allocation, current, entered};
 use crate::reclaim::start::end_slow_path;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
-use crate::{free, large};
+use crate::{free, harden, large};
 use core::ptr;
 
 /// A block of at least `size` bytes at a multiple of 16; null when out of memory. A `size` of 0
@@ -75,6 +75,9 @@ pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
 /// [`allocate_zeroed`] after [`allocate_zeroed_hit`] had nothing.
 #[inline(never)]
 pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
+    if HEAP.mode() == Mode::Checking {
+        return zeroed_closely(size, 16);
+    }
     if size >= FRESH_BYTES {
         return allocate_layout_zeroed_large(size, 16, Extent::Usable);
     }
@@ -125,9 +128,25 @@ pub fn allocate_layout_zeroed(size: usize, align: usize) -> *mut u8 {
     allocate_layout_zeroed_large(size, align, Extent::Asked)
 }
 
+/// A zeroed block in the checking mode, where the usable bytes are not those of the class.
+#[cold]
+#[inline(never)]
+fn zeroed_closely(size: usize, align: usize) -> *mut u8 {
+    if Class::of_layout(size, align).is_none() {
+        return large::allocate_zeroed(size, align);
+    }
+    let block = allocate_layout(size, align.max(16));
+    // SAFETY: null, or a fresh block.
+    let bytes = unsafe { free::usable_size(block) };
+    zeroed(block, bytes)
+}
+
 /// Zeroed blocks of sizes where it pays to know what is zero.
 #[inline(never)]
 fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *mut u8 {
+    if HEAP.mode() == Mode::Checking {
+        return zeroed_closely(size, align);
+    }
     let Some(class) = Class::of_layout(size, align) else {
         return large::allocate_zeroed(size, align);
     };
@@ -205,8 +224,27 @@ fn allocate_sampling(size: usize, class: Class, align: usize) -> *mut u8 {
 #[inline(never)]
 fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
     match Class::of_layout(size, align) {
+        Some(_) if align > 16 && harden::is_on() => allocate_hardened(size, align),
         Some(class) => pop(Tag::of(class), class, size, align),
         None => large::allocate(size, align),
+    }
+}
+
+/// A block under `NEAP_HARDEN`; null when out of memory.
+#[cold]
+fn allocate_hardened(size: usize, align: usize) -> *mut u8 {
+    match take_hardened(size, align) {
+        block if block.is_null() && HEAP.relieve(size) => take_hardened(size, align),
+        block => block,
+    }
+}
+
+/// A block of a slab, or a large one between guards.
+#[cold]
+fn take_hardened(size: usize, align: usize) -> *mut u8 {
+    match harden::class_for(size, align) {
+        Some(class) if !large::guards(size) => harden::allocate(size, class),
+        _ => large::allocate(size, align),
     }
 }
 
@@ -292,6 +330,7 @@ fn take(size: usize, class: Class, align: usize) -> *mut u8 {
         return block;
     }
     match (mode, cache) {
+        (Mode::Checking, _) if harden::is_on() => take_hardened(size, 16),
         (Mode::Checking, _) => HEAP.take_one(class),
         (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),

@@ -5,6 +5,7 @@ use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::free::{free, refuse_quarantined, sizes_are_loose, start_of};
+use crate::harden;
 use crate::hook;
 use crate::init::current;
 use crate::large::{self, MAX_BYTES};
@@ -43,11 +44,12 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         return ptr::null_mut();
     }
     let address = block.addr();
-    match HEAP.find(address) {
+    match HEAP.find_quickly(address) {
         Found::Slab(slab, class) => {
             refuse_freed(block, slab, class);
             if HEAP.mode() != Mode::Plain {
-                look_closer(address, class, size, align);
+                // SAFETY: the caller's promise.
+                return unsafe { reallocate_watched(block, class, size, align) };
             }
             if Class::of_layout(size, align) == Some(class) {
                 return block;
@@ -67,6 +69,51 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         Found::Foreign => misuse::foreign(Call::Realloc, address),
         Found::NoBlock | Found::Stack => misuse::no_block(Call::Realloc, address),
     }
+}
+
+/// [`reallocate_layout`] of a block of a slab in the modes in which a call does more.
+///
+/// # Safety
+/// - As [`reallocate`].
+#[cold]
+#[inline(never)]
+unsafe fn reallocate_watched(block: *mut u8, class: Class, size: usize, align: usize) -> *mut u8 {
+    let address = block.addr();
+    refuse_quarantined(Call::Realloc, address);
+    let (held, stays) = match harden::is_on() {
+        true => {
+            let held = harden::usable(Call::Realloc, address, class);
+            // SAFETY: the caller's promise.
+            (held, unsafe { harden::resize(address, class, size, align) })
+        }
+        false => (class.bytes(), Class::of_layout(size, align) == Some(class)),
+    };
+    if stays {
+        note_kept(size, Some(class));
+        return block;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { move_block(block, held, size, align) }
+}
+
+/// [`reallocate_layout`] of a large block between guards: it stays where it is if its pages stay.
+///
+/// # Safety
+/// - As [`reallocate`]; the block is the one of `place`.
+#[cold]
+#[inline(never)]
+unsafe fn reallocate_fenced(
+    place: &SliceRef<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let held = large::bytes(Call::Realloc, place, block.addr());
+    if large::guards(size) && large::page_multiple(size) == Some(held) {
+        return block;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { move_block(block, held, size, align) }
 }
 
 /// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its
@@ -117,16 +164,6 @@ fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     }
 }
 
-/// What the other modes check when the block of a slab is resized.
-#[cold]
-#[inline(never)]
-fn look_closer(address: usize, class: Class, size: usize, align: usize) {
-    refuse_quarantined(Call::Realloc, address);
-    if Class::of_layout(size, align) == Some(class) {
-        note_kept(size, Some(class));
-    }
-}
-
 /// A block that is resized without another allocation: its new size also counts as requested.
 fn note_kept(size: usize, class: Option<Class>) {
     if HEAP.mode() == Mode::Counting {
@@ -166,6 +203,10 @@ unsafe fn reallocate_large(
     size: usize,
     align: usize,
 ) -> *mut u8 {
+    if large::is_fenced(place) {
+        // SAFETY: the caller's promise.
+        return unsafe { reallocate_fenced(place, block, size, align) };
+    }
     let held = large::bytes(Call::Realloc, place, block.addr());
     if size <= MAX_BLOCK && align <= MAX_BLOCK {
         // SAFETY: the caller's promise.

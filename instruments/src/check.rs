@@ -1,6 +1,7 @@
-//! The checking mode (`NEAP_CHECK=1`): no magazines, and freed blocks wait in quarantine before
-//! they are handed out again, so every second free of one of them is detected at once. A block of
-//! a slab is filled with a pattern meanwhile, so a write to it is detected when it leaves.
+//! The checking mode (`NEAP_CHECK=1`, `NEAP_HARDEN`): no magazines, and freed blocks wait in
+//! quarantine before they are handed out again, so every second free of one of them is detected at
+//! once. A block of a slab is filled meanwhile, so a write to it is detected when it leaves, and
+//! pages of a large block may be inaccessible ([`neap_heap::harden`], [`neap_heap::large`]).
 
 use bytemuck::Zeroable;
 use core::ptr::NonNull;
@@ -8,6 +9,7 @@ use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::cache::heap::{Found, HEAP};
 use neap_heap::cache::misuse::{self, Call};
 use neap_heap::free::{free_found, start_of};
+use neap_heap::harden::{self, Measures, Seal};
 use neap_heap::hook;
 use neap_heap::large;
 use neap_heap::os::late::Late;
@@ -17,8 +19,8 @@ use neap_heap::os::lock::{Lock, Rank};
 const PLACES: usize = 8192;
 /// The most bytes in quarantine; a larger block passes through at once.
 const MOST_BYTES: usize = 64 << 20;
-/// What fills a block in quarantine: as a pointer it leads nowhere.
-const PATTERN: u8 = 0xdb;
+/// Among how many of the newest blocks the order is random.
+const SHUFFLED: usize = 64;
 /// Slots of the table of addresses: a power of two, half empty when the ring is full.
 const SLOTS: usize = PLACES * 2;
 
@@ -90,25 +92,29 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
     if let Found::Guarded = found {
         return false;
     }
-    let bytes = bytes_of(address, found);
+    let (bytes, number) = place_of(address, found);
     let _guard = QUARANTINE.lock.lock();
-    let Some(mut inner) = QUARANTINE.inner.open() else {
+    let delays = HEAP.measures().has(Measures::DELAY);
+    let inner = QUARANTINE.inner.open().filter(|_| delays);
+    let Some(mut inner) = inner else {
+        close(found, number);
         return false;
     };
     // SAFETY: the lock is held to the end of this function.
     let inner = unsafe { inner.as_mut() };
-    if !inner.insert(address) {
+    // A canary tells of a second free by itself.
+    if !is_sealed(address, found) && !inner.insert(address) {
         misuse::double_free(address, bytes);
     }
     if let Found::Large(place) | Found::Sampled(place) = found {
         // For the profile the block is free, although it waits.
         hook::large_freed(place);
     }
-    if let Found::Slab(..) = found {
-        // SAFETY: freed just now, and a block of that many bytes.
-        unsafe { fill(address, bytes) };
-    }
+    close(found, number);
     inner.push(address, bytes);
+    if let Some(draw) = harden::random() {
+        inner.shuffle(draw);
+    }
     if let Found::Large(_) = found {
         inner.large = [inner.large[0] + bytes, inner.large[1] + 1];
     }
@@ -118,7 +124,7 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
         match found {
             Found::Large(_) => inner.large = [inner.large[0] - bytes, inner.large[1] - 1],
             // SAFETY: in quarantine since it was filled.
-            Found::Slab(..) => unsafe { refuse_written(oldest, bytes) },
+            Found::Slab(_, class) => unsafe { harden::refuse_written(oldest, class) },
             _ => {}
         }
         // SAFETY: freed by the program, and in quarantine since.
@@ -135,41 +141,35 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
     true
 }
 
-/// Fills a freed block.
-///
-/// # Safety
-/// - The block at `address` has `bytes` bytes, and nothing uses it any more.
-unsafe fn fill(address: usize, bytes: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { (address as *mut u8).write_bytes(PATTERN, bytes) };
-}
-
-/// Aborts if a block has changed since it was filled.
-///
-/// # Safety
-/// - As [`fill`], which has filled it.
-unsafe fn refuse_written(address: usize, bytes: usize) {
-    // SAFETY: the caller's promise.
-    let held = unsafe { core::slice::from_raw_parts(address as *const u8, bytes) };
-    if let Some(offset) = held.iter().position(|&byte| byte != PATTERN) {
-        misuse::written_freed(address, bytes, offset);
+/// Takes a block that is not in quarantine out of the program's hands: that of this number, if it
+/// is of a slab. The caller holds the lock.
+fn close(found: &Found, number: usize) {
+    match found {
+        // SAFETY: the program frees the block; every free in this mode takes the lock.
+        Found::Slab(slab, class) => unsafe { harden::close(slab, *class, number) },
+        Found::Large(place) if HEAP.measures().harden() => large::shut(place),
+        _ => {}
     }
 }
 
 /// The quarantine's lock, for a fork.
 pub(super) static LOCK: &Lock = &QUARANTINE.lock;
 
-/// The block's bytes; aborts if none starts here, or if it is free already.
-fn bytes_of(address: usize, found: &Found) -> usize {
+/// Whether the block has a canary.
+fn is_sealed(address: usize, found: &Found) -> bool {
+    matches!(found, Found::Slab(_, class) if harden::seal(address, *class) == Seal::Canary)
+}
+
+/// The block's bytes, and its number in its slab; aborts if none starts here.
+fn place_of(address: usize, found: &Found) -> (usize, usize) {
     match found {
         Found::Slab(slab, class) => {
-            let block = start_of(Call::Free, slab, *class, address);
-            if slab.is_free(*class, block) {
-                misuse::double_free(address, class.bytes());
-            }
-            class.bytes()
+            let number = start_of(Call::Free, slab, *class, address);
+            (class.bytes(), number)
         }
-        Found::Large(place) | Found::Sampled(place) => large::bytes(Call::Free, place, address),
+        Found::Large(place) | Found::Sampled(place) => {
+            (large::bytes(Call::Free, place, address), 0)
+        }
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::NoBlock | Found::Stack | Found::Guarded => misuse::no_block(Call::Free, address),
     }
@@ -224,6 +224,15 @@ impl Inner {
         self.ring[(self.first + self.count) % PLACES] = (address, bytes);
         self.count += 1;
         self.bytes += bytes;
+    }
+
+    /// Exchanges the newest block with one of the newest [`SHUFFLED`], so that the order in which
+    /// blocks leave is not that of their frees. Blocks of one slab still leave together: if any two
+    /// were exchanged, each free would list another slab in its depot.
+    fn shuffle(&mut self, draw: usize) {
+        let newest = self.first + self.count - 1;
+        let other = newest - draw % self.count.min(SHUFFLED);
+        self.ring.swap(newest % PLACES, other % PLACES);
     }
 
     /// The oldest block, and its bytes.

@@ -20,6 +20,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`Neap`] | the global allocator |
+//! | [`Hardened`] | the same with measures against memory errors |
 //! | [`stack`] | stacks for coroutines, with guard pages |
 //! | [`purge`] | when free pages return to the kernel |
 //! | [`limits`] | bounds on what the heap holds |
@@ -86,7 +87,7 @@ pub mod purge;
 pub mod stack;
 pub mod stats;
 
-pub use allocator::{Neap, usable_size};
+pub use allocator::{Hardened, Neap, usable_size};
 pub use kernel::{note_mapped_over, prepare_for_sandbox};
 #[doc(inline)]
 pub use neap_heap::glossary;

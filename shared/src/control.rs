@@ -6,6 +6,6 @@ mod value;
 
 pub use nearest::nearest;
 pub use options::{
-    Declaration, Flag, Group, Kind, OPTIONS, PREFIX, SWITCH, find, nearest_variable,
+    Declaration, Flag, Group, HARDEN, Kind, OPTIONS, PREFIX, SWITCH, find, nearest_variable,
 };
 pub use value::{Rejected, Value, parse};

@@ -1,13 +1,15 @@
 //! The twelve forms of `operator delete`.
 //!
-//! The stated size is checked only under `NEAP_CHECK=1`. A program that deletes through a base
-//! class without a virtual destructor states a wrong size, and no code here needs it.
+//! A stated size that is too small is refused only under `NEAP_CHECK=1` and `NEAP_HARDEN`. A
+//! program that deletes through a base class without a virtual destructor states one, and no code
+//! here needs it. `NEAP_HARDEN` also refuses a `delete` of what another form than `new` gave.
 
 use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::NonNull;
 use neap_heap::free;
+use neap_heap::harden::Form;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
 type Nothrow = *const c_void;
@@ -27,7 +29,7 @@ type AlignedNothrowForm = unsafe extern "C" fn(*mut c_void, usize, Nothrow);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
-    unsafe { free::free(block.cast()) }
+    unsafe { free::free_formed(block.cast(), Form::New) }
 }
 
 /// `operator delete[](block)`.
@@ -37,7 +39,7 @@ unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
-    unsafe { free::free(block.cast()) }
+    unsafe { free::free_formed(block.cast(), Form::Array) }
 }
 
 /// `operator delete(block, align)`.
@@ -69,7 +71,7 @@ unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, _align: usize) {
 unsafe extern "C" fn _ZdlPvm(block: *mut c_void, size: usize) {
     static BEHIND: Derived = Derived::new(c"_ZdlPvm");
     // SAFETY: the caller's promise is the same.
-    unsafe { sized(&BEHIND, block, size) }
+    unsafe { sized(&BEHIND, block, size, Form::New) }
 }
 
 /// `operator delete[](block, size)`.
@@ -81,7 +83,7 @@ unsafe extern "C" fn _ZdlPvm(block: *mut c_void, size: usize) {
 unsafe extern "C" fn _ZdaPvm(block: *mut c_void, size: usize) {
     static BEHIND: Derived = Derived::new(c"_ZdaPvm");
     // SAFETY: the caller's promise is the same.
-    unsafe { sized(&BEHIND, block, size) }
+    unsafe { sized(&BEHIND, block, size, Form::Array) }
 }
 
 /// `operator delete(block, size, align)`.
@@ -167,13 +169,13 @@ unsafe extern "C" fn _ZdaPvSt11align_val_tRKSt9nothrow_t(
 /// # Safety
 /// - Same as for the operator that calls it.
 #[inline(always)]
-unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize) {
+unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize, form: Form) {
     if !replaced::surely_none() {
         // SAFETY: the caller's promise is the same.
-        return unsafe { sized_elsewhere(behind, block, size) };
+        return unsafe { sized_elsewhere(behind, block, size, form) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { free::free_deleted(block.cast(), size, 1) }
+    unsafe { free::free_deleted(block.cast(), size, 1, form) }
 }
 
 /// [`sized`] through the C++ runtime's operator, if the program has replaced any operator.
@@ -182,12 +184,12 @@ unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize) {
 /// - Same as for the operator that calls it.
 #[cold]
 #[inline(never)]
-unsafe fn sized_elsewhere(behind: &Derived, block: *mut c_void, size: usize) {
+unsafe fn sized_elsewhere(behind: &Derived, block: *mut c_void, size: usize, form: Form) {
     // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
     unsafe {
         match replaced::instead(behind) {
             Some(form) => transmute::<NonNull<c_void>, SizedForm>(form)(block, size),
-            None => free::free_deleted(block.cast(), size, 1),
+            None => free::free_deleted(block.cast(), size, 1, form),
         }
     }
 }
@@ -203,7 +205,7 @@ unsafe fn sized_aligned(behind: &Derived, block: *mut c_void, size: usize, align
         return unsafe { sized_aligned_elsewhere(behind, block, size, align) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { free::free_deleted(block.cast(), size, align) }
+    unsafe { free::free_deleted(block.cast(), size, align, Form::Any) }
 }
 
 /// [`sized_aligned`] through the C++ runtime's operator, if the program has replaced any operator.
@@ -217,7 +219,7 @@ unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: us
     unsafe {
         match replaced::instead(behind) {
             Some(form) => transmute::<NonNull<c_void>, SizedAlignedForm>(form)(block, size, align),
-            None => free::free_deleted(block.cast(), size, align),
+            None => free::free_deleted(block.cast(), size, align, Form::Any),
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::{NonNull, null_mut};
+use neap_heap::form;
+use neap_heap::harden::Form;
 use neap_heap::malloc;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
@@ -18,13 +20,13 @@ type AlignedForm = extern "C" fn(usize, usize, Nothrow) -> *mut c_void;
 /// `operator new(size)`.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn _Znwm(size: usize) -> *mut c_void {
-    plain(size)
+    plain(size, Form::New)
 }
 
 /// `operator new[](size)`.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn _Znam(size: usize) -> *mut c_void {
-    plain(size)
+    plain(size, Form::Array)
 }
 
 /// `operator new(size, align)`.
@@ -43,14 +45,14 @@ extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_v
 #[unsafe(no_mangle)]
 extern "C" fn _ZnwmRKSt9nothrow_t(size: usize, tag: Nothrow) -> *mut c_void {
     static BEHIND: Derived = Derived::new(c"_ZnwmRKSt9nothrow_t");
-    plain_nothrow(&BEHIND, size, tag)
+    plain_nothrow(&BEHIND, size, tag, Form::New)
 }
 
 /// `operator new[](size, nothrow)`.
 #[unsafe(no_mangle)]
 extern "C" fn _ZnamRKSt9nothrow_t(size: usize, tag: Nothrow) -> *mut c_void {
     static BEHIND: Derived = Derived::new(c"_ZnamRKSt9nothrow_t");
-    plain_nothrow(&BEHIND, size, tag)
+    plain_nothrow(&BEHIND, size, tag, Form::Array)
 }
 
 /// `operator new(size, align, nothrow)`.
@@ -77,18 +79,19 @@ extern "C" fn _ZnamSt11align_val_tRKSt9nothrow_t(
 
 /// Allocates; on failure, runs the new-handler's loop and throws `std::bad_alloc`.
 #[inline(always)]
-fn plain(size: usize) -> *mut c_void {
+fn plain(size: usize, form: Form) -> *mut c_void {
     match malloc::allocate_hit(size) {
         Some(block) => block.cast(),
-        None => plain_miss(size),
+        None => plain_miss(size, form),
     }
 }
 
 /// [`plain`] after a miss in the magazine. Out of line, so that the hot path needs no stack frame.
 #[cold]
 #[inline(never)]
-extern "C-unwind" fn plain_miss(size: usize) -> *mut c_void {
+extern "C-unwind" fn plain_miss(size: usize, form: Form) -> *mut c_void {
     let block = malloc::allocate_missed(size);
+    form::mark(block, form);
     if block.is_null() {
         // SAFETY: a form without alignment passes 1.
         return unsafe { exhausted(size, 1) };
@@ -119,11 +122,17 @@ fn attempt(size: usize, align: usize) -> *mut u8 {
 
 /// A block, or the result of the C++ runtime's nothrow form.
 #[inline(always)]
-fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
+fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow, form: Form) -> *mut c_void {
     if replaced::surely_none() {
-        let block = malloc::allocate(size);
-        if !block.is_null() {
-            return block.cast();
+        match malloc::allocate_hit(size) {
+            Some(block) => return block.cast(),
+            None => {
+                let block = malloc::allocate_missed(size);
+                form::mark(block, form);
+                if !block.is_null() {
+                    return block.cast();
+                }
+            }
         }
     }
     plain_elsewhere(behind, size, tag)

@@ -6,6 +6,8 @@
 use crate::{aligned, loader};
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
+use neap_heap::form;
+use neap_heap::harden::Form;
 
 /// How the file names of libraries that may define the C++ runtime's functions begin. Python
 /// packages for musl contain a runtime of their own with a checksum in its name.
@@ -50,7 +52,10 @@ pub(super) extern "C" fn handler(align: usize) -> Option<NewHandler> {
 
 /// Tries again after the handler; null if memory is still short.
 pub(super) extern "C" fn retry(size: usize, align: usize) -> *mut u8 {
-    aligned::allocate(size, align)
+    let block = aligned::allocate(size, align);
+    // Neither form is known here.
+    form::mark(block, Form::Any);
+    block
 }
 
 /// The function that throws `std::bad_alloc`, for a request of `size` bytes.

@@ -10,6 +10,7 @@ mod exhaustion;
 mod faults;
 mod fork;
 mod guard;
+mod hardened;
 #[cfg(target_arch = "x86_64")]
 mod injected;
 mod late;

@@ -45,9 +45,12 @@ fn passes_in_every_mode(source: &str) {
     let Some(program) = compile(source, Artifact::Program, &[]) else {
         return;
     };
-    let modes: [&[(&str, &str)]; 6] = [
+    let modes: [&[(&str, &str)]; 9] = [
         &[],
         &[("NEAP_CHECK", "1")],
+        &[("NEAP_HARDEN", "1")],
+        &[("NEAP_HARDEN", "canary")],
+        &[("NEAP_HARDEN", "1"), ("NEAP_SAMPLE", "4K")],
         &[("NEAP_COUNT", "1")],
         &[("NEAP_SAMPLE", "4K")],
         &[("NEAP_GUARD", "all")],

@@ -73,7 +73,7 @@ fn of_process(process: &Process, arenas: &[Range<u64>]) -> Result<KernelView, Fa
 
 /// Sums over the text of smaps. The kernel may have merged an arena with a foreign neighbour.
 /// `count` says how much of the common part is resident, and swapped out, if it can.
-fn parse(
+pub fn parse(
     text: &str,
     arenas: &[Range<u64>],
     count: impl Fn(&[Range<u64>]) -> Option<[u64; 2]>,

@@ -1,8 +1,11 @@
 //! The file of a table.
 
 use crate::failure::{Failure, shown};
+use neap_shared::classes::MOST_BYTES;
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// The file of a table, in the format that the library reads.
@@ -32,8 +35,22 @@ pub fn absolute(file: &Path) -> Result<OsString, Failure> {
             shown(file)
         )
     };
-    let text = std::fs::read(file).map_err(|error| refused(&error))?;
+    let mut text = Vec::new();
+    File::open(file)
+        .and_then(|open| open.take(MOST_BYTES as u64 + 1).read_to_end(&mut text))
+        .map_err(|error| refused(&error))?;
     neap_shared::classes::parse(&text).map_err(|error| refused(&error))?;
     let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
     Ok(absolute.into_os_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_too_long() {
+        let why = absolute(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(why.contains("longer than 16384 bytes"), "{why}");
+    }
 }

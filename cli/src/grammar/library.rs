@@ -48,7 +48,7 @@ fn stats_format(matches: &ArgMatches) -> &str {
 
 /// Whether a word is an option that takes its value only after an equals sign.
 pub fn takes_an_optional_value(word: &str) -> bool {
-    ["--stats", "--record", "--profile", "--guard"].contains(&word)
+    ["--stats", "--record", "--profile", "--guard", "--harden"].contains(&word)
 }
 
 fn argument(option: &'static Declaration) -> Option<Arg> {
@@ -75,6 +75,7 @@ fn help(option: &Declaration) -> String {
     match (option.flag, option.kind) {
         (Flag::Off, _) => format!("Do not {}", in_a_sentence(doc)),
         (Flag::On, _) | (_, Kind::Path | Kind::Socket) => doc.to_owned(),
+        (_, Kind::Names(_)) => format!("{doc} [{}]", option.kind),
         (_, Kind::Choice(_)) => format!("{doc} [default: {}]", option.default),
         (_, kind) if option.default.is_empty() => format!("{doc} [{kind:#}]"),
         (_, kind) => format!("{doc} [{kind:#}; default: {}]", option.default),

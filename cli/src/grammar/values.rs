@@ -10,6 +10,7 @@ use std::time::Duration;
 pub fn value_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Choice(_) => "WORD",
+        Kind::Names(_) => "NAMES",
         Kind::Bytes { .. } => "SIZE",
         Kind::Time { .. } | Kind::Interval { .. } => "TIME",
         Kind::Path => "FILE",
@@ -22,9 +23,11 @@ pub fn parser(kind: Kind) -> ValueParser {
     match kind {
         Kind::Choice(words) => PossibleValuesParser::new(words).map(OsString::from).into(),
         Kind::Path | Kind::Socket => OsStringValueParser::new().into(),
-        Kind::Bytes { .. } | Kind::Time { .. } | Kind::Interval { .. } => StringValueParser::new()
-            .try_map(move |text| value(kind, &text).map(|_| OsString::from(&text)))
-            .into(),
+        Kind::Names(_) | Kind::Bytes { .. } | Kind::Time { .. } | Kind::Interval { .. } => {
+            StringValueParser::new()
+                .try_map(move |text| value(kind, &text).map(|_| OsString::from(&text)))
+                .into()
+        }
     }
 }
 

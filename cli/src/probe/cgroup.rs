@@ -54,15 +54,17 @@ enum Generation {
     V2,
 }
 
+/// The group that counts this process's memory.
 #[derive(Debug, PartialEq, Eq)]
-struct Controller {
+pub struct Controller {
     generation: Generation,
     mount: PathBuf,
     group: PathBuf,
 }
 
 impl Controller {
-    fn find(groups: &str, mounts: &str) -> Option<Self> {
+    /// The group, by the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+    pub fn find(groups: &str, mounts: &str) -> Option<Self> {
         let (generation, group) = group(groups)?;
         let mount = mounts
             .lines()

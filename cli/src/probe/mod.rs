@@ -9,6 +9,8 @@ mod settings;
 mod threads;
 
 use crate::table::Finding;
+#[cfg(fuzzing)]
+pub use cgroup::Controller;
 pub use settings::bracketed;
 
 /// All findings, in reading order.

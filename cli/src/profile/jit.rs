@@ -1,7 +1,7 @@
 //! Names machine code without a file, from `/tmp/perf-PID.map`. Runtimes with a JIT compiler write
 //! that file (Node with `--perf-basic-prof`, Java with an agent, CPython from 3.12 with `-X perf`).
 
-use crate::files::read;
+use crate::files;
 use std::path::Path;
 
 /// Pieces of code, sorted by address.
@@ -19,6 +19,8 @@ struct Piece {
 
 /// Most bytes of a map that are read.
 const MOST: u64 = 64 << 20;
+/// Most pieces that are kept. The shortest lines would take eight times their length.
+const MOST_PIECES: usize = 1 << 20;
 
 impl Jit {
     /// The map of a process; empty if there is none.
@@ -29,8 +31,9 @@ impl Jit {
         text.map(|text| Self::parse(&text)).unwrap_or_default()
     }
 
-    fn parse(text: &str) -> Self {
-        let mut pieces: Vec<Piece> = text.lines().filter_map(piece).collect();
+    /// The pieces that the lines name; malformed lines are skipped.
+    pub fn parse(text: &str) -> Self {
+        let mut pieces: Vec<Piece> = text.lines().filter_map(piece).take(MOST_PIECES).collect();
         pieces.sort_by_key(|piece| piece.start);
         Self { pieces }
     }
@@ -44,10 +47,7 @@ impl Jit {
 }
 
 fn text(path: &str) -> Option<String> {
-    let bytes = match std::fs::metadata(path).ok()?.is_file() {
-        true => read(Path::new(path), MOST).ok()?,
-        false => Vec::new(),
-    };
+    let bytes = files::foreign(Path::new(path), MOST)?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -75,6 +75,12 @@ mod tests {
         assert_eq!(jit.name(0x1020), None);
         assert_eq!(jit.name(0x2001), Some("late *x.js:1"));
         assert_eq!(jit.name(0xfff), None);
+    }
+
+    #[test]
+    fn a_map_of_short_lines_is_cut() {
+        let jit = Jit::parse(&"1 1 a\n".repeat(MOST_PIECES + 1));
+        assert_eq!(jit.pieces.len(), MOST_PIECES);
     }
 
     #[test]

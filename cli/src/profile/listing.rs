@@ -6,10 +6,11 @@ use super::model::{Frame, Profile, Stack, Value};
 use super::summary::{amount, elsewhere, percent, phrase};
 use super::symbols::clean;
 use crate::failure::Failure;
+use crate::files;
 use regex_lite::Regex;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
-use std::fs;
+use std::path::Path;
 
 /// Lines shown before and after one that allocates.
 const AROUND: u32 = 5;
@@ -167,9 +168,10 @@ impl Routine {
 
 /// The lines of a source file; `None` if it cannot be read.
 fn source(file: &str) -> Option<Vec<String>> {
-    let found = fs::metadata(file).ok()?;
-    let readable = found.is_file() && found.len() <= LARGEST_SOURCE;
-    let bytes = readable.then(|| fs::read(file).ok())??;
+    let bytes = files::foreign(Path::new(file), LARGEST_SOURCE + 1)?;
+    if bytes.len() as u64 > LARGEST_SOURCE {
+        return None;
+    }
     let text = String::from_utf8_lossy(&bytes);
     Some(
         text.lines()

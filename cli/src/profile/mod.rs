@@ -44,6 +44,8 @@ pub use base::Base;
 pub use collapsed::{collapsed, flamegraph};
 pub use files::Origin;
 pub use gather::{Waiter, Wish, gather};
+#[cfg(fuzzing)]
+pub use jit::Jit;
 pub use json::json;
 pub use leaks::leaks;
 pub use listing::{check_pattern, listing};
@@ -52,6 +54,8 @@ pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
 pub use plumbing::{is_runtime, is_start};
 pub use session::now_ms;
+#[cfg(fuzzing)]
+pub use session::subtract;
 pub use summary::{gap, session_words, source};
 pub use symbols::{Symbols, clean};
 pub use tree::{described, tree};

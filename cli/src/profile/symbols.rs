@@ -76,7 +76,8 @@ impl Symbols {
         let Some((index, mapped)) = self.maps.of(call) else {
             return vec![self.outside(address, call)];
         };
-        let offset = call - mapped.mapping.start + mapped.mapping.offset;
+        // The process chose the offset of its mapping.
+        let offset = (call - mapped.mapping.start).saturating_add(mapped.mapping.offset);
         let place = Place {
             module: &mapped.mapping.path,
             address,

@@ -3,10 +3,12 @@
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, Object, ObjectSymbol, ReadCache, ReadRef};
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -31,13 +33,53 @@ pub struct Elf {
 /// unused sections takes it out.
 const SECTION: &[u8] = b"neap_fork";
 
+/// Most bytes that are read of a file, pieces that are read twice counted twice. The headers of a
+/// malformed one can name the whole file thousands of times.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// A file of which only so much is read.
+#[derive(Clone, Copy)]
+struct Bounded<'a> {
+    file: &'a ReadCache<File>,
+    left: &'a Cell<u64>,
+}
+
+impl Bounded<'_> {
+    fn take(self, bytes: u64) -> Result<(), ()> {
+        let left = self.left.get().checked_sub(bytes).ok_or(())?;
+        self.left.set(left);
+        Ok(())
+    }
+}
+
+impl<'a> ReadRef<'a> for Bounded<'a> {
+    fn len(self) -> Result<u64, ()> {
+        self.file.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        self.take(size)?;
+        self.file.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let found = self.file.read_bytes_at_until(range, delimiter)?;
+        self.take(found.len() as u64)?;
+        Ok(found)
+    }
+}
+
 impl Elf {
     /// The headers of `file`; `None` if it is not ELF.
     pub fn read(file: &Path) -> io::Result<Option<Self>> {
-        let data = ReadCache::new(File::open(file)?);
-        let read = match FileKind::parse(&data) {
-            Ok(FileKind::Elf32) => headers::<FileHeader32<Endianness>, _>(&data),
-            Ok(FileKind::Elf64) => headers::<FileHeader64<Endianness>, _>(&data),
+        let (cache, left) = (ReadCache::new(File::open(file)?), Cell::new(MOST_BYTES));
+        let data = Bounded {
+            file: &cache,
+            left: &left,
+        };
+        let read = match FileKind::parse(data) {
+            Ok(FileKind::Elf32) => headers::<FileHeader32<Endianness>, _>(data),
+            Ok(FileKind::Elf64) => headers::<FileHeader64<Endianness>, _>(data),
             _ => return Ok(None),
         };
         read.map(Some).map_err(damaged)
@@ -63,8 +105,12 @@ impl Elf {
 
 /// Whether a shared library exports a symbol of this name.
 pub fn defines(library: &Path, name: &str) -> io::Result<bool> {
-    let data = ReadCache::new(File::open(library)?);
-    let file = object::File::parse(&data).map_err(damaged)?;
+    let (cache, left) = (ReadCache::new(File::open(library)?), Cell::new(MOST_BYTES));
+    let data = Bounded {
+        file: &cache,
+        left: &left,
+    };
+    let file = object::File::parse(data).map_err(damaged)?;
     let mut symbols = file.dynamic_symbols();
     Ok(symbols.any(|symbol| symbol.is_definition() && symbol.name() == Ok(name)))
 }
@@ -126,4 +172,46 @@ fn machine_name(machine: u16) -> Option<&'static str> {
         elf::EM_LOONGARCH => "loongarch",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const HEADER: usize = 64;
+    const SEGMENT: usize = 56;
+
+    /// A file of `length` bytes whose `count` program headers each name most of it as the loader.
+    fn greedy(count: u16, length: usize) -> Vec<u8> {
+        let mut file = vec![0; length];
+        file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        file[16..20].copy_from_slice(&[3, 0, 62, 0]);
+        file[20] = 1;
+        file[32..40].copy_from_slice(&(HEADER as u64).to_le_bytes());
+        for (at, word) in [(52, HEADER as u16), (54, SEGMENT as u16), (56, count)] {
+            file[at..at + 2].copy_from_slice(&word.to_le_bytes());
+        }
+        for index in 0..count {
+            let segment = &mut file[HEADER + usize::from(index) * SEGMENT..][..SEGMENT];
+            segment[0] = 3; // PT_INTERP
+            let bytes = length as u64 - u64::from(index);
+            segment[32..40].copy_from_slice(&bytes.to_le_bytes());
+        }
+        file
+    }
+
+    fn read(bytes: &[u8]) -> io::Result<Option<Elf>> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        Elf::read(file.path())
+    }
+
+    #[test]
+    fn headers_that_name_the_file_again_and_again_are_damaged() {
+        let sound = read(&greedy(2, 4096)).unwrap().unwrap();
+        assert_eq!((sound.bits, sound.machine), (64, 62));
+        let why = read(&greedy(1000, 1 << 20)).unwrap_err().to_string();
+        assert!(why.contains("damaged ELF headers"), "{why}");
+    }
 }

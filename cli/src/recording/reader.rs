@@ -1,6 +1,6 @@
 //! Reads a recording.
 
-use super::format::{Classes, Embedded, Event, FORMAT, Head, Record, Sample, VERSION};
+use super::format::{Classes, Embedded, Event, FORMAT, Happening, Head, Record, Sample, VERSION};
 use crate::failure::{Failure, shown};
 use std::fmt::Display;
 use std::fs::File;
@@ -24,8 +24,11 @@ pub struct Recording {
     pub left_out: u64,
 }
 
-/// Most bytes of a line.
-const LONGEST: u64 = 256 << 20;
+/// Most bytes of a line. The longest ones hold profiles: that of the most stacks has two million.
+/// In memory, the values of a hostile line can take sixteen times its bytes.
+const LONGEST: u64 = 32 << 20;
+/// Most bytes that all lines may take in memory: those of a week of samples, ten a second.
+const MOST: usize = 4 << 30;
 
 /// Reads `file`.
 ///
@@ -36,11 +39,12 @@ const LONGEST: u64 = 256 << 20;
 pub fn read(file: &Path) -> Result<Recording, Failure> {
     let name = shown(file);
     let open = File::open(file).map_err(|error| failure!("cannot read {name}: {error}"))?;
-    parse(&mut BufReader::new(open)).map_err(|trouble| failure!("{name}{trouble}"))
+    parse(&mut BufReader::new(open), MOST).map_err(|trouble| failure!("{name}{trouble}"))
 }
 
-/// Like [`read`], from any input. The text of an error continues after the file's name.
-pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
+/// Like [`read`], from any input, into at most `most` bytes of memory. The text of an error
+/// continues after the file's name.
+fn parse(input: &mut impl BufRead, most: usize) -> Result<Recording, String> {
     let first = match line(input).map_err(|error| about(1, &error))? {
         Some(Line::Whole(record)) => match *record {
             Record::Head(head) => checked(head)?,
@@ -51,6 +55,7 @@ pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
         }
     };
     let mut recording = Recording::new(first);
+    let mut left = most;
     for number in 2.. {
         match line(input).map_err(|error| damaged(number, &error))? {
             None => break,
@@ -60,7 +65,12 @@ pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
             }
             Some(Line::Whole(record)) => match *record {
                 Record::Head(_) => return Err(damaged(number, &"a second head")),
-                record => recording.take(record),
+                record => {
+                    left = left
+                        .checked_sub(bytes_of(&record))
+                        .ok_or_else(|| too_many(number, most))?;
+                    recording.take(record);
+                }
             },
         }
     }
@@ -104,6 +114,30 @@ fn line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
     }
 }
 
+/// About what a line takes in memory.
+fn bytes_of(record: &Record) -> usize {
+    size_of::<Record>()
+        + match record {
+            Record::Sample(_) => size_of::<Sample>(),
+            Record::Classes(classes) => size_of_val(&classes.classes[..]),
+            Record::Event(Event {
+                what: Happening::Came { program, .. },
+                ..
+            }) => program.len(),
+            Record::Event(_) | Record::Head(_) => 0,
+            Record::Profile(profile) => profile.pprof.len() + profile.program.len(),
+        }
+}
+
+fn too_many(number: u64, most: usize) -> String {
+    format!(
+        " has more lines than fit in {} MiB of memory: `head -n {}` makes a recording of the earlier \
+         ones",
+        most >> 20,
+        number - 1
+    )
+}
+
 fn checked(head: Head) -> Result<Head, String> {
     match (head.format.as_str(), head.version) {
         (FORMAT, VERSION) => Ok(head),
@@ -130,7 +164,7 @@ fn damaged(number: u64, what: &dyn Display) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::recording::format::{ClassRow, Frontend, Happening, Heap};
+    use crate::recording::format::{ClassRow, Frontend, Heap};
     use crate::recording::{Machine, Writer};
     use neap_shared::ledger::Ledger;
 
@@ -226,7 +260,7 @@ pub mod tests {
     }
 
     fn parse_bytes(bytes: &[u8]) -> Result<Recording, String> {
-        parse(&mut &bytes[..])
+        parse(&mut &bytes[..], MOST)
     }
 
     fn expected(lines: &[Record], left_out: u64) -> Recording {
@@ -318,5 +352,22 @@ pub mod tests {
         assert!(error.contains("version 2"), "{error}");
         let other = text.replacen(FORMAT, "neap-sonata", 1);
         assert!(parse_bytes(other.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_recording_without_an_end_is_refused() {
+        let mut lines = Vec::new();
+        for record in [head(), sample(5)] {
+            lines.extend(serde_json::to_vec(&record).unwrap());
+            lines.push(b'\n');
+        }
+        let second = lines.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        lines.extend(lines[second..].repeat(10_000));
+        assert!(parse(&mut &lines[..], MOST).is_ok());
+        let why = parse(&mut &lines[..], 1 << 20).unwrap_err();
+        assert!(why.contains("more lines than fit in 1 MiB"), "{why}");
+        let long = [&lines[..second], &vec![b' '; LONGEST as usize]].concat();
+        let why = parse(&mut &long[..], MOST).unwrap_err();
+        assert!(why.contains("the line is too long"), "{why}");
     }
 }

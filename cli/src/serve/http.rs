@@ -226,7 +226,7 @@ fn request(stream: &TcpStream) -> io::Result<Result<Request, Response>> {
 }
 
 /// The request in these bytes; `None` if its end has not arrived.
-fn parsed(head: &[u8]) -> Result<Option<Request>, Response> {
+pub fn parsed(head: &[u8]) -> Result<Option<Request>, Response> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {

@@ -19,6 +19,10 @@ mod targets;
 mod watched;
 
 pub use http::Server;
+#[cfg(fuzzing)]
+pub use http::parsed;
+#[cfg(fuzzing)]
+pub use pprof::Asked;
 pub use push::Pusher;
 pub use watched::{Scope, Watched};
 
@@ -80,7 +84,8 @@ fn scrape(
     }
 }
 
-fn is_local(host: &str) -> bool {
+/// Whether a client called this server by a name of its own machine.
+pub fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,

@@ -27,7 +27,7 @@ pub enum Kind {
 
 /// The path and the query parameters.
 #[derive(Debug)]
-struct Asked {
+pub struct Asked {
     kind: Kind,
     pid: Option<i32>,
     program: Option<String>,
@@ -37,7 +37,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(request: &Request) -> Result<Asked, Refusal> {
+    /// Of a request, if its parameters make sense.
+    pub fn of(request: &Request) -> Result<Asked, Refusal> {
         let seconds = number(request, "seconds")?.unwrap_or(0);
         if seconds > LONGEST {
             let why = format!("{seconds} seconds are too many: ask for {LONGEST} at most");

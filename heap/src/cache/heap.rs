@@ -3,19 +3,20 @@
 use super::bounds::FastPath;
 use super::budget::Budget;
 use super::magazine::Tag;
+use super::measures::{Measures, SECRETS};
 use super::misuse::{self, Call};
 use super::registry::Registry;
 use crate::base::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::pages::{self, Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use};
+use crate::pages::{self, Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use, Zero};
 use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
 use crate::slab::depot_id::{DepotId, User};
 use crate::slab::page_set::PageSet;
-use crate::slab::{Claim, FarWords, Pages, Scope, Slab, Slice, Source, Touched};
+use crate::slab::{Claim, FarWords, Grain, Pages, Scope, Slab, Slice, Source, Touched};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
 
@@ -31,6 +32,8 @@ pub struct Heap {
     pub budget: Budget,
     mode: AtomicU8,
     guarding: AtomicU8,
+    /// The [`Measures`] in force.
+    measures: AtomicU8,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
     /// The state of the rounds of decay.
@@ -114,7 +117,7 @@ pub enum Found {
     NoBlock,
     /// In a slab.
     Slab(&'static Slab, Class),
-    /// In the first slice of a large block.
+    /// In the first slice of a large block, or of the guard before it.
     Large(SliceRef<'static>),
     /// In the first slice of a coroutine stack.
     Stack,
@@ -136,6 +139,7 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             guarding: AtomicU8::new(Guarding::Off as u8),
+            measures: AtomicU8::new(0),
             sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
@@ -167,6 +171,25 @@ impl Heap {
         self.guarding.store(guarding as u8, Ordering::Relaxed);
         let path = self.fast_path();
         self.registry.for_each(|cache| cache.open().set_path(path));
+    }
+
+    /// The measures against memory errors that are in force. Only in the checking mode there are
+    /// any.
+    #[inline]
+    pub fn measures(&self) -> Measures {
+        Measures(self.measures.load(Ordering::Relaxed))
+    }
+
+    /// Puts measures into force, for good. The caller also sets the checking mode.
+    pub(crate) fn add_measures(&self, measures: Measures) {
+        self.measures.fetch_or(measures.0, Ordering::Relaxed);
+    }
+
+    /// Whether the program's slabs of `class` are not accessible, because their blocks have no
+    /// bytes.
+    #[inline]
+    pub fn is_no_bytes(&self, class: Class) -> bool {
+        self.measures().has(Measures::NO_BYTES) && Some(class) == Class::of_no_bytes()
     }
 
     /// Whether the profiler samples.
@@ -202,8 +225,14 @@ impl Heap {
     }
 
     /// What is at `address`.
-    #[inline(always)]
+    #[inline(never)]
     pub fn find(&'static self, address: usize) -> Found {
+        self.find_quickly(address)
+    }
+
+    /// [`Heap::find`], for those that programs call often.
+    #[inline(always)]
+    pub(crate) fn find_quickly(&'static self, address: usize) -> Found {
         let Some(place) = self.pages.locate(address) else {
             return Found::Foreign;
         };
@@ -211,7 +240,7 @@ impl Heap {
         let tag = unsafe { Tag::from_byte(place.tag()) };
         match (tag.class(), tag) {
             (Some(class), _) => Found::Slab(slab_of(&place), class),
-            (None, Tag::LARGE) => Found::Large(place),
+            (None, Tag::LARGE | Tag::FENCED) => Found::Large(place),
             (None, Tag::STACK) => Found::Stack,
             (None, Tag::SAMPLED) => Found::Sampled(place),
             (None, _) if self.is_in_pool(address) => Found::Guarded,
@@ -222,6 +251,16 @@ impl Heap {
     /// A block of `class` straight from a slab, past all magazines. Null when out of memory.
     pub fn take_one(&'static self, class: Class) -> *mut u8 {
         self.take_known(class).0
+    }
+
+    /// Like [`Heap::take_one`], any of the first free blocks of the slab.
+    pub(crate) fn take_any(&'static self, class: Class) -> *mut u8 {
+        let (id, origin) = (DepotId::blocks(class), Origin::blocks(self, Age::New));
+        let grain = Grain::Random(SECRETS.next());
+        let mut taken = 0;
+        let mut sink = |slab: &Slab, claim: Claim| taken = slab.address_of(class, claim);
+        self.depots.take_by(grain, id, 1, &origin, &mut sink);
+        taken as *mut u8
     }
 
     /// Like [`Heap::take_one`]; tells whether the block is known to read as zero.
@@ -239,8 +278,7 @@ impl Heap {
     fn take_from(&'static self, id: DepotId, origin: &Origin) -> (*mut u8, u64) {
         let mut taken = (0, 0);
         let mut sink = |slab: &Slab, claim: Claim| {
-            let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
-            taken = (slab.base() + number * id.class.bytes(), claim.fresh);
+            taken = (slab.address_of(id.class, claim), claim.fresh);
         };
         self.depots.take(id, 1, origin, &mut sink);
         (taken.0 as *mut u8, taken.1)
@@ -326,8 +364,9 @@ pub fn sampled_class(place: &SliceRef<'_>) -> Option<Class> {
     }
 }
 
-/// The slab record of a slice.
-fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
+/// The slab record of a slice. Of a slice that is no slab, only the [note](Slab::note) tells
+/// anything.
+pub fn slab_of<'h>(place: &SliceRef<'h>) -> &'h Slab {
     // SAFETY: the side table's entry of every slice is a slab record: its size was asked for, all
     // zero bytes are a valid record, entries are aligned to 64 and live as long as the arenas.
     unsafe { place.side().cast::<Slab>().as_ref() }
@@ -341,6 +380,35 @@ pub(crate) struct Origin {
     /// How long a slab that it takes back has been unused.
     age: Age,
     supply: Supply,
+}
+
+impl Origin {
+    /// Does what the measures in force ask for a fresh slab of the program's: its blocks read as
+    /// zero, or are not accessible.
+    #[cold]
+    fn prepare(&self, class: Class, span: &Span<'_>) {
+        let pages = &self.heap.pages;
+        if span.zero == Zero::MaybeDirty && self.heap.measures().has(Measures::ZERO) {
+            // SAFETY: the span is this thread's until the slice is carved.
+            unsafe { pages.zero_dirty(span.base, SLICE_BYTES) };
+        }
+        if self.heap.is_no_bytes(class) {
+            // Where the kernel has no such guards, blocks of no bytes stay accessible.
+            // SAFETY: as above.
+            let _ = unsafe { Linux.install_guard(span.base, SLICE_BYTES) };
+        }
+    }
+
+    /// Takes back what [`Origin::prepare`] did to a slab's slice.
+    fn open_up(&self, base: NonNull<u8>) {
+        if self.heap.measures().has(Measures::NO_BYTES)
+            && let Found::Slab(_, class) = self.heap.find(base.as_ptr().addr())
+            && self.heap.is_no_bytes(class)
+        {
+            // SAFETY: a span in use, of which no block is out.
+            let _ = unsafe { Linux.remove_guard(base, SLICE_BYTES) };
+        }
+    }
 }
 
 /// Whether an [`Origin`] makes slabs.
@@ -389,6 +457,9 @@ unsafe impl Source for Origin {
         let span = pages.alloc_untended(from, 1, 1, use_, SLICE_BYTES)?;
         // SAFETY: the span is this thread's until the slice is carved.
         unsafe { span.place.set_tag(tag.byte()) };
+        if self.heap.mode() == Mode::Checking && id.user == User::Program {
+            self.prepare(id.class, &span);
+        }
         Some(Slice {
             record: span.place.side().cast(),
             base: span.base.as_ptr().addr(),
@@ -403,6 +474,7 @@ unsafe impl Source for Origin {
         let Some(base) = NonNull::new(base as *mut u8) else {
             return;
         };
+        self.open_up(base);
         let dirty = Dirty::PrefixBut {
             bytes: touched.bytes,
             clean: touched.clean.whole_pages(self.pages()),

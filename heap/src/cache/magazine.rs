@@ -32,6 +32,8 @@ impl Tag {
     pub const LARGE: Tag = Tag(255);
     /// A block that the profiler sampled starts at this slice's start, alone in it.
     pub const SAMPLED: Tag = Tag(249);
+    /// A large block between two guards lies in the span that starts here.
+    pub const FENCED: Tag = Tag(243);
     /// A coroutine stack starts at this slice's start.
     pub const STACK: Tag = Tag(252);
 
@@ -70,7 +72,7 @@ impl Tag {
 /// Magazines of a cache: one for every tag, those of no class always empty and always full.
 pub const MAGAZINES: usize = Tag::LARGE.0 as usize / STRIDE + 1;
 
-const _: () = assert!(CLASSES * STRIDE < Tag::SAMPLED.0 as usize && STRIDE == 3);
+const _: () = assert!(CLASSES * STRIDE < Tag::FENCED.0 as usize && STRIDE == 3);
 
 /// The tag for a C request of up to [`TABLE_BYTES`], for the classes that are built in.
 pub const TAGS_BY_SIZE: [Tag; TABLE_BYTES + 1] = {

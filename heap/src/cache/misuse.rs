@@ -67,6 +67,11 @@ pub fn already_free(call: Call, address: usize) -> ! {
 /// The size of a sized free cannot be the block's.
 #[cold]
 pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
+    if low == high {
+        fatal(format_args!(
+            "free_sized of {address:#x} with {said} bytes, but the block holds {high} bytes"
+        ));
+    }
     fatal(format_args!(
         "free_sized of {address:#x} with {said} bytes, but the block holds {low} to {high} bytes"
     ))
@@ -86,6 +91,38 @@ pub fn written_freed(address: usize, bytes: usize, offset: usize) -> ! {
     fatal(format_args!(
         "write to {address:#x} after its free (a block of {bytes} bytes; byte {offset} has changed)"
     ))
+}
+
+/// The bytes behind a block's end were written. `offset` counts from its start.
+#[cold]
+pub fn overflow(call: Call, address: usize, size: usize, offset: usize) -> ! {
+    fatal(format_args!(
+        "{call} of {address:#x}, past whose end something was written (a block of {size} bytes; byte {offset} has changed)"
+    ))
+}
+
+/// The word behind a block was overwritten, so that its size is not known.
+#[cold]
+pub fn canary(call: Call, address: usize, most: usize) -> ! {
+    fatal(format_args!(
+        "{call} of {address:#x}, past whose end something was written (a block of at most {most} bytes)"
+    ))
+}
+
+/// Something was written beside a block, where no block of the program's is.
+#[cold]
+pub fn stray_write(address: usize, size: usize, distance: isize) -> ! {
+    let side = if distance < 0 { "before" } else { "past" };
+    let bytes = distance.unsigned_abs();
+    fatal(format_args!(
+        "free of {address:#x}, beside which something was written (a block of {size} bytes; {bytes} bytes {side} its start)"
+    ))
+}
+
+/// A block is given back by a form of `delete` that does not belong to its allocation.
+#[cold]
+pub fn wrong_form(address: usize, delete: &str, by: &str) -> ! {
+    fatal(format_args!("{delete} of {address:#x}, a block of {by}"))
 }
 
 /// The pointer is not the top of a stack, or that stack is not in use.

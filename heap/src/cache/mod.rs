@@ -26,6 +26,8 @@ pub mod heap;
 pub mod machine;
 pub mod magazine;
 #[cfg(not(loom))]
+pub mod measures;
+#[cfg(not(loom))]
 pub mod misuse;
 #[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
 pub mod portable;

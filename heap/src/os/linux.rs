@@ -11,9 +11,10 @@ use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
+pub use super::mapping::scatter;
 use super::mapping::{
     RESERVED, at_break, follows_advice, ignores_advice, map, map_reserved, price_ns,
-    reserve_and_trim, reserve_below, unmap,
+    reserve_and_trim, reserve_anywhere, reserve_below, unmap,
 };
 
 /// Linux.
@@ -42,6 +43,9 @@ impl Os for Linux {
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         assert_free();
         keep_errno(|| {
+            if let Some(base) = reserve_anywhere(bytes, align) {
+                return Some(base);
+            }
             let first = map_reserved(bytes)?;
             if (first.as_ptr() as usize).is_multiple_of(align) {
                 return Some(first);

@@ -2,7 +2,7 @@
 
 use super::process::{limit_of, now_ns};
 use super::{RemapError, errno, sandbox};
-use crate::base::sync::plain::{AtomicU8, Ordering};
+use crate::base::sync::plain::{AtomicU8, AtomicU64, Ordering};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 
@@ -58,6 +58,39 @@ pub(super) fn price_ns(bytes: usize) -> Option<u64> {
 /// Reserves at the last multiple of `align` before `near`, if that is free.
 pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let wish = near.as_ptr().map_addr(|at| at / align * align);
+    // SAFETY: a new mapping takes nothing from others: the address is a wish.
+    let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
+    if at == libc::MAP_FAILED || at.cast() == wish {
+        return NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED);
+    }
+    // SAFETY: mapped just above, and not shared.
+    unsafe { unmap(at.cast(), bytes) };
+    None
+}
+
+/// The state of the addresses that [`reserve_anywhere`] chooses; 0: the kernel chooses.
+static ANYWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// From now on, arenas lie at addresses that follow from `seed`.
+pub fn scatter(seed: u64) {
+    ANYWHERE.store(seed | 1, Ordering::Relaxed);
+}
+
+/// Reserves an arena at a multiple of `align` that the seed of [`scatter`] chooses, if that is
+/// free.
+pub(super) fn reserve_anywhere(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    const LEAST_BYTES: usize = 1 << 20;
+    const LOWEST: usize = 1 << 40;
+    const HIGHEST: usize = 127 << 40;
+    let state = ANYWHERE.load(Ordering::Relaxed);
+    if state == 0 || bytes < LEAST_BYTES {
+        return None;
+    }
+    let next = state.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    ANYWHERE.store(next ^ (next >> 32) << 1, Ordering::Relaxed);
+    let room = (HIGHEST - LOWEST).checked_sub(bytes)? / align;
+    let wish = LOWEST.next_multiple_of(align) + (next >> 16) as usize % room * align;
+    let wish = core::ptr::without_provenance_mut::<u8>(wish);
     // SAFETY: a new mapping takes nothing from others: the address is a wish.
     let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
     if at == libc::MAP_FAILED || at.cast() == wish {

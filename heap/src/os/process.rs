@@ -55,6 +55,32 @@ pub fn is_of_the_kernel(string: *const c_char) -> bool {
     low != 0 && (low..low + START_STRINGS).contains(&string.addr())
 }
 
+/// Three random words; from the bytes that the kernel gave the program at its start if it refuses
+/// the question.
+pub fn random_words() -> [u64; 3] {
+    const NONBLOCK: usize = 1;
+    let mut words = [0u64; 3];
+    let (place, bytes) = (words.as_mut_ptr().addr(), size_of_val(&words));
+    // SAFETY: the kernel writes to the words, at most as many bytes as they have.
+    let got = unsafe { call(libc::SYS_getrandom, [place, bytes, NONBLOCK, 0]) };
+    if got == bytes as isize {
+        return words;
+    }
+    // SAFETY: getauxval takes no pointers.
+    let given = keep_errno(|| unsafe { libc::getauxval(libc::AT_RANDOM) }) as *const [u64; 2];
+    let [first, second] = match given.is_null() {
+        true => [place as u64, 0],
+        // SAFETY: the kernel's sixteen bytes, which stay for the life of the process.
+        false => unsafe { given.read_unaligned() },
+    };
+    // The same bytes guard the program's stacks, so they do not show in what is made of them.
+    let mix = |word: u64, key: u64| {
+        let mixed = (word ^ key).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        (mixed ^ (mixed >> 29)).wrapping_mul(second | 1)
+    };
+    [mix(first, 1), mix(first, 2), mix(first, 3)]
+}
+
 /// Whether the process runs with more privileges than its caller (`AT_SECURE`).
 pub fn is_secure() -> bool {
     // SAFETY: getauxval takes no pointers.

@@ -33,6 +33,13 @@ impl Class {
         Class(index as u8)
     }
 
+    /// The class whose slabs are for blocks of no bytes where these are not accessible. Requests
+    /// that it would serve get a block of the next one. `None` if there is no next one.
+    pub fn of_no_bytes() -> Option<Class> {
+        const BYTES: usize = 129;
+        Some(Class::serving(BYTES)).filter(|class| class.bytes() < MAX_BLOCK)
+    }
+
     /// The same of a number that is known to be one, such as the one in a slab's record.
     #[inline(always)]
     pub(crate) const fn known(index: usize) -> Class {

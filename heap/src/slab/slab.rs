@@ -16,6 +16,10 @@ pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 /// Words of a bitmap that are in the record itself: enough for blocks of 512 bytes and more.
 const NEAR_WORDS: usize = 2;
 
+/// A random claim chooses among the free blocks of this many words, so that a slab's pages are
+/// touched one after another.
+const RANDOM_WORDS: usize = 4;
+
 /// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
 /// of records serves 64 slices. So a slab of which only one page is used (see [`super::page_set`])
 /// costs almost nothing else.
@@ -48,7 +52,7 @@ pub struct Slab {
     /// A hint: no word below this one has free blocks, most likely.
     pub(super) lowest: AtomicU16,
     /// Words from this one up were never claimed from since carving, so their blocks were never
-    /// touched.
+    /// touched. While the slice is no slab: a [note](Slab::note).
     high_water: AtomicU16,
     /// Blocks that read as zero and were never claimed since carving. Only in classes that have
     /// [`Class::tells_fresh`]; else 0. Bits of free blocks change only from 1 to 0, by the thread
@@ -185,6 +189,25 @@ impl Slab {
         self.base.load(Ordering::Relaxed)
     }
 
+    /// Address of the first block of a claim.
+    #[inline]
+    pub fn address_of(&self, class: Class, claim: Claim) -> usize {
+        let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
+        self.base() + number * class.bytes()
+    }
+
+    /// What [`Slab::set_note`] noted of a slice that is no slab.
+    pub fn note(&self) -> u16 {
+        self.high_water.load(Ordering::Relaxed)
+    }
+
+    /// Notes something of a slice that is no slab, until it is used in another way. The user of the
+    /// slice's span calls this.
+    pub fn set_note(&self, note: u16) {
+        debug_assert!(self.depot().is_none());
+        self.high_water.store(note, Ordering::Relaxed);
+    }
+
     /// The depot, or `None` while the slice is no slab. Certain only while the caller holds a block
     /// of the slab.
     #[inline]
@@ -241,6 +264,9 @@ impl Slab {
     /// Claims up to `want` blocks from one word, lowest addresses first: one atomic operation on a
     /// word that has free blocks.
     pub(super) fn claim(&self, class: Class, want: usize, grain: Grain) -> Option<Claim> {
+        if let Grain::Random(draw) = grain {
+            return self.claim_any(class, draw);
+        }
         let words = self.words(class);
         let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
         let claimed = |word: usize| {
@@ -253,6 +279,37 @@ impl Slab {
         self.note_claim(word, want);
         let fresh = self.take_fresh(bits);
         Some(Claim { word, bits, fresh })
+    }
+
+    /// Claims one of the first free blocks, by a random number: one of the first
+    /// [`RANDOM_WORDS`] words.
+    fn claim_any(&self, class: Class, draw: u64) -> Option<Claim> {
+        let words = self.words(class);
+        let is_free = |word: &usize| words[*word].load(Ordering::Relaxed) != 0;
+        let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
+        loop {
+            let first = (start..words.len()).chain(0..start).find(is_free)?;
+            let any = first + draw as usize % RANDOM_WORDS;
+            let word = match any < words.len() && is_free(&any) {
+                true => any,
+                false => first,
+            };
+            let bits = claim_bits(&words[word], 1, Grain::Random(draw));
+            if bits == 0 {
+                // Other threads were faster.
+                continue;
+            }
+            self.note_use();
+            if self.lowest.load(Ordering::Relaxed) as usize != first {
+                self.lowest.store(first as u16, Ordering::Relaxed);
+            }
+            if (self.high_water.load(Ordering::Relaxed) as usize) <= word {
+                let end = word as u16 + 1;
+                self.high_water.fetch_max(end, Ordering::Relaxed);
+            }
+            let fresh = self.take_fresh(bits);
+            return Some(Claim { word, bits, fresh });
+        }
     }
 
     /// Which of some blocks of the first word, just claimed, are fresh. They are no more.

@@ -13,6 +13,8 @@ pub enum Grain {
     /// Before a multiple of [`LINE_BLOCKS`], so that no two claims share a cache line. Takes up to
     /// that many more, less one.
     Lines,
+    /// After one block, which this random number chooses.
+    Random(u64),
 }
 
 /// Sets a word's bits at the beginning of a slab's life.
@@ -43,8 +45,16 @@ pub(super) fn claim_bits(word: &AtomicU64, want: usize, grain: Grain) -> u64 {
     let mask = match grain {
         Grain::Blocks => lowest,
         Grain::Lines => seen & up_to_line(lowest),
+        Grain::Random(draw) => any_bit(seen, draw),
     };
     word.fetch_and(!mask, Ordering::AcqRel) & mask
+}
+
+/// One of the bits that are set in `bits`, which are not 0.
+fn any_bit(bits: u64, draw: u64) -> u64 {
+    let turn = (draw >> 32) as u32 % u64::BITS;
+    let turned = bits.rotate_right(turn);
+    (turned & turned.wrapping_neg()).rotate_left(turn)
 }
 
 /// All bits up to the end of the lines in which the blocks of `bits` end. Blocks are multiples of 8
@@ -66,6 +76,18 @@ fn lowest_bits(bits: u64, count: usize) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_bit_is_one_of_those_set() {
+        let bits = 1 << 63 | 1 << 40 | 0b101;
+        let drawn = (0..64).map(|turn| any_bit(bits, turn << 32));
+        let mut seen = 0;
+        for bit in drawn {
+            assert!(bit.is_power_of_two() && bits & bit == bit);
+            seen |= bit;
+        }
+        assert_eq!(seen, bits);
+    }
 
     #[test]
     fn lowest_bits_are_the_lowest() {

@@ -40,7 +40,9 @@ const ABOVE: &[&str] = &[
 /// The files of the layer `entry`.
 const ENTRY: &[&str] = &[
     "fork.rs",
+    "form.rs",
     "free.rs",
+    "harden.rs",
     "init.rs",
     "large.rs",
     "malloc.rs",

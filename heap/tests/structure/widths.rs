@@ -5,11 +5,12 @@ use std::path::Path;
 
 const COLUMNS: usize = 100;
 
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "capi",
     "ci",
     "cli",
     "examples",
+    "fuzz",
     "heap",
     "instruments",
     "lab",

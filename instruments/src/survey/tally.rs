@@ -1,11 +1,14 @@
 //! The sums that the ledger is derived from.
 
+use crate::check::held;
 use crate::{guard, profile};
 use core::ops::Range;
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::cache::heap::{HEAP, Heap, sampled_class};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Opened;
+use neap_heap::harden::Measures;
+use neap_heap::large::lead_of;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::pages::{Pages, Part, Residence, SliceRef, Use};
@@ -113,6 +116,15 @@ impl<'r> Tally<'r> {
         figures.slab_purged += slab.withheld().bytes() as u64;
         let usable = class.blocks() * class.bytes();
         self.out.usable += (usable - free * class.bytes()) as u64;
+        // Of inaccessible blocks all pages are guards, which the kernel reports as swapped.
+        let pages = if HEAP.is_no_bytes(class) {
+            Pages {
+                swapped: 0,
+                ..pages
+            }
+        } else {
+            pages
+        };
         for (mask, kind) in [
             (pages.resident, Kind::Resident),
             (pages.swapped, Kind::Swapped),
@@ -150,12 +162,22 @@ impl<'r> Tally<'r> {
 
     fn large(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, index: usize, pages: Pages) {
         let first = self.residence.first_of(place, index);
-        let bytes = first.bytes();
+        let (lead, bytes) = (lead_of(&first), first.bytes());
         let is_sampled = first.tag() == Tag::SAMPLED.byte();
-        let used = bytes.saturating_sub(index * SLICE_BYTES).min(SLICE_BYTES);
-        let resident = self.within(pages.resident, 0..used);
-        let swapped = self.within(pages.swapped, 0..used);
-        self.out.usable += used as u64;
+        // The kernel reports a guard as swapped.
+        let pages = if lead > 0 {
+            Pages {
+                swapped: 0,
+                ..pages
+            }
+        } else {
+            pages
+        };
+        let here = |end: usize| end.saturating_sub(index * SLICE_BYTES).min(SLICE_BYTES);
+        let used = here(lead)..here(lead + bytes);
+        self.out.usable += used.len() as u64;
+        let resident = self.within(pages.resident, used.clone());
+        let swapped = self.within(pages.swapped, used);
         self.out.resident += resident;
         self.out.swapped += swapped;
         let rest = self.bytes_of(pages.resident) - resident;
@@ -238,7 +260,12 @@ impl<'r> Tally<'r> {
             out, mut ledger, ..
         } = self;
         ledger.magazines = self.cached.min(out.resident);
-        ledger.quarantine = figures.quarantine.min(out.resident - ledger.magazines);
+        let waiting = match HEAP.measures().has(Measures::GUARDS) {
+            // All pages of the large blocks are guards meanwhile.
+            true => figures.quarantine.saturating_sub(held().large_bytes as u64),
+            false => figures.quarantine,
+        };
+        ledger.quarantine = waiting.min(out.resident - ledger.magazines);
         let resident = out.resident - ledger.magazines - ledger.quarantine;
         let usable = out
             .usable

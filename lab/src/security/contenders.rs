@@ -4,7 +4,11 @@ use crate::engine::campaign::Named;
 use crate::peers::Ready;
 
 /// The modes of Neap: the name of the contender, and the variable that chooses it.
-const MODES: [(&str, Option<&str>); 2] = [("neap", None), ("neap check", Some("NEAP_CHECK"))];
+const MODES: [(&str, Option<&str>); 3] = [
+    ("neap", None),
+    ("neap check", Some("NEAP_CHECK")),
+    ("neap hardened", Some("NEAP_HARDEN")),
+];
 
 /// An allocator in one of its modes.
 #[derive(Clone, Debug)]

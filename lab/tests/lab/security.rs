@@ -26,8 +26,12 @@ fn others<'a>(told: &'a Value, class: &str, peer: &str, outcome: &str) -> Vec<&'
 fn neap_stops_wrong_frees() {
     let told = run("double free,invalid free,mismatch", &["--peers", "neap"]);
     let figures = told["figures"].as_array().expect("no figures");
-    // 41 situations in two modes, two figures each.
-    assert_eq!(figures.len(), 41 * 2 * 2);
+    // 41 situations in three modes, two figures each.
+    assert_eq!(figures.len(), 41 * 3 * 2);
+    for class in ["double free", "invalid free", "mismatch"] {
+        let left = others(&told, class, "neap hardened", "stopped");
+        assert!(left.is_empty(), "{left:?}");
+    }
     for class in ["double free", "invalid free"] {
         let left = others(&told, class, "neap check", "stopped");
         assert!(left.is_empty(), "{left:?}");
@@ -58,6 +62,20 @@ fn the_checking_mode_stops_writes_to_freed_blocks() {
     assert_eq!(left, ["write after free: write-freed-and-on 262144"]);
     let left = others(&told, "write after free", "neap", "harm");
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn hardened_mode_stops_what_it_can_see_in_time() {
+    let told = run("overflow,reuse,zeroing", &["--peers", "neap"]);
+    // Between the copy and the end of the process, nothing is called.
+    let copies = |name: &&str| name.contains(": copy-") && name.ends_with(" 8");
+    let left = others(&told, "overflow", "neap hardened", "stopped");
+    assert!(left.iter().all(copies), "{left:?}");
+    let left = others(&told, "reuse", "neap hardened", "prevented");
+    assert!(left.is_empty(), "{left:?}");
+    let harmed = others(&told, "zeroing", "neap hardened", "prevented");
+    let read = ["4096", "262144"].map(|size| format!("zeroing: read-freed {size}"));
+    assert_eq!(harmed, read, "these are stopped");
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub enum Kind {
         /// Largest accepted value, in ms.
         max: u64,
     },
+    /// Some of the listed names with commas between them; `0` is none of them, `1` all.
+    Names(&'static [&'static str]),
     /// A file path.
     Path,
     /// The path of a Unix socket. Set by tools for the programs that they run; it has no flag.
@@ -119,6 +121,11 @@ const AUTO: Kind = Kind::Choice(&["auto", "never", "always"]);
 const fn size(min: u64, max: u64) -> Kind {
     Kind::Bytes { min, max }
 }
+
+/// The measures of `NEAP_HARDEN`. `docs/harden.md` says what each stops and costs.
+pub const HARDEN: [&str; 7] = [
+    "random", "canary", "delay", "zero", "nullpage", "guards", "deletes",
+];
 
 /// Every option Neap knows, most useful first within its group.
 pub static OPTIONS: &[Declaration] = &[
@@ -234,6 +241,17 @@ pub static OPTIONS: &[Declaration] = &[
         group: Group::Check,
         doc: "Append the reports of guarded allocations to this file. Standard error gets their \
               first lines.",
+    },
+    Declaration {
+        name: "harden",
+        env: "NEAP_HARDEN",
+        was: None,
+        kind: Kind::Names(&HARDEN),
+        default: "0",
+        flag: Flag::Optional("1"),
+        group: Group::Check,
+        doc: "Stop memory errors before they do harm: all measures, or those named. This is \
+              slower and takes more memory.",
     },
     Declaration {
         name: "count",

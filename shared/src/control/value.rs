@@ -9,6 +9,8 @@ use core::fmt;
 pub enum Value<'a> {
     /// The word of [`Kind::Choice`] that was given.
     Choice(&'static str),
+    /// Which names of [`Kind::Names`] were given: a bit for each, the first one's is the lowest.
+    Names(u32),
     /// Bytes.
     Bytes(u64),
     /// Milliseconds.
@@ -38,6 +40,7 @@ const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3
 pub fn parse(kind: Kind, text: &[u8]) -> Result<Value<'_>, Rejected> {
     match kind {
         Kind::Choice(words) => choice(words, text),
+        Kind::Names(words) => names(words, text).map(Value::Names),
         Kind::Bytes { min, max } => within(bytes(text), min, max).map(Value::Bytes),
         Kind::Time { min, max } => within(millis(text), min, max).map(Value::Millis),
         Kind::Interval { .. } if text == ALL.as_bytes() => Some(Value::Millis(0)),
@@ -59,6 +62,18 @@ fn choice(words: &'static [&'static str], text: &[u8]) -> Option<Value<'static>>
         .map(|word| Value::Choice(word))
 }
 
+/// The bits of names with commas between them. `None` if there is no such name.
+fn names(words: &[&str], text: &[u8]) -> Option<u32> {
+    match text {
+        b"0" => Some(0),
+        b"1" => Some((1 << words.len()) - 1),
+        _ => text.split(|&byte| byte == b',').try_fold(0, |bits, name| {
+            let at = words.iter().position(|word| word.as_bytes() == name)?;
+            Some(bits | 1 << at)
+        }),
+    }
+}
+
 /// What `0` and `1` mean for a switch with a third state.
 fn third_state(text: &[u8]) -> Option<&'static str> {
     match text {
@@ -71,6 +86,11 @@ fn third_state(text: &[u8]) -> Option<&'static str> {
 fn nearest_word(kind: Kind, text: &[u8]) -> Option<&'static str> {
     match kind {
         Kind::Choice(words) if kind != SWITCH => nearest(text, words.iter().copied()),
+        Kind::Names(words) => {
+            let mut names = text.split(|&byte| byte == b',');
+            let wrong = names.find(|name| !words.iter().any(|word| word.as_bytes() == *name))?;
+            nearest(wrong, words.iter().copied())
+        }
         _ => None,
     }
 }
@@ -118,6 +138,13 @@ impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Choice(words) => list(words, out),
+            Self::Names(words) => {
+                out.write_str("0, 1 or some of ")?;
+                words.iter().enumerate().try_for_each(|(index, word)| {
+                    let comma = if index == 0 { "" } else { "," };
+                    write!(out, "{comma}{word}")
+                })
+            }
             Self::Bytes { min, max } => {
                 write!(out, "{} to {}", Short(min), Short(max))?;
                 full(out, " bytes (suffix K, M, G or T, or KiB to TiB)")
@@ -254,6 +281,30 @@ mod tests {
         let says = format!("{kind}");
         assert_eq!(says, "1M to 64T bytes (suffix K, M, G or T, or KiB to TiB)");
         assert_eq!(format!("{kind:#}"), "1M to 64T");
+    }
+
+    #[test]
+    fn names_are_all_none_or_a_list() {
+        let kind = Kind::Names(&["one", "two", "three"]);
+        for (text, bits) in [
+            ("0", 0),
+            ("1", 7),
+            ("two", 2),
+            ("three,one", 5),
+            ("two,two", 2),
+        ] {
+            assert_eq!(parse(kind, text.as_bytes()), Ok(Value::Names(bits)));
+        }
+        for wrong in [
+            "", "2", "four", "one,", ",", "one two", "one, two", "ONE", "1,one",
+        ] {
+            assert!(parse(kind, wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        let said = format!("{}", parse(kind, b"one,thre").unwrap_err());
+        assert_eq!(
+            said,
+            "expected 0, 1 or some of one,two,three; did you mean three?"
+        );
     }
 
     #[test]

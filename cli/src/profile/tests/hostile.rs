@@ -2,13 +2,14 @@
 
 use super::{own_maps, planted, region, site};
 use crate::profile::pprof;
-use crate::profile::{Profile, Value, collapsed, json, leaks, tree};
+use crate::profile::{Profile, Value, collapsed, json, leaks, listing, tree};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use neap_shared::sites::{self, Head, Site};
 use proptest::prelude::*;
 use std::io::Write;
 use std::mem::offset_of;
+use std::sync::Arc;
 
 fn why(bytes: &[u8]) -> String {
     Profile::from_file(bytes).unwrap_err().to_string()
@@ -52,6 +53,32 @@ fn regions_cut_anywhere_are_errors() {
         assert!(why(&whole[..length]).contains("cut short"), "{length}");
     }
     assert!(Profile::from_file(&whole).is_ok());
+}
+
+#[test]
+fn a_mapping_may_begin_at_any_offset_of_its_file() {
+    let maps = "00400000-00500000 r-xp ffffffffffffffff 08:01 12 /no/such/file\n";
+    let bytes = region(maps, &[Site::default(), site(&[0x40_1000], 1, 8, 8)]);
+    let profile = Profile::from_region(&bytes).unwrap();
+    let [frame] = &profile.stacks[0].frames[..] else {
+        panic!("{:?}", profile.stacks);
+    };
+    assert_eq!(frame.function, "file+0xffffffffffffffff");
+}
+
+#[test]
+fn files_of_proc_are_no_sources() {
+    let mut profile = planted();
+    for frame in profile
+        .stacks
+        .iter_mut()
+        .flat_map(|stack| &mut stack.frames)
+    {
+        Arc::make_mut(frame).file = "/proc/self/maps".to_owned();
+    }
+    let text = listing(&profile, Value::LiveSpace, "main").unwrap();
+    assert!(text.contains("main in /proc/self/maps"), "{text}");
+    assert!(!text.contains("--p "), "{text}");
 }
 
 fn zipped(bytes: &[u8]) -> Vec<u8> {

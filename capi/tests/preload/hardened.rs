@@ -1,0 +1,138 @@
+//! `NEAP_HARDEN`: what it stops beyond the other modes, with its exact lines, and what goes on
+//! working.
+
+use crate::support::{self, Artifact, compile, run};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+
+const ALL: [(&str, &str); 1] = [("NEAP_HARDEN", "1")];
+
+/// A program of `misuse/` ends inside the wrong call, and says so. By default it goes on.
+fn dies(source: &str, line: &str) {
+    let source = format!("misuse/{source}");
+    let library = support::library();
+    let Some(program) = compile(&source, Artifact::Program, &[library.as_os_str()]) else {
+        return;
+    };
+    let output = run(&program, &[], &[]);
+    assert_eq!(
+        support::text(&output.stdout),
+        "returned\n",
+        "{source} by default"
+    );
+    let output = run(&program, &[], &ALL);
+    assert_eq!(
+        support::aborted(&output, &source),
+        format!("neap: {line}\n")
+    );
+    assert_eq!(support::text(&output.stdout), "", "{source}: not at once");
+}
+
+#[test]
+fn a_write_past_the_end_shows_when_the_block_is_freed() {
+    let past = "of ADDR, past whose end something was written";
+    let slack = format!("{past} (a block of 50 bytes; byte 50 has changed)");
+    dies("harden_slack.c", &format!("free {slack}"));
+    dies("harden_realloc.c", &format!("realloc {slack}"));
+    dies(
+        "harden_canary.c",
+        &format!("free {past} (a block of at most 56 bytes)"),
+    );
+}
+
+#[test]
+fn a_write_beside_a_block_shows_when_the_block_is_freed() {
+    let bytes = "(a block of 2000 bytes; 2052 bytes past its start)";
+    dies(
+        "harden_beside.c",
+        &format!("free of ADDR, beside which something was written {bytes}"),
+    );
+}
+
+#[test]
+fn a_delete_has_the_form_and_the_size_of_its_new() {
+    dies("harden_delete_array.cc", "delete[] of ADDR, a block of new");
+    dies(
+        "harden_delete_object.cc",
+        "delete of ADDR, a block of new[]",
+    );
+    dies(
+        "harden_delete_malloc.cc",
+        "delete of ADDR, a block of malloc",
+    );
+    let line = "free_sized of ADDR with 59 bytes, but the block holds 60 bytes";
+    dies("harden_delete_exact.cc", line);
+}
+
+#[test]
+fn what_is_no_block_is_not_accessible() {
+    let source = "misuse/harden_no_access.c";
+    let library = support::library();
+    let Some(program) = compile(source, Artifact::Program, &[library.as_os_str()]) else {
+        return;
+    };
+    for access in ["past", "before", "nothing", "gone", "free"] {
+        let output = run(&program, &[OsStr::new(access)], &ALL);
+        let (said, signal) = (support::text(&output.stdout), output.status.signal());
+        if access != "free" && signal.is_none() && !has_guards() {
+            eprintln!("SKIPPED: {access}: guards need Linux 6.13 or newer");
+            continue;
+        }
+        match access {
+            "free" => assert_eq!(said, "returned\n", "{output:?}"),
+            _ => assert_eq!(
+                (said.as_str(), signal),
+                ("", Some(libc::SIGSEGV)),
+                "{access}"
+            ),
+        }
+    }
+}
+
+/// Whether this kernel makes pages inaccessible without a mapping (`MADV_GUARD_INSTALL`).
+fn has_guards() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split('.')
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(13))
+}
+
+/// Each program of `misuse/` ends by a signal, whatever it is that the mode sees first.
+#[test]
+fn every_misuse_ends_the_program() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/misuse");
+    let names = fs::read_dir(folder).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    // One tells of several, in children; the other takes an argument.
+    let apart = [
+        "misuse.h",
+        "double_free_around_others.c",
+        "harden_no_access.c",
+    ];
+    let library = support::library();
+    for name in names.filter(|name| !apart.contains(&name.as_str())) {
+        let source = format!("misuse/{name}");
+        let Some(program) = compile(&source, Artifact::Program, &[library.as_os_str()]) else {
+            return;
+        };
+        let output = run(&program, &[], &ALL);
+        support::aborted(&output, &source);
+        assert_eq!(support::text(&output.stdout), "", "{source}: not at once");
+    }
+}
+
+/// Threads and forks work as they do by default.
+#[test]
+fn programs_work_as_by_default() {
+    let library = support::library();
+    for name in ["fork_threads", "short_threads", "trim_race", "thread_end"] {
+        let source = format!("programs/{name}.c");
+        let Some(program) = compile(&source, Artifact::Program, &[library.as_os_str()]) else {
+            return;
+        };
+        support::succeeds(&run(&program, &[], &ALL), &format!("{source} hardened"));
+    }
+}

@@ -1,0 +1,227 @@
+//! Measures against memory errors (`NEAP_HARDEN`, `NEAP_CHECK`), and the process's secrets.
+//!
+//! They are chosen at the start of the process. All of them need the checking mode, in which every
+//! call takes the slow path, so that they cost the fast path nothing. [`crate::harden`] carries
+//! them out for blocks of slabs, [`crate::large`] for large blocks, and the instruments hold freed
+//! blocks back.
+
+use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::os::process;
+
+/// A set of measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measures(pub(super) u8);
+
+impl Measures {
+    /// A random choice among the free blocks of a slab, and a random address of the heap.
+    pub const RANDOM: Measures = Measures(1);
+    /// A word behind each block of a slab, which a write past the end changes.
+    pub const CANARY: Measures = Measures(1 << 1);
+    /// Freed blocks wait before they are handed out again.
+    pub const DELAY: Measures = Measures(1 << 2);
+    /// Freed blocks are filled with zeros, which are looked at before the block is handed out.
+    pub const ZERO: Measures = Measures(1 << 3);
+    /// Blocks of no bytes are not accessible.
+    pub const NO_BYTES: Measures = Measures(1 << 4);
+    /// Large blocks lie between pages that are not accessible.
+    pub const GUARDS: Measures = Measures(1 << 5);
+    /// The C++ forms of `delete` state the right size and form.
+    pub const DELETES: Measures = Measures(1 << 6);
+    /// The checking mode's: freed blocks wait, filled with a pattern.
+    pub const CHECK: Measures = Measures(1 << 7 | Measures::DELAY.0);
+    /// All of `NEAP_HARDEN`, in the order of its names.
+    pub const ALL: Measures = Measures((1 << neap_shared::control::HARDEN.len()) - 1);
+
+    /// The measures of these names of `NEAP_HARDEN`, a bit for each.
+    pub fn named(bits: u32) -> Measures {
+        Measures(bits as u8 & Measures::ALL.0)
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(self, other: Measures) -> Measures {
+        Measures(self.0 | other.0)
+    }
+
+    /// Whether all of `measures` are among these.
+    #[inline]
+    pub fn has(self, measures: Measures) -> bool {
+        self.0 & measures.0 == measures.0
+    }
+
+    /// Whether any of `NEAP_HARDEN` is among these, beyond what the checking mode has.
+    #[inline]
+    pub fn harden(self) -> bool {
+        self.0 & Measures::ALL.0 & !Measures::DELAY.0 != 0
+    }
+}
+
+/// Numbers that a program's inputs cannot know.
+pub(crate) struct Secrets {
+    /// What canaries are made of; the second one is odd.
+    words: [AtomicU64; 2],
+    /// The state of the random choices.
+    draws: AtomicU64,
+}
+
+/// The process's. A fork's child keeps them, because the blocks that it inherits have canaries.
+pub(crate) static SECRETS: Secrets = Secrets {
+    words: [const { AtomicU64::new(0) }; 2],
+    draws: AtomicU64::new(0),
+};
+
+impl Secrets {
+    /// Draws them, unless that was done.
+    pub(crate) fn draw(&self) {
+        if self.words[1].load(Relaxed) == 0 {
+            let [first, second, third] = process::random_words();
+            self.words[0].store(first, Relaxed);
+            self.words[1].store(second | 1, Relaxed);
+            self.draws.store(third, Relaxed);
+        }
+    }
+
+    /// A random number. Threads that draw at the same moment may get the same one.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        let state = self.draws.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.draws.store(state, Relaxed);
+        let mixed = (state ^ (state >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        mixed ^ (mixed >> 32)
+    }
+
+    /// What the canary of the block at `address` is counted from.
+    #[inline]
+    fn base(&self, address: usize) -> u64 {
+        let [first, second] = [&self.words[0], &self.words[1]].map(|word| word.load(Relaxed));
+        (address as u64 ^ first).wrapping_mul(second)
+    }
+}
+
+/// By which call a block was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    /// Not known: any call may free it.
+    Any = 0,
+    /// A form of `malloc`.
+    Malloc = 1,
+    /// `operator new`.
+    New = 2,
+    /// `operator new[]`.
+    Array = 3,
+}
+
+impl Form {
+    /// The form of these low bits.
+    pub(crate) fn of(bits: u64) -> Form {
+        match bits & 3 {
+            0 => Form::Any,
+            1 => Form::Malloc,
+            2 => Form::New,
+            _ => Form::Array,
+        }
+    }
+}
+
+/// What a block's canary says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// The program has the block: how it was allocated, and how many bytes it requested.
+    Live(Form, usize),
+    /// It was freed, and not handed out since.
+    Freed,
+}
+
+/// Bits of a payload that hold a size.
+const SIZE_BITS: u32 = 16;
+const FREED: u64 = 4 << SIZE_BITS;
+/// Payloads are below this.
+const PAYLOADS: u64 = FREED + 1;
+/// Spreads a payload over the word, so that a write to any byte of the word makes it one of no
+/// payload, but for one case in 2^45.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Its inverse modulo 2^64.
+const GATHER: u64 = {
+    let (mut inverse, mut round) = (SPREAD, 0);
+    while round < 5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(SPREAD.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse
+};
+
+const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
+
+impl Canary {
+    /// The word that says this behind the block at `address`.
+    #[inline]
+    pub(crate) fn word(self, address: usize) -> u64 {
+        let payload = match self {
+            Canary::Live(form, size) => (form as u64) << SIZE_BITS | size as u64,
+            Canary::Freed => FREED,
+        };
+        let base = SECRETS.base(address);
+        base.wrapping_add(payload.wrapping_mul(SPREAD))
+    }
+
+    /// What a word behind the block at `address` says; `None` if it is no canary.
+    #[inline]
+    pub(crate) fn read(word: u64, address: usize) -> Option<Canary> {
+        let payload = word
+            .wrapping_sub(SECRETS.base(address))
+            .wrapping_mul(GATHER);
+        match payload {
+            FREED => Some(Canary::Freed),
+            PAYLOADS.. => None,
+            _ => {
+                let size = payload as usize & ((1 << SIZE_BITS) - 1);
+                Some(Canary::Live(Form::of(payload >> SIZE_BITS), size))
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canary_says_what_it_was_made_of_and_any_other_byte_makes_it_none() {
+        SECRETS.draw();
+        let address = 0x7123_4567_8900;
+        let said = [
+            Canary::Freed,
+            Canary::Live(Form::Any, 0),
+            Canary::Live(Form::Malloc, 8),
+            Canary::Live(Form::Array, 32 << 10),
+        ];
+        for canary in said {
+            let word = canary.word(address);
+            assert_eq!(Canary::read(word, address), Some(canary));
+            assert_eq!(Canary::read(word, address + 16), None);
+            for bit in 0..64 {
+                assert_eq!(Canary::read(word ^ (1 << bit), address), None);
+            }
+        }
+        assert_eq!(Canary::read(0, address), None);
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_the_option() {
+        let by_name = [
+            ("random", Measures::RANDOM),
+            ("canary", Measures::CANARY),
+            ("delay", Measures::DELAY),
+            ("zero", Measures::ZERO),
+            ("nullpage", Measures::NO_BYTES),
+            ("guards", Measures::GUARDS),
+            ("deletes", Measures::DELETES),
+        ];
+        let declared = neap_shared::control::HARDEN.iter().enumerate();
+        for ((at, name), (expected, measure)) in declared.zip(by_name) {
+            assert_eq!((*name, Measures::named(1 << at)), (expected, measure));
+        }
+        assert!(!Measures::CHECK.harden() && Measures::ZERO.harden());
+    }
+}

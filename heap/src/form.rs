@@ -1,0 +1,50 @@
+//! By which form of `new` or `malloc` a block was allocated, for the forms of `delete`
+//! (`NEAP_HARDEN`).
+
+use crate::cache::heap::{Found, HEAP};
+use crate::cache::measures::{Form, Measures};
+use crate::cache::misuse;
+use crate::{harden, large};
+
+/// Notes by which call a block was allocated, where `delete` is to know.
+pub fn mark(block: *mut u8, form: Form) {
+    let address = block.addr();
+    if !HEAP.measures().has(Measures::DELETES) || address == 0 {
+        return;
+    }
+    match HEAP.find(address) {
+        // SAFETY: allocated just now, for the caller.
+        Found::Slab(_, class) => unsafe { harden::set_form(address, class, form) },
+        Found::Large(place) => large::set_form(&place, form),
+        _ => {}
+    }
+}
+
+/// Aborts if another call than `form` allocated the block that this form of `delete` gives back.
+/// What is no block's start is left to the free.
+pub(crate) fn refuse_other(address: usize, form: Form) {
+    if !HEAP.measures().has(Measures::DELETES) {
+        return;
+    }
+    let by = match HEAP.find(address) {
+        Found::Slab(slab, class) if class.block_at(address - slab.base()).is_some() => {
+            // SAFETY: a block starts there.
+            unsafe { harden::form_of(address, class) }
+        }
+        Found::Large(place) => Some(large::form_of(&place)),
+        _ => None,
+    };
+    let delete = match form {
+        Form::Array => "delete[]",
+        Form::New => "delete",
+        Form::Any | Form::Malloc => return,
+    };
+    let by = match by {
+        None | Some(Form::Any) => return,
+        Some(by) if by == form => return,
+        Some(Form::Malloc) => "malloc",
+        Some(Form::New) => "new",
+        Some(Form::Array) => "new[]",
+    };
+    misuse::wrong_form(address, delete, by);
+}
