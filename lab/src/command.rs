@@ -1,6 +1,7 @@
 //! Commands that are run to their end.
 
 use std::io::Read as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,14 @@ pub fn wait(child: &mut Child, longest: Duration) -> anyhow::Result<std::process
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The command `neap` beside this program, or among the shipped files.
+pub fn neap() -> Option<PathBuf> {
+    let mut here = std::env::current_exe().ok()?;
+    here.pop();
+    let places = [here.join("../dist/neap"), here.join("neap")];
+    places.into_iter().find(|place| place.is_file())
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use crate::engine::experiment::Experiment;
 use crate::{
     bench, calloc, cases, classes, download, fragmentation, prices, profile, retention, security,
-    tide,
+    soak, tide,
 };
 
 /// All of them.
-pub const ALL: [&Experiment; 12] = [
+pub const ALL: [&Experiment; 13] = [
     &bench::EXPERIMENT,
     &calloc::campaign::EXPERIMENT,
     &download::campaign::EXPERIMENT,
@@ -20,6 +20,7 @@ pub const ALL: [&Experiment; 12] = [
     &profile::campaign::EXPERIMENT,
     &cases::campaign::EXPERIMENT,
     &security::campaign::EXPERIMENT,
+    &soak::campaign::EXPERIMENT,
 ];
 
 /// The experiment with that name.

@@ -14,6 +14,7 @@
 //! | `profile/` | the accuracy and the cost of the sampling profiler |
 //! | `cases/` | published complaints, reproduced by real programs |
 //! | `security/` | memory errors: which ones an allocator stops before they do harm |
+//! | `soak/` | half an hour of mixed real load, under which memory must not grow |
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `verbs/` | the verbs that are no experiments |
 //! | `workloads`, `peers/` | what is run and under which allocators, as data |
@@ -50,6 +51,7 @@ mod rng;
 mod run;
 mod scan;
 mod security;
+mod soak;
 mod stats;
 mod tide;
 mod verbs;

@@ -18,13 +18,13 @@
 
 mod allocators;
 pub mod campaign;
-mod case;
+pub(crate) mod case;
 mod figures;
-mod home;
+pub(crate) mod home;
 mod identity;
-mod install;
+pub(crate) mod install;
 mod observe;
-mod party;
+pub(crate) mod party;
 mod standing;
 pub(crate) mod tree;
 mod views;

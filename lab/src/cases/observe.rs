@@ -35,7 +35,7 @@ pub fn once(
 ) -> anyhow::Result<Vec<Figure>> {
     let work = Work::new()?;
     // Whatever becomes of the run, nothing of it is left running.
-    let _end = End;
+    let _end = tree::EndAll;
     let mut run = Run::start((case, home), (allocator, variables), &work)?;
     let outcome = run.carry_out();
     run.observed.outcome = outcome.and_then(|()| run.finish());
@@ -52,15 +52,6 @@ pub enum Keeping {
     Nothing,
     /// It stays, for a look.
     Directory,
-}
-
-/// Ends every process of a run when dropped.
-struct End;
-
-impl Drop for End {
-    fn drop(&mut self) {
-        tree::end_all();
-    }
 }
 
 /// A run in progress.

@@ -228,9 +228,18 @@ pub fn adopt_orphans() {
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
+/// Ends every process of a run when dropped.
+pub struct EndAll;
+
+impl Drop for EndAll {
+    fn drop(&mut self) {
+        end_all();
+    }
+}
+
 /// Kills every descendant of this process, and waits for the orphans among them. A process that
 /// forks meanwhile is found in the next pass.
-pub fn end_all() {
+fn end_all() {
     let me = std::process::id();
     for _ in 0..PASSES {
         let mut descendants = below(&all_processes(), |process| process.parent == me);

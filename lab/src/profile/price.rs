@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
-use super::watcher::{self, Watcher};
+use super::watcher::Watcher;
 use crate::engine::campaign::Campaign;
 use crate::engine::figure::Figure;
 use crate::names::named;
 use crate::peers::Ready;
 use crate::stats::Comparison;
 use crate::workloads::{self, Workload};
-use crate::{machine, programs, run};
+use crate::{command, machine, programs, run};
 
 named! {
     /// How the process under Neap runs.
@@ -61,7 +61,7 @@ const RUNS: [(&str, u64); 3] = [
 
 /// The installed command `neap`.
 pub fn command() -> Option<PathBuf> {
-    watcher::command()
+    command::neap()
 }
 
 /// One run.

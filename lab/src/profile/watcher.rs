@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,14 +106,6 @@ fn children() -> Vec<u32> {
         .flat_map(|list| list.split_whitespace())
         .filter_map(|number| number.parse().ok())
         .collect()
-}
-
-/// The command `neap` beside this program, or among the shipped files.
-pub fn command() -> Option<PathBuf> {
-    let mut here = std::env::current_exe().ok()?;
-    here.pop();
-    let places = [here.join("../dist/neap"), here.join("neap")];
-    places.into_iter().find(|place| place.is_file())
 }
 
 #[cfg(test)]

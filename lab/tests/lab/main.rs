@@ -7,6 +7,7 @@ mod prices;
 mod returns;
 mod security;
 mod shown;
+mod soak;
 mod stage;
 mod tide;
 mod zeros;

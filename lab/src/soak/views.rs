@@ -1,0 +1,154 @@
+//! The table and the picture of a soak.
+
+use super::growth::{Sample, growth, warm};
+use crate::engine::figure::{Figure, Unit};
+use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::record::{Record, Run};
+use crate::engine::table::section;
+use crate::stats::quantile;
+
+/// The name of the sum of all members.
+pub const ALL: &str = "all";
+/// The figures of a member.
+pub const ANSWERS: &str = "answers";
+pub const MEDIAN: &str = "resident";
+pub const MOST: &str = "most resident";
+pub const GROWTH: &str = "growth";
+const COURSE: &str = "course";
+
+/// The figures of a course.
+pub fn figures(samples: &[Sample]) -> Vec<Figure> {
+    let bytes: Vec<f64> = warm(samples).iter().map(|one| one.bytes as f64).collect();
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let words = samples.iter().map(|one| {
+        let megabytes = one.bytes as f64 / 1e6;
+        format!("{:.0}:{megabytes:.2}", one.at.as_secs_f64())
+    });
+    let mut figures = vec![
+        Figure::bytes(MEDIAN, quantile(&bytes, 0.5)),
+        Figure::bytes(MOST, quantile(&bytes, 1.0)),
+        Figure::text(COURSE, words.collect::<Vec<_>>().join(" ")),
+    ];
+    figures.extend(growth(samples).map(|growth| Figure::new(GROWTH, Unit::Share, growth)));
+    figures
+}
+
+const COLUMNS: [(&str, &str); 4] = [
+    (MEDIAN, "resident, MB"),
+    (MOST, "most, MB"),
+    (GROWTH, "growth, %"),
+    (ANSWERS, "answers checked"),
+];
+
+/// A row for each member and one for all.
+pub fn table(record: &Record) -> String {
+    let columns = COLUMNS.map(|(_, name)| name);
+    let heading = "After the first quarter of the time; growth is the trend over the rest";
+    section(
+        heading,
+        "member",
+        (&record.cases(), &columns),
+        |case, column| {
+            let (figure, _) = COLUMNS.into_iter().find(|(_, name)| name == column)?;
+            let run = record.runs().find(|run| run.case() == *case)?;
+            let value = run.number(figure)?;
+            Some(match figure {
+                ANSWERS => format!("{value:.0}"),
+                GROWTH => format!("{:+.2}", 100.0 * value),
+                _ => format!("{:.1}", value / 1e6),
+            })
+        },
+    )
+}
+
+/// A panel for each member: resident memory over time.
+pub fn picture(record: &Record) -> String {
+    let title = "Resident memory in MB over minutes of mixed load";
+    Plot {
+        title: vec![title.into()],
+        across: 4,
+        panel: (230.0, 120.0),
+        left: (44.0, 44.0),
+        panels: record.runs().map(|run| panel(record, &run)).collect(),
+    }
+    .svg()
+}
+
+fn panel(record: &Record, run: &Run) -> Panel {
+    let title = record.said(&title_key(run.case())).unwrap_or(run.case());
+    let points = course(run);
+    let most = |of: fn(&Point) -> f64| points.iter().map(of).fold(1.0, f64::max);
+    let number = |value: f64| format!("{value:.0}");
+    Panel {
+        title: title.to_string(),
+        x: Axis::linear(most(|point| point.x), number),
+        y: Axis::linear(1.1 * most(|point| point.y), number),
+        marks: Vec::new(),
+        series: vec![Series {
+            name: String::new(),
+            stroke: Stroke::of_peer("neap"),
+            draw: Draw::Line,
+            points,
+        }],
+    }
+}
+
+/// The points of a course in minutes and MB.
+fn course(run: &Run) -> Vec<Point> {
+    let words = run.text(COURSE).unwrap_or_default().split(' ');
+    let points = words.filter_map(|word| {
+        let (seconds, megabytes) = word.split_once(':')?;
+        let seconds: f64 = seconds.parse().ok()?;
+        Some(Point::at(seconds / 60.0, megabytes.parse().ok()?))
+    });
+    points.collect()
+}
+
+/// The key of a member's title in the head of a record.
+pub fn title_key(member: &str) -> String {
+    format!("member {member}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::record::tests::record;
+    use std::time::Duration;
+
+    fn example() -> Record {
+        let sample = |second| Sample {
+            at: Duration::from_secs(second),
+            bytes: 5_000_000,
+        };
+        let samples: Vec<Sample> = (0..100).map(sample).collect();
+        let mut figures = figures(&samples);
+        figures.push(Figure::count(ANSWERS, 12));
+        let mut record = record([("redis", "neap", 0, figures)]);
+        record.head = vec![(title_key("redis"), "A server & its forks".into())];
+        record
+    }
+
+    #[test]
+    fn a_member_has_a_row_and_a_panel() {
+        let text = table(&example());
+        for part in ["redis", "5.0", "+0.00", "12"] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+        let picture = picture(&example());
+        assert_eq!(picture.matches("<polyline").count(), 1);
+        assert!(picture.contains("A server &amp; its forks") && !picture.contains("NaN"));
+    }
+
+    #[test]
+    fn a_course_comes_back_from_its_record() {
+        let csv = example().to_csv();
+        let read = Record::from_csv(&csv).unwrap();
+        let run = read.runs().next().unwrap();
+        let points = course(&run);
+        assert_eq!(points.len(), 100);
+        assert_eq!((points[60].x, points[60].y), (1.0, 5.0));
+        assert!(figures(&[]).is_empty());
+    }
+}
