@@ -64,7 +64,7 @@ static void comes_down_to(size_t most) {
 
 /* Without privileges, and a limit that what is only reserved would pass. */
 static int locks_within_its_limit(void) {
-    free(touched(MIB));
+    free(touched(MIB / 4));
     struct rlimit limit;
     CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     if (limit.rlim_max > 64 * MIB) limit.rlim_max = 64 * MIB;
