@@ -10,6 +10,7 @@ use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
 use neap_heap::os::errno;
 use neap_heap::os::fault;
+use neap_heap::reclaim::thread;
 
 static SIGACTION: Next = Next::new(c"sigaction");
 static SIGNAL: Next = Next::new(c"signal");
@@ -25,9 +26,10 @@ pub(crate) fn begin() {
     unsafe { fault::set_real_sigaction(SIGACTION.get()) };
 }
 
-/// Whether a call is about our handler.
+/// Whether a call is about our handler. A child of `vfork` has actions of its own, but shares our
+/// memory, in which the parent's is noted.
 fn is_ours(signal: c_int) -> bool {
-    signal == libc::SIGSEGV && fault::is_watching()
+    signal == libc::SIGSEGV && fault::is_watching() && thread::may_be_own_process()
 }
 
 /// The C library's function, looked up now in a call that comes before the library's start.
@@ -80,6 +82,10 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
                     libc::SIG_ERR as *mut c_void
                 }
             };
+        }
+        if handler.addr() == libc::SIG_ERR {
+            errno::set(libc::EINVAL);
+            return handler;
         }
         let mut new = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         new.sa_sigaction = handler.addr();

@@ -25,7 +25,7 @@ use crate::os;
 use crate::os::fork::FORK;
 use crate::os::lock::Lock;
 use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
-use crate::os::{inquiry, process};
+use crate::os::{fault, inquiry, process};
 use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
@@ -140,6 +140,7 @@ pub unsafe fn in_child(copier: Copier) {
         // SAFETY: in the child, whose only thread this is.
         unsafe { HEAP.after_fork_in_child() };
     }
+    fault::after_fork_in_child();
     // Before the status page, because only a process that is its own may make one.
     thread::after_fork_in_child();
     start::after_fork_in_child();

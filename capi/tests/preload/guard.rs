@@ -151,6 +151,29 @@ fn the_programs_own_handler_runs_after_the_report() {
 }
 
 #[test]
+fn a_child_of_vfork_changes_no_handler_of_its_parent() {
+    reports(
+        "by_signal_after_vfork",
+        End::Exit(8),
+        &["neap: read of", MADE, FREED],
+    );
+}
+
+#[test]
+fn a_handler_that_was_set_by_a_system_call_is_the_programs() {
+    reports(
+        "set_past_the_library",
+        End::Exit(8),
+        &["neap: read of", MADE, FREED],
+    );
+}
+
+#[test]
+fn children_set_handlers_whatever_their_parents_threads_did() {
+    reports("in_children_meanwhile", End::Exit(0), &[]);
+}
+
+#[test]
 fn other_faults_are_the_programs() {
     let Some(output) = run("other_fault", &[]) else {
         return;

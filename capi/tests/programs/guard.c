@@ -2,8 +2,12 @@
 #include "check.h"
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
+#ifdef __GLIBC__
 #include <ucontext.h>
+#endif
 
 static char *volatile block;
 static volatile char sink;
@@ -65,7 +69,8 @@ static void in_child(void) {
     _exit(WTERMSIG(status));
 }
 
-/* A small stack, without an alternate one for signals. */
+/* A small stack, without an alternate one for signals. musl has no makecontext. */
+#ifdef __GLIBC__
 static void on_small_stack(void) {
     static char stack[24 << 10] __attribute__((aligned(16)));
     static ucontext_t here, there;
@@ -76,6 +81,15 @@ static void on_small_stack(void) {
     makecontext(&there, overflow, 0);
     swapcontext(&here, &there);
 }
+#else
+static void on_small_stack(void) {
+    pthread_attr_t small;
+    pthread_t thread;
+    CHECK(!pthread_attr_init(&small) && !pthread_attr_setstacksize(&small, 24 << 10));
+    CHECK(!pthread_create(&thread, &small, overflow_in_thread, NULL));
+    pthread_join(thread, NULL);
+}
+#endif
 
 static void handler(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)context;
@@ -101,6 +115,58 @@ static void by_signal(void) {
     use_after_free();
 }
 
+/* Children of vfork set actions of their own, and share the parent's memory. */
+static void by_signal_after_vfork(void) {
+    CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
+    pid_t child = vfork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(signal(SIGSEGV, plain_handler) == plain_handler);
+    use_after_free();
+}
+
+/* The kernel's own call, as some C libraries' other names for it make. */
+static void set_past_the_library(void) {
+    struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } raw, old;
+    struct sigaction now;
+    CHECK(!syscall(SYS_rt_sigaction, SIGSEGV, NULL, &old, 8));
+    raw = old;
+    raw.handler = (void *)plain_handler;
+    raw.flags &= ~(unsigned long)SA_SIGINFO;
+    CHECK(!syscall(SYS_rt_sigaction, SIGSEGV, &raw, NULL, 8));
+    CHECK(!sigaction(SIGSEGV, NULL, &now) && now.sa_handler == plain_handler);
+    CHECK(!sigaction(SIGSEGV, &now, NULL));
+    use_after_free();
+}
+
+static void *set_again_and_again(void *unused) {
+    struct sigaction action;
+    for (;;)
+        CHECK(!sigaction(SIGSEGV, NULL, &action) && !sigaction(SIGSEGV, &action, NULL));
+    return unused;
+}
+
+/* Another thread is often within sigaction when a child is made. */
+static void in_children_meanwhile(void) {
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, set_again_and_again, NULL));
+    for (int i = 0; i < 1000; i++) {
+        pid_t child = fork();
+        int status;
+        if (child == 0) {
+            alarm(20);
+            CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    _exit(0);
+}
+
 /* No guarded block has a part in it. */
 static void other_fault(void) {
     CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
@@ -120,6 +186,9 @@ int main(int count, char **arguments) {
         {"in_child", in_child},         {"on_small_stack", on_small_stack},
         {"own_handler", own_handler},   {"by_signal", by_signal},
         {"other_fault", other_fault},
+        {"by_signal_after_vfork", by_signal_after_vfork},
+        {"set_past_the_library", set_past_the_library},
+        {"in_children_meanwhile", in_children_meanwhile},
     };
     CHECK(count == 2);
     block = malloc(24);

@@ -20,8 +20,21 @@ impl Heap {
     /// Arms every cache whose fast path is on.
     pub fn arm_all(&'static self) {
         if self.can_arm() {
-            self.registry.for_each(|cache| cache.open().arm());
+            self.registry.for_each(|cache| {
+                self.arm(cache);
+            });
         }
+    }
+
+    /// Arms a cache. False if its owner takes the slow path anyway.
+    pub fn arm(&'static self, cache: &Cache) -> bool {
+        let mut open = cache.open();
+        // Who changes that stores it first, and then opens each cache.
+        let can = self.can_arm();
+        if can {
+            open.arm();
+        }
+        can
     }
 
     /// Whether a cache can be armed: not where its owner takes the slow path anyway.
@@ -48,7 +61,7 @@ impl Heap {
 
 impl Opened<'_> {
     /// Lets the owner get a guarded block soon.
-    pub fn arm(&mut self) {
+    fn arm(&mut self) {
         let page = Linux.page_bytes();
         for class in Class::all() {
             let ahead = match class.bytes() <= page {

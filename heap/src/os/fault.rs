@@ -3,9 +3,10 @@
 //! What runs in the handler is safe there: it takes no lock and allocates nothing.
 
 use super::errno::keep_errno;
+use super::futex;
 use super::thread::{self, SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use crate::base::sync::plain::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use core::ffi::{c_int, c_void};
 use core::hint::spin_loop;
 use core::mem::{MaybeUninit, transmute};
@@ -53,10 +54,15 @@ type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_in
 /// What our handler needs to know.
 struct Watch {
     state: AtomicU8,
-    /// The action that the program set; guarded by `locked`.
-    before: UnsafeCell<MaybeUninit<Action>>,
-    /// Held with all signals masked, so no handler of the same thread finds it taken.
-    locked: AtomicBool,
+    /// The action that the program set is in one of them; the other one is written when it sets a
+    /// new one, so that a child whose parent's other thread was writing finds the last. Guarded by
+    /// `locked`.
+    before: UnsafeCell<[MaybeUninit<Action>; 2]>,
+    /// Which of the two.
+    current: AtomicUsize,
+    /// Held with all signals masked, so no handler of the same thread finds it taken. A child of
+    /// `fork` [frees](after_fork_in_child) it.
+    locked: futex::Word,
     /// Each is a [`Report`].
     reports: [AtomicPtr<()>; 2],
     /// The C library's `sigaction`, if the frontend replaces that name: a [`SetAction`].
@@ -72,8 +78,9 @@ unsafe impl Sync for Watch {}
 
 static WATCH: Watch = Watch {
     state: AtomicU8::new(NONE),
-    before: UnsafeCell::new(MaybeUninit::uninit()),
-    locked: AtomicBool::new(false),
+    before: UnsafeCell::new([const { MaybeUninit::uninit() }; 2]),
+    current: AtomicUsize::new(0),
+    locked: futex::Word::new(0),
     reports: [const { AtomicPtr::new(null_mut()) }; 2],
     real: AtomicPtr::new(null_mut()),
 };
@@ -97,11 +104,12 @@ pub fn watch(report: Report) -> bool {
     {
         return true;
     }
-    let done = with_before(|before| {
-        // SAFETY: the buffer is as large as the kernel's answer.
-        let known = unsafe { set_action(null(), before.as_mut_ptr()) };
-        // SAFETY: filled just now if `known`.
-        known && install(unsafe { before.assume_init_ref() })
+    let done = with_before(|before| match action_now() {
+        Some(now) => {
+            before.set(now);
+            install(&now)
+        }
+        None => false,
     });
     state.store(if done { IN_FORCE } else { NONE }, Ordering::Release);
     done
@@ -130,12 +138,16 @@ pub unsafe fn program_action(new: *const Action, old: *mut Action) -> c_int {
     // SAFETY: the caller's promise.
     let new = unsafe { new.as_ref() }.copied();
     let (last, done) = with_before(|before| {
-        // SAFETY: filled before our handler was in force.
-        let last = unsafe { before.assume_init_read() };
-        if let Some(new) = new {
-            before.write(new);
+        // A handler that was set in another way than by this function has replaced ours.
+        if let Some(other) = action_now().filter(|now| !is_ours(now)) {
+            before.set(other);
         }
-        (last, new.is_none_or(|new| install(&new)))
+        let last = before.get();
+        let done = new.is_none_or(|new| {
+            before.set(new);
+            install(&new)
+        });
+        (last, done)
     });
     // SAFETY: the caller's promise.
     if let Some(old) = unsafe { old.as_mut() } {
@@ -144,17 +156,63 @@ pub unsafe fn program_action(new: *const Action, old: *mut Action) -> c_int {
     if done { 0 } else { -1 }
 }
 
+/// The program's action, while [`Watch::locked`] is held.
+struct Before<'w>(&'w mut [MaybeUninit<Action>; 2]);
+
+impl Before<'_> {
+    /// Once it was set.
+    fn get(&self) -> Action {
+        let current = WATCH.current.load(Ordering::Relaxed);
+        // SAFETY: `set` wrote it before it named it; `watch` sets one before all else.
+        unsafe { self.0[current].assume_init() }
+    }
+
+    fn set(&mut self, action: Action) {
+        let other = 1 - WATCH.current.load(Ordering::Relaxed);
+        self.0[other].write(action);
+        // A fork copies either all of this or nothing.
+        WATCH.current.store(other, Ordering::Release);
+    }
+}
+
 /// Calls `work` with the program's action, which no other thread reaches meanwhile.
-fn with_before<R>(work: impl FnOnce(&mut MaybeUninit<Action>) -> R) -> R {
+fn with_before<R>(work: impl FnOnce(&mut Before<'_>) -> R) -> R {
     let mask = mask_signals(SignalMask::all());
-    while WATCH.locked.swap(true, Ordering::Acquire) {
-        spin_loop();
+    let mut tries = 0u32;
+    while WATCH.locked.swap(1, Ordering::Acquire) != 0 {
+        tries += 1;
+        // The thread that holds it may be of a lower priority, on this processor.
+        match tries % TRIES {
+            0 => _ = futex::wait(&WATCH.locked, 1, Some(1)),
+            _ => spin_loop(),
+        }
     }
     // SAFETY: `locked` is held.
-    let result = work(unsafe { &mut *WATCH.before.get() });
-    WATCH.locked.store(false, Ordering::Release);
+    let result = work(&mut Before(unsafe { &mut *WATCH.before.get() }));
+    WATCH.locked.store(0, Ordering::Release);
     mask_signals(mask);
     result
+}
+
+/// Tries to take the lock before a thread sleeps for a moment.
+const TRIES: u32 = 1000;
+
+/// In a child of `fork`: a thread that held the lock is not there.
+pub fn after_fork_in_child() {
+    if WATCH.locked.load(Ordering::Relaxed) != 0 {
+        WATCH.locked.store(0, Ordering::Release);
+    }
+}
+
+/// The action that the kernel has.
+fn action_now() -> Option<Action> {
+    let mut now = MaybeUninit::uninit();
+    // SAFETY: the buffer is as large as the kernel's answer, which fills it if there is one.
+    unsafe { set_action(null(), now.as_mut_ptr()).then(|| now.assume_init()) }
+}
+
+fn is_ours(action: &Action) -> bool {
+    action.sa_sigaction == on_fault as *const () as usize
 }
 
 /// The C library's `sigaction` of SIGSEGV. False if the kernel refuses.
@@ -267,12 +325,12 @@ fn set_default() {
 /// - The arguments are those of the handler.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
     let before = with_before(|before| {
-        // SAFETY: filled before our handler was in force.
-        let action = unsafe { before.assume_init_mut() };
-        let now = *action;
+        let now = before.get();
         if now.sa_flags & libc::SA_RESETHAND != 0 {
             // It asked to be called once only.
-            action.sa_sigaction = libc::SIG_DFL;
+            let mut default = now;
+            default.sa_sigaction = libc::SIG_DFL;
+            before.set(default);
         }
         now
     });

@@ -123,14 +123,9 @@ fn is_due(cache: &Cache, class: Class) -> bool {
         }
         plan();
     }
-    match HEAP.can_arm() {
-        true => {
-            cache.open().arm();
-            false
-        }
-        // The thread comes by here with every block, or with those that the profiler counts.
-        false => true,
-    }
+    // One that cannot be armed comes by here with every block, or with those that the profiler
+    // counts.
+    !HEAP.arm(cache)
 }
 
 /// An armed cache got its block. A wake-up here would cost the thread its processor, so the purge
@@ -199,6 +194,7 @@ pub(crate) fn arm_due() -> bool {
 
 /// In a fork's child, which has no purge thread yet.
 pub(crate) fn after_fork_in_child() {
+    report::after_fork_in_child();
     if HEAP.guarding() != Guarding::Off {
         TAKEN.store(true, Ordering::Relaxed);
         NEXT.store(0, Ordering::Relaxed);

@@ -141,13 +141,15 @@ impl<D: Doors> Pool<D> {
     /// Makes the pool, in memory that `memory` gives. False if it gives none.
     pub(super) fn make(&self, memory: impl FnOnce(usize) -> Option<NonNull<u8>>) -> bool {
         let _guard = self.lock.lock();
-        if self.base.load(Ordering::Relaxed) != 0 {
-            return true;
-        }
         let bytes = PAGES * self.doors.page_bytes();
         let Some(mut table) = self.table.open() else {
             return false;
         };
+        if self.base.load(Ordering::Relaxed) != 0 {
+            // SAFETY: the lock is held.
+            let free = unsafe { table.as_ref() }.count;
+            return free + self.live() > 0;
+        }
         let Some(base) = memory(bytes) else {
             return false;
         };

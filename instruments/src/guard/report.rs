@@ -92,6 +92,11 @@ pub(super) fn on_fault(fault: &Fault) -> Verdict {
 static REPORTER: futex::Word = futex::Word::new(0);
 static REPORTS: AtomicU32 = AtomicU32::new(0);
 
+/// In a fork's child: another thread that was reporting is not there.
+pub(super) fn after_fork_in_child() {
+    REPORTER.store(0, Ordering::Relaxed);
+}
+
 impl Event<'_> {
     /// Writes the report, unless the process made too many. Other threads that come here wait:
     /// the first that returns may end the process.
