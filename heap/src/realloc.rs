@@ -43,20 +43,30 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
     if size > MAX_BYTES {
         return ptr::null_mut();
     }
+    let Found::Slab(slab, class) = HEAP.find_quickly(block.addr()) else {
+        // SAFETY: the caller's promise.
+        return unsafe { reallocate_elsewhere(block, size, align) };
+    };
+    refuse_freed(block, slab, class);
+    if HEAP.mode() != Mode::Plain {
+        // SAFETY: the caller's promise.
+        return unsafe { reallocate_watched(block, class, size, align) };
+    }
+    if Class::of_layout(size, align) == Some(class) {
+        return block;
+    }
+    // SAFETY: the caller's promise; a slab block of this class holds that many bytes.
+    unsafe { move_block(block, class.bytes(), size, align) }
+}
+
+/// [`reallocate_layout`] of a block of no slab, or of what is no block.
+///
+/// # Safety
+/// - As [`reallocate`].
+#[inline(never)]
+unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     let address = block.addr();
-    match HEAP.find_quickly(address) {
-        Found::Slab(slab, class) => {
-            refuse_freed(block, slab, class);
-            if HEAP.mode() != Mode::Plain {
-                // SAFETY: the caller's promise.
-                return unsafe { reallocate_watched(block, class, size, align) };
-            }
-            if Class::of_layout(size, align) == Some(class) {
-                return block;
-            }
-            // SAFETY: the caller's promise; a slab block of this class holds that many bytes.
-            unsafe { move_block(block, class.bytes(), size, align) }
-        }
+    match HEAP.find(address) {
         // SAFETY: the caller's promise.
         Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
         // SAFETY: the caller's promise.
@@ -67,7 +77,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
             unsafe { reallocate_large(&place, block, size, align) }
         }
         Found::Foreign => misuse::foreign(Call::Realloc, address),
-        Found::NoBlock | Found::Stack => misuse::no_block(Call::Realloc, address),
+        Found::NoBlock | Found::Stack | Found::Slab(..) => misuse::no_block(Call::Realloc, address),
     }
 }
 

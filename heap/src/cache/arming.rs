@@ -27,6 +27,7 @@ impl Heap {
     }
 
     /// Arms a cache. False if its owner takes the slow path anyway.
+    #[inline(never)]
     pub fn arm(&'static self, cache: &Cache) -> bool {
         let mut open = cache.open();
         // Who changes that stores it first, and then opens each cache.

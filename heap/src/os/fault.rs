@@ -177,6 +177,17 @@ impl Before<'_> {
 
 /// Calls `work` with the program's action, which no other thread reaches meanwhile.
 fn with_before<R>(work: impl FnOnce(&mut Before<'_>) -> R) -> R {
+    let mask = lock();
+    // SAFETY: `locked` is held.
+    let result = work(&mut Before(unsafe { &mut *WATCH.before.get() }));
+    WATCH.locked.store(0, Ordering::Release);
+    mask_signals(mask);
+    result
+}
+
+/// Takes [`Watch::locked`]. Returns the mask of signals before.
+#[inline(never)]
+fn lock() -> SignalMask {
     let mask = mask_signals(SignalMask::all());
     let mut tries = 0u32;
     while WATCH.locked.swap(1, Ordering::Acquire) != 0 {
@@ -187,11 +198,7 @@ fn with_before<R>(work: impl FnOnce(&mut Before<'_>) -> R) -> R {
             _ => spin_loop(),
         }
     }
-    // SAFETY: `locked` is held.
-    let result = work(&mut Before(unsafe { &mut *WATCH.before.get() }));
-    WATCH.locked.store(0, Ordering::Release);
-    mask_signals(mask);
-    result
+    mask
 }
 
 /// Tries to take the lock before a thread sleeps for a moment.
