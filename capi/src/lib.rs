@@ -57,6 +57,8 @@ mod options;
 mod panic;
 mod report;
 #[cfg(not(all(panic = "abort", feature = "archive")))]
+mod sanitizer;
+#[cfg(not(all(panic = "abort", feature = "archive")))]
 mod signals;
 mod sized;
 mod stack;

@@ -22,7 +22,7 @@ pub unsafe fn read(envp: *mut *mut c_char) {
         match parse(entry) {
             Some(("deepbind", Value::Choice("keep"))) => dlopen::keep_deepbind(),
             // SAFETY: the caller's promise.
-            Some(("children", Value::Choice("0"))) => unsafe { leave_preload(envp) },
+            Some(("children", Value::Choice("0"))) => unsafe { _ = leave_preload(envp) },
             _ => {}
         }
         // SAFETY: not past the null.
@@ -38,11 +38,21 @@ fn parse(entry: &[u8]) -> Option<(&'static str, Value<'_>)> {
     Some((option.name, value))
 }
 
+/// What [`leave_preload`] took out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// This library was not in `LD_PRELOAD`.
+    Nothing,
+    /// This library.
+    Neap,
+}
+
 /// Takes this library out of `LD_PRELOAD`, so that children start without it.
 ///
 /// # Safety
 /// - The process has one thread; `envp` is its environment.
-unsafe fn leave_preload(envp: *mut *mut c_char) {
+pub(crate) unsafe fn leave_preload(envp: *mut *mut c_char) -> Left {
+    let mut left = Left::Nothing;
     const NAME: &[u8] = b"LD_PRELOAD=";
     let mut next = envp;
     // SAFETY: the environment is an array of C strings that ends in null.
@@ -55,12 +65,16 @@ unsafe fn leave_preload(envp: *mut *mut c_char) {
             // SAFETY: the string's own bytes, on the stack, where the kernel wrote them.
             let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
             let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);
+            if kept < length {
+                left = Left::Neap;
+            }
             // SAFETY: at most the place of the string's own 0.
             unsafe { *(*next).add(kept) = 0 };
         }
         // SAFETY: not past the null.
         next = unsafe { next.add(1) };
     }
+    left
 }
 
 /// Removes every item whose file name begins with `libneap` from a list that colons or spaces

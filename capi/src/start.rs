@@ -32,7 +32,14 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// glibc hands constructors the environment, and sets its variable after this one; musl sets the
 /// variable first, and hands over nothing.
-unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
+unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *mut *mut c_char) {
+    #[cfg(not(all(panic = "abort", feature = "archive")))]
+    // SAFETY: what the loader hands to a constructor, which runs before all others.
+    unsafe {
+        crate::sanitizer::leave(argv, envp);
+    }
+    #[cfg(all(panic = "abort", feature = "archive"))]
+    let _ = argv;
     let is_handed = imports::is_glibc() && !imports::is_up();
     let envp = if is_handed {
         envp

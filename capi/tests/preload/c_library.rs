@@ -96,6 +96,10 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
     ),
     ("deepbind keep", "musl has no RTLD_DEEPBIND"),
     (
+        "programs/sanitized.c",
+        "no compiler here has sanitizers for musl",
+    ),
+    (
         "small-stack",
         "musl allows stacks of 2 KiB, and the heap needs 3 KiB",
     ),
@@ -106,6 +110,10 @@ const NOT_WITH_OLD_GLIBC: &[(&str, &str)] = &[
     (
         "programs/start/small.c",
         "the bars are those of a C library in one file",
+    ),
+    (
+        "programs/sanitized.c",
+        "the sanitizers' runtimes are this machine's",
     ),
     ("runtime's file name", "the runtime is this machine's"),
 ];

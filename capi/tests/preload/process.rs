@@ -17,6 +17,35 @@ fn the_c_library_runs_on_the_heap() {
     }
 }
 
+/// The compiler's runtime library replaces `malloc`, too.
+#[test]
+fn sanitized_programs_run_without_the_library() {
+    for (flag, name) in [
+        ("-fsanitize=address", "AddressSanitizer"),
+        ("-fsanitize=thread", "ThreadSanitizer"),
+        ("-fsanitize=leak", "LeakSanitizer"),
+    ] {
+        let flags = [OsStr::new(flag)];
+        let Some(program) = compile("programs/sanitized.c", Artifact::Program, &flags) else {
+            return;
+        };
+        let output = support::run(&program, &["a b", ""].map(OsStr::new), &[]);
+        let stderr = support::text(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{flag}: {}\n{stderr}",
+            output.status
+        );
+        let end = format!(
+            " is built with {name}, which needs a malloc of its own: it runs without Neap\n"
+        );
+        assert!(
+            stderr.starts_with("neap: ") && stderr.ends_with(&end),
+            "{stderr}"
+        );
+    }
+}
+
 /// Without the preload: opened, used and closed by the program.
 #[test]
 fn a_closed_library_stays() {
