@@ -19,7 +19,16 @@ static AT_START: AtomicI8 = AtomicI8::new(-1);
 /// `prctl`.
 fn filters() -> i8 {
     // SAFETY: no pointers.
-    keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP) as i8 })
+    keep_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_prctl,
+            libc::PR_GET_SECCOMP,
+            0usize,
+            0usize,
+            0usize,
+            0usize,
+        ) as i8
+    })
 }
 
 /// Notes the filter at the process's start.

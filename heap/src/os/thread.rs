@@ -172,7 +172,16 @@ pub fn own_name() -> usize {
 /// Names the calling thread, as tools like `top` show it. By number: libneap.so interposes `prctl`.
 pub fn name_thread(name: &CStr) {
     // SAFETY: a C string; the kernel copies at most 16 bytes of it.
-    keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, name.as_ptr()) });
+    keep_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_prctl,
+            libc::PR_SET_NAME,
+            name.as_ptr(),
+            0usize,
+            0usize,
+            0usize,
+        )
+    });
 }
 
 /// The calling thread's TID.
