@@ -76,7 +76,11 @@ fn value(option: &control::Declaration, text: &[u8]) {
             assert!((min..=max).contains(&bytes))
         }
         (Kind::Time { min, max }, Ok(Value::Millis(ms))) => assert!((min..=max).contains(&ms)),
+        (Kind::Interval { min, max }, Ok(Value::Millis(ms))) => {
+            assert!((min..=max).contains(&ms) || (ms == 0 && text == b"all"))
+        }
         (Kind::Choice(words), Ok(Value::Choice(word))) => assert!(words.contains(&word)),
+        (Kind::Names(words), Ok(Value::Names(bits))) => assert!(bits < 1 << words.len()),
         (Kind::Path | Kind::Socket, Ok(Value::Path(path))) => assert!(!path.is_empty()),
         (_, Ok(value)) => panic!("{} has the value {value:?}", option.name),
         (_, Err(rejected)) => assert!(rejected.to_string().starts_with("expected ")),
