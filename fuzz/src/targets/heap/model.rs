@@ -1,5 +1,6 @@
 //! The naive heap: which blocks are live, and what they contain.
 
+use neap_heap::harden::Form;
 use neap_heap::{free, malloc, realloc};
 use std::collections::BTreeMap;
 
@@ -171,7 +172,9 @@ impl Block {
                 (Way::Sized, Entry::Aligned) => {
                     free::free_aligned_sized(block, self.align, self.size)
                 }
-                (Way::Sized, Entry::Layout) => free::free_deleted(block, self.size, self.align),
+                (Way::Sized, Entry::Layout) => {
+                    free::free_deleted(block, self.size, self.align, Form::Any)
+                }
                 (Way::Shrunk, _) => match self.resize(1) {
                     Some(small) => free::free(small.address as *mut u8),
                     None => free::free(block),
