@@ -4,6 +4,7 @@
 
 use super::kernel::POOL;
 use super::pool::{Mistake, Slot, State, Wrong};
+use super::{Count, note};
 use super::trace::Trace;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
@@ -111,6 +112,10 @@ impl Event<'_> {
                 None
             }
         });
+        if is_ours != Some(false) {
+            // First: the report may be the process's last act.
+            note(Count::Errors);
+        }
         if is_ours == Some(true) {
             if REPORTS.fetch_add(1, Ordering::Relaxed) < MOST {
                 own_stack::on_stack(|| self.write());
