@@ -34,6 +34,8 @@ mod files;
 mod filters;
 #[path = "../../cli/src/grammar/mod.rs"]
 mod grammar;
+#[path = "../../cli/src/guard.rs"]
+mod guard;
 #[path = "../../cli/src/launch.rs"]
 mod launch;
 #[path = "../../cli/src/library.rs"]

@@ -304,7 +304,12 @@ mod tests {
 
     #[test]
     fn words_of_guards_are_bounded() {
-        for guards in [Guards::Off, Guards::Every(1), Guards::Every(3_600_000), Guards::All] {
+        for guards in [
+            Guards::Off,
+            Guards::Every(1),
+            Guards::Every(3_600_000),
+            Guards::All,
+        ] {
             assert_eq!(Guards::from_word(guards.word()), Some(guards));
         }
         for hostile in [3_600_001, 1 << 32, 1 << 63, u64::MAX - 1] {

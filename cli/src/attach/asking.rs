@@ -445,6 +445,16 @@ mod tests {
                 .to_string()
                 .contains("forbidden itself")
         );
+        let refusing = |control: Control| Served {
+            guard: control.guard,
+            guard_refusal: 1,
+            ..Served::default()
+        };
+        let guard = || forged.open().guard(Guards::Every(1), LONG);
+        let refusal = with_server(&forged, refusing, guard)
+            .unwrap_err()
+            .to_string();
+        assert!(refusal.contains("does not guard allocations at this interval"));
     }
 
     #[test]

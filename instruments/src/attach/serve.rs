@@ -61,7 +61,9 @@ pub(crate) fn due_in_ms() -> Option<u64> {
         core::array::from_fn(|word| asked[word] != REQUESTS.seen()[word].load(Ordering::Relaxed));
     let figures = ask.then(|| Reader::Asks.wait_ms());
     let act_at = STATUS_PAGE.act_at.load(Ordering::Relaxed);
-    let acts = acts.contains(&true).then(|| act_at.saturating_sub(HEAP.now_ms()));
+    let acts = acts
+        .contains(&true)
+        .then(|| act_at.saturating_sub(HEAP.now_ms()));
     let lease = Some(rest_ms()).filter(|&ms| ms != u64::MAX);
     [figures, acts, lease].into_iter().flatten().min()
 }

@@ -4,8 +4,8 @@
 
 use super::kernel::POOL;
 use super::pool::{Mistake, Slot, State, Wrong};
-use super::{Count, note};
 use super::trace::Trace;
+use super::{Count, note};
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use neap_heap::base::sync::{AtomicU32, Ordering, UnsafeCell};
