@@ -138,6 +138,8 @@ fn an_error_is_found_and_counted_after_the_switch() {
 fn samples_end_a_wrong_program_with_a_report() {
     let mut freed = Freed::start("dies", &[]);
     freed.guard("1ms");
+    // To wait would close its input.
+    let _input = freed.child.stdin.take();
     let status = freed.child.wait().unwrap();
     let report = freed.stderr();
     assert_eq!(status.signal(), Some(libc::SIGSEGV), "{status}: {report}");
