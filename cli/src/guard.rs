@@ -12,6 +12,8 @@ use std::fmt::Write;
 const FILE: &str = "NEAP_GUARD_FILE";
 /// What a report begins with.
 const START: &str = "neap: ";
+/// Most reports of a process. The library writes no more.
+const MOST: usize = 16;
 /// The line before the mappings.
 const MAPPED: &str = "  mapped:";
 
@@ -48,6 +50,27 @@ impl Reports {
             Err(error) => say!("the reports of guarded allocations cannot be read: {error}"),
         }
     }
+}
+
+/// The last `most` reports of a process in a file that may have those of others, with the names of
+/// functions.
+pub fn of_process(text: &str, pid: u32, most: u64, began_ms: u64) -> String {
+    let mut found: Vec<Vec<&str>> = Vec::new();
+    for line in text.lines() {
+        match found.last_mut() {
+            _ if line.starts_with(START) => found.push(vec![line]),
+            Some(report) => report.push(line),
+            None => {}
+        }
+    }
+    let is_theirs = |line: &&str| process(line) == Some(pid);
+    found.retain(|report| report.iter().any(|line| is_theirs(&line)));
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(MOST);
+    let mut out = String::new();
+    for report in &found[found.len().saturating_sub(most)..] {
+        one(&mut out, report, began_ms);
+    }
+    out
 }
 
 /// Reports with the names of functions instead of addresses, and without mappings.
@@ -134,6 +157,26 @@ mod tests {
             lines[lines.len() - 2..],
             [unnamed.as_str(), "neap: double free"]
         );
+    }
+
+    #[test]
+    fn a_process_has_its_own_and_last_reports() {
+        let report = |what: &str, pid: u32| {
+            format!("neap: {what}\n  the wrong call by thread 1 of process {pid}:\n    #0 0x10\n")
+        };
+        let text = [
+            "stray\n".to_owned(),
+            report("a", 7),
+            report("b", 8),
+            report("c", 7),
+        ]
+        .concat();
+        assert_eq!(of_process(&text, 7, 1, 0), report("c", 7));
+        assert_eq!(
+            of_process(&text, 7, u64::MAX, 0),
+            report("a", 7) + &report("c", 7)
+        );
+        assert_eq!(of_process(&text, 9, 1, 0), "");
     }
 
     #[test]

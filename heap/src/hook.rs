@@ -167,6 +167,9 @@ pub fn large_freed(place: &SliceRef<'_>) {
     }
 }
 
+/// How many kinds of requests there are.
+pub const REQUEST_WORDS: usize = 4;
+
 /// The requests of observers: words of the status page, and which of them were considered.
 #[derive(Debug)]
 pub struct Requests {
@@ -174,8 +177,8 @@ pub struct Requests {
     status_page: AtomicPtr<u8>,
     /// The process has no status page yet, and gets one later.
     is_absent: AtomicBool,
-    /// The last requests considered: ask, purge, sample.
-    seen: [AtomicU64; 3],
+    /// The last requests considered, in the order of [`Requests::asked`].
+    seen: [AtomicU64; REQUEST_WORDS],
 }
 
 /// See [`Requests`].
@@ -183,7 +186,7 @@ pub struct Requests {
 pub static REQUESTS: Requests = Requests {
     status_page: AtomicPtr::new(null_mut()),
     is_absent: AtomicBool::new(false),
-    seen: [const { AtomicU64::new(0) }; 3],
+    seen: [const { AtomicU64::new(0) }; REQUEST_WORDS],
 };
 
 impl Requests {
@@ -215,9 +218,9 @@ impl Requests {
         shared::is_inherited() || self.is_absent.load(Ordering::Relaxed)
     }
 
-    /// The last requests: ask, purge, sample. `None` without a status page.
+    /// The last requests: ask, purge, sample, guard. `None` without a status page.
     #[inline]
-    pub fn asked(&self) -> Option<[u64; 3]> {
+    pub fn asked(&self) -> Option<[u64; REQUEST_WORDS]> {
         let status_page = self.status_page();
         let word = |field: usize| {
             // SAFETY: a word of the status page (see `set_status_page`). Other processes write it,
@@ -230,18 +233,19 @@ impl Requests {
                 word(offset_of!(Control, ask)),
                 word(offset_of!(Control, purge)),
                 word(offset_of!(Control, sample)),
+                word(offset_of!(Control, guard)),
             ]
         })
     }
 
-    /// The last requests considered: ask, purge, sample.
-    pub fn seen(&self) -> &[AtomicU64; 3] {
+    /// The last requests considered: ask, purge, sample, guard.
+    pub fn seen(&self) -> &[AtomicU64; REQUEST_WORDS] {
         &self.seen
     }
 
     /// The requests, if one of them was not considered.
     #[inline]
-    pub fn pending(&self) -> Option<[u64; 3]> {
+    pub fn pending(&self) -> Option<[u64; REQUEST_WORDS]> {
         let asked = self.asked()?;
         let seen = self
             .seen

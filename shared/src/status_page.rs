@@ -23,13 +23,14 @@
 use crate::classes::MAX_BLOCK;
 use crate::stats::{Snapshot, SpanFigures, USES};
 use bytemuck::{Pod, Zeroable};
+use core::ops::RangeInclusive;
 
 /// The memory file's name.
 pub const NAME: &core::ffi::CStr = c"neap-board";
 /// The status page's first word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapBord");
 /// The layout's version; changes with every change of this file or of [`Snapshot`].
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 
 /// Offset of [`Head`] in bytes; the constants below are the offsets of the other parts.
 pub const HEAD_AT: usize = 0;
@@ -91,6 +92,10 @@ pub struct Control {
     pub sample: u64,
     /// Mean bytes between two samples; 0: off.
     pub sample_rate: u64,
+    /// A new number: guard allocations as `guard_interval` says.
+    pub guard: u64,
+    /// Which allocations: the word of a [`Guards`].
+    pub guard_interval: u64,
     /// The purge thread sleeps on the first four bytes, as on a futex that processes share. After
     /// writing a request, an observer adds 1 to them with an atomic addition in its own mapping,
     /// and wakes all sleepers.
@@ -118,6 +123,16 @@ pub struct Served {
     pub sample_rate: u64,
     /// Why the process refused, if it did: see [`Refusal`].
     pub sample_refusal: u64,
+    /// The last [`Control::guard`] that the process considered.
+    pub guard: u64,
+    /// Which allocations are guarded: the word of a [`Guards`].
+    pub guard_interval: u64,
+    /// Why the process refused, if it did: see [`Refusal`].
+    pub guard_refusal: u64,
+    /// Guarded blocks handed out so far. Written with each block.
+    pub guarded_blocks: u64,
+    /// Memory errors that these have shown so far. Written before the report of each.
+    pub memory_errors: u64,
     /// How many times the process wrote the figures.
     pub written: u64,
     /// Processor time spent writing them, in total, in ns.
@@ -142,15 +157,54 @@ pub enum ThreadState {
     Sandboxed = 4,
 }
 
-/// Why sampling was not switched on.
+/// Which allocations are guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guards {
+    /// None.
+    Off,
+    /// One of each thread, once in so many ms on average: one of [`GUARD_MS`].
+    Every(u64),
+    /// All small ones for which there is room.
+    All,
+}
+
+/// The intervals of [`Guards::Every`], in ms. Those of `NEAP_GUARD`.
+pub const GUARD_MS: RangeInclusive<u64> = 1..=3_600_000;
+
+/// The word of [`Guards::All`].
+const GUARD_ALL: u64 = u64::MAX;
+
+impl Guards {
+    /// What a word of the status page says. `None`: an interval out of bounds.
+    #[must_use]
+    pub fn from_word(word: u64) -> Option<Guards> {
+        match word {
+            0 => Some(Guards::Off),
+            GUARD_ALL => Some(Guards::All),
+            ms => GUARD_MS.contains(&ms).then_some(Guards::Every(ms)),
+        }
+    }
+
+    /// The word of the status page.
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        match self {
+            Guards::Off => 0,
+            Guards::Every(ms) => ms,
+            Guards::All => GUARD_ALL,
+        }
+    }
+}
+
+/// Why sampling or guards were not switched on.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It was switched on.
     None = 0,
-    /// The rate is out of bounds.
+    /// The rate, or the interval, is out of bounds.
     Rate = 1,
-    /// No memory for the region.
+    /// No memory for the profile's region, or for the pool of guarded blocks.
     Memory = 2,
     /// The process forbade itself system calls.
     Sandbox = 3,
@@ -242,3 +296,31 @@ pub const GREETING: u64 = u64::from_le_bytes(*b"NeapHere");
 pub const KIND_STATUS_PAGE: u64 = 1;
 /// The descriptor is of a profile's region ([`crate::sites`]).
 pub const KIND_PROFILE: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Kind, find};
+
+    #[test]
+    fn words_of_guards_are_bounded() {
+        for guards in [
+            Guards::Off,
+            Guards::Every(1),
+            Guards::Every(3_600_000),
+            Guards::All,
+        ] {
+            assert_eq!(Guards::from_word(guards.word()), Some(guards));
+        }
+        for hostile in [3_600_001, 1 << 32, 1 << 63, u64::MAX - 1] {
+            assert_eq!(Guards::from_word(hostile), None, "{hostile}");
+        }
+    }
+
+    #[test]
+    fn a_running_process_takes_the_intervals_of_the_option() {
+        let option = find(b"NEAP_GUARD").expect("the option is declared");
+        let (min, max) = (*GUARD_MS.start(), *GUARD_MS.end());
+        assert!(matches!(option.kind, Kind::Interval { min: a, max: b } if (a, b) == (min, max)));
+    }
+}

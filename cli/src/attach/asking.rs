@@ -8,7 +8,7 @@ use super::status_page::StatusPage;
 use crate::failure::Failure;
 use neap_shared::stats::Snapshot;
 use neap_shared::status_page::{
-    CONTROL_AT, Coarse, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
+    CONTROL_AT, Coarse, Control, Guards, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
 };
 use neap_shared::units::SLICE_SHIFT;
 use rustix::time::{ClockId, clock_gettime};
@@ -79,9 +79,26 @@ impl StatusPage {
         let word = offset_of!(Control, sample);
         match self.question(word, |served| served.sample, timeout)? {
             Some(served) if served.sample_refusal != Refusal::None as u64 => {
-                Err(self.refusal(served.sample_refusal))
+                Err(self.refusal(served.sample_refusal, &SAMPLING))
             }
             served => Ok(served.map(|served| served.sample_rate)),
+        }
+    }
+
+    /// Has the process guard these allocations. Returns what it says afterwards, or `None` if it
+    /// has not answered within `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended, or refuses.
+    pub fn guard(&self, guards: Guards, timeout: Duration) -> Result<Option<Served>, Failure> {
+        self.put(offset_of!(Control, guard_interval), guards.word())?;
+        let word = offset_of!(Control, guard);
+        match self.question(word, |served| served.guard, timeout)? {
+            Some(served) if served.guard_refusal != Refusal::None as u64 => {
+                Err(self.refusal(served.guard_refusal, &GUARDING))
+            }
+            served => Ok(served),
         }
     }
 
@@ -169,20 +186,42 @@ impl StatusPage {
         )
     }
 
-    fn refusal(&self, why: u64) -> Failure {
+    fn refusal(&self, why: u64, reasons: &Reasons) -> Failure {
         let is = |refusal: Refusal| why == refusal as u64;
         let reason = if is(Refusal::Rate) {
-            "does not sample at this rate: it is out of bounds"
+            reasons.rate
         } else if is(Refusal::Memory) {
-            "cannot sample: there is no memory for the profile"
+            reasons.memory
         } else if is(Refusal::Sandbox) {
-            "cannot sample: it has forbidden itself the system calls that sampling needs"
+            reasons.sandbox
         } else {
-            "refuses to sample for a reason that this neap does not know"
+            reasons.unknown
         };
         failure!("{} {reason}", self.title())
     }
 }
+
+/// What the user is told for each [`Refusal`].
+struct Reasons {
+    rate: &'static str,
+    memory: &'static str,
+    sandbox: &'static str,
+    unknown: &'static str,
+}
+
+const SAMPLING: Reasons = Reasons {
+    rate: "does not sample at this rate: it is out of bounds",
+    memory: "cannot sample: there is no memory for the profile",
+    sandbox: "cannot sample: it has forbidden itself the system calls that sampling needs",
+    unknown: "refuses to sample for a reason that this neap does not know",
+};
+
+const GUARDING: Reasons = Reasons {
+    rate: "does not guard allocations at this interval: it is out of bounds",
+    memory: "cannot guard allocations: there is no memory for the pool of guarded blocks",
+    sandbox: "cannot guard allocations: it has forbidden itself the system calls that this needs",
+    unknown: "refuses to guard allocations for a reason that this neap does not know",
+};
 
 /// Below this many bytes, the library starts no thread (`START_BYTES` of the purge thread).
 const SMALL: u64 = 4 << 20;
@@ -315,6 +354,8 @@ mod tests {
             purged_bytes: 4096,
             sample: control.sample,
             sample_rate: control.sample_rate,
+            guard: control.guard,
+            guard_interval: control.guard_interval,
             ..Served::default()
         }
     }
@@ -329,6 +370,9 @@ mod tests {
         let control = status_page.control().unwrap();
         assert_eq!((control.ask, control.purge, control.sample), (1, 1, 1));
         assert_eq!(control.sample_rate, 1 << 19);
+        assert!(status_page.guard(Guards::All, SHORT).unwrap().is_none());
+        let control = status_page.control().unwrap();
+        assert_eq!((control.guard, control.guard_interval), (1, u64::MAX));
     }
 
     #[test]
@@ -346,6 +390,8 @@ mod tests {
             assert_eq!(figures.live, 7);
             assert_eq!(status_page.purge(LONG).unwrap(), Some(4096));
             assert_eq!(status_page.sample(512, LONG).unwrap(), Some(512));
+            let served = status_page.guard(Guards::Every(20), LONG).unwrap();
+            assert_eq!(served.map(|served| served.guard_interval), Some(20));
         });
     }
 
@@ -399,6 +445,16 @@ mod tests {
                 .to_string()
                 .contains("forbidden itself")
         );
+        let refusing = |control: Control| Served {
+            guard: control.guard,
+            guard_refusal: 1,
+            ..Served::default()
+        };
+        let guard = || forged.open().guard(Guards::Every(1), LONG);
+        let refusal = with_server(&forged, refusing, guard)
+            .unwrap_err()
+            .to_string();
+        assert!(refusal.contains("does not guard allocations at this interval"));
     }
 
     #[test]

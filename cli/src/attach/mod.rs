@@ -8,7 +8,7 @@
 //! | `target` | the process that a word names; all processes under Neap |
 //! | `reach` | another process's memory file, by its descriptor or its memory |
 //! | `status_page` | reads a status page |
-//! | `asking` | makes requests through the status page: for figures, a purge, samples |
+//! | `asking` | makes requests through the status page: for figures, a purge, samples, guards |
 //! | `bell` | wakes the process's thread |
 //! | `region` | reads a profile's region |
 //! | `monitor` | the socket to which processes send their status pages at their start |

@@ -66,9 +66,14 @@ impl Process {
 
     /// The file name of its program, through all links; `None` if the user may not see it.
     pub fn program(&self) -> Option<String> {
-        let path = rustix::fs::readlinkat(&self.directory, "exe", Vec::new()).ok()?;
-        let path = path.to_string_lossy();
+        let path = self.link("exe")?;
         path.rsplit('/').next().map(str::to_owned)
+    }
+
+    /// Where a link in its directory leads; `None` if the user may not see it.
+    pub fn link(&self, name: &str) -> Option<String> {
+        let path = rustix::fs::readlinkat(&self.directory, name, Vec::new()).ok()?;
+        Some(path.to_string_lossy().into_owned())
     }
 
     /// Where it runs.

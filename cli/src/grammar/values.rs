@@ -3,6 +3,7 @@
 use clap::builder::{OsStringValueParser, PossibleValuesParser, StringValueParser};
 use clap::builder::{TypedValueParser, ValueParser};
 use neap_shared::control::{self, Kind, Value};
+use neap_shared::status_page::Guards;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -46,6 +47,19 @@ pub fn time(least: u64, most: u64) -> ValueParser {
 pub fn rate(word: &str) -> Result<u64, String> {
     let option = control::find(b"NEAP_SAMPLE").expect("the option is declared");
     value(option.kind, word)
+}
+
+/// A value of `neap guard --interval`.
+pub fn guards(word: &str) -> Result<Guards, String> {
+    let option = control::find(b"NEAP_GUARD").expect("the option is declared");
+    match word {
+        "off" => Ok(Guards::Off),
+        word => match value(option.kind, word) {
+            Ok(0) => Ok(Guards::All),
+            Ok(ms) => Ok(Guards::Every(ms)),
+            Err(why) => Err(why.replacen("all, or", "off, all, or", 1)),
+        },
+    }
 }
 
 /// A value of `--push`.
@@ -99,6 +113,18 @@ mod tests {
         for wrong in ["", "0", "4095", "2G", "1T", "64KB"] {
             let said = rate(wrong).unwrap_err();
             assert!(said.contains("4K to 1G bytes"), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn guards_are_off_all_or_a_time() {
+        assert_eq!(guards("off"), Ok(Guards::Off));
+        assert_eq!(guards("all"), Ok(Guards::All));
+        assert_eq!(guards("2s"), Ok(Guards::Every(2000)));
+        assert!(guards("20").unwrap_err().contains("20ms or 20s"));
+        for wrong in ["", "0", "0ms", "2h", "never", "-1ms"] {
+            let said = guards(wrong).unwrap_err();
+            assert!(said.contains("off, all, or 1ms to 1h"), "{wrong}: {said}");
         }
     }
 

@@ -70,10 +70,22 @@ pub struct Sample {
     /// The page heap's counts at `t_ms`, which it always keeps up to date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spans: Option<Spans>,
+    /// The process's guarded samples at `t_ms`, if it ever had some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guards: Option<GuardCounts>,
     /// The last figures that the process wrote, possibly long before `t_ms`; only [`Sample::told`]
     /// returns them.
     #[serde(default, skip_serializing_if = "LastTold::is_none")]
     pub heap: LastTold,
+}
+
+/// Guarded samples since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardCounts {
+    /// Guarded blocks.
+    pub blocks: u64,
+    /// Memory errors found.
+    pub errors: u64,
 }
 
 /// Figures without public access, because they belong to another moment than the sample. See

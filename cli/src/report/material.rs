@@ -1,5 +1,6 @@
 //! The input of a report.
 
+use super::errors::{self, Errors};
 use crate::failure::{Failure, shown};
 use crate::files;
 use crate::profile::{Extent, Profile, gap, pprof};
@@ -19,6 +20,8 @@ pub struct Material {
     pub profiles: Vec<Profile>,
     /// The recording's profiles from a process's peak, each with its time in ms.
     pub peaks: Vec<(u64, Profile)>,
+    /// Memory errors of the recording's processes.
+    pub errors: Vec<Errors>,
     /// Notes for people: what could not be used, or has an unusual meaning.
     pub notes: Vec<String>,
 }
@@ -56,6 +59,7 @@ impl Material {
                 recording.left_out
             ));
         }
+        material.errors = errors::of(&recording);
         material.recording = Some(recording);
         material
     }

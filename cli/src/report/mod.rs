@@ -5,6 +5,7 @@
 //! | `material` | recordings and profiles as read |
 //! | `subject` | the process that the report is about |
 //! | `known` | which figures hold at which moment |
+//! | `errors` | memory errors that guarded samples found |
 //! | `verdict/` | the findings, in prose |
 //! | `sites` | places in the program that allocate |
 //! | `bands`, `scale`, `timeline` | the heap over time |
@@ -14,6 +15,7 @@
 
 mod bands;
 mod date;
+mod errors;
 mod flame;
 mod known;
 mod material;
@@ -67,6 +69,9 @@ impl Report {
                 finding.headline.replace('`', ""),
                 finding.remedy.replace('`', "")
             ));
+            for line in finding.text.iter().flat_map(|text| text.lines()) {
+                text.push_str(&format!("    {line}\n"));
+            }
         }
         for note in &self.material.notes {
             text.push_str(&format!("\n{note}\n"));

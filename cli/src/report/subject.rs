@@ -1,5 +1,6 @@
 //! The process that a report is about, and what is known of it.
 
+use super::errors::Errors;
 use super::known::History;
 use super::material::Material;
 use crate::profile::Profile;
@@ -29,6 +30,8 @@ pub struct Subject<'a> {
     pub became: Option<String>,
     /// Between two samples.
     pub interval_ms: u64,
+    /// Memory errors, of other processes of the recording as well.
+    pub errors: &'a [Errors],
 }
 
 /// Summary of a process of the recording, from its start or its last `exec`.
@@ -104,6 +107,7 @@ impl<'a> Subject<'a> {
             frontend: process.frontend,
             became: process.became.clone(),
             interval_ms: recording.map_or(0, |recording| recording.head.interval_ms),
+            errors: &material.errors,
         }
     }
 
@@ -120,6 +124,7 @@ impl<'a> Subject<'a> {
             pid,
             program: named(program, pid),
             profile,
+            errors: &material.errors,
             ..Self::default()
         }
     }

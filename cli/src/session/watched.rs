@@ -3,7 +3,8 @@
 use super::clock::Clock;
 use crate::attach::{Process, Region, StatusPage, kernel};
 use crate::recording::Record;
-use crate::recording::format::{Classes, Event, Frontend, Happening, Heap, Sample, Spans};
+use crate::recording::format::{Classes, Event, Frontend, GuardCounts, Happening};
+use crate::recording::format::{Heap, Sample, Spans};
 use neap_shared::stats::Snapshot;
 use neap_shared::status_page::NAME;
 use std::time::{Duration, Instant};
@@ -184,6 +185,7 @@ impl Watched {
             arenas_rss,
             // For a process that has ended, these would be of the moment before.
             spans: seen.spans.filter(|_| seen.rss > 0),
+            guards: seen.guards,
             ..Sample::default()
         };
         let Some(figures) = seen.figures else {
@@ -242,6 +244,7 @@ struct Seen {
     t_ms: u64,
     rss: u64,
     spans: Option<Spans>,
+    guards: Option<GuardCounts>,
     figures: Option<Snapshot>,
 }
 
@@ -251,9 +254,20 @@ impl Seen {
             t_ms: clock.now_ms(),
             rss,
             spans: status_page.coarse().as_ref().map(Spans::from),
+            guards: guards(status_page),
             figures: status_page.figures(),
         }
     }
+}
+
+/// Its guarded samples, if there were any.
+fn guards(status_page: &StatusPage) -> Option<GuardCounts> {
+    let served = status_page.served();
+    let counts = GuardCounts {
+        blocks: served.guarded_blocks,
+        errors: served.memory_errors,
+    };
+    (counts != GuardCounts::default()).then_some(counts)
 }
 
 /// The age of these figures, in ms.

@@ -11,7 +11,7 @@ use crate::table::folded;
 use crate::view::text::difference;
 use crate::view::{self, hint, live, slices, total};
 use neap_shared::ledger::{Ledger, Sign};
-use neap_shared::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES};
+use neap_shared::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES, ending};
 
 /// Lines of the sparkline, including its title.
 const SPARKLINE: u16 = 4;
@@ -154,8 +154,12 @@ fn resident(canvas: &mut Canvas, area: Area, one: &One, look: &Look) {
         (view::State::Pending, Some(age)) => format!(", pending: figures of {} s ago", age / 1000),
         _ => String::new(),
     };
+    let errors = match look.view.served.memory_errors {
+        0 => String::new(),
+        errors => format!(", {errors} memory error{}", ending(errors, "s")),
+    };
     let now = look.view.kernel.process_rss;
-    let text = format!("{}: resident {}{state}", one.title(), Bytes(now));
+    let text = format!("{}: resident {}{errors}{state}", one.title(), Bytes(now));
     let area = canvas.line(area, &text, BOLD);
     let values: Vec<u64> = one.residents.iter().copied().collect();
     canvas.sparkline(area, &values, CYAN);

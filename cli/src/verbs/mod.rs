@@ -4,6 +4,7 @@ mod arguments;
 mod completions;
 mod doctor;
 mod env;
+mod guard;
 mod help;
 mod lab;
 mod profile;
@@ -35,6 +36,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("top", matches)) => top::perform(matches),
         Some(("tune", matches)) => tune::perform(matches),
         Some(("purge", matches)) => purge::perform(matches),
+        Some(("guard", matches)) => guard::perform(matches),
         Some(("completions", matches)) => completions::perform(matches),
         Some(("help", matches)) => help::perform(matches),
         None => print(OVERVIEW),

@@ -23,6 +23,7 @@ pub fn object(view: &View) -> Value {
         },
         "ledger": view.figures.as_ref().map(|figures| ledger(&figures.ledger)),
         "figures": view.figures.as_ref().map(figures),
+        "guards": view.guarded().json(),
         "page_heap": view.coarse.as_ref().map(page_heap),
     })
 }

@@ -83,6 +83,10 @@ const METRICS: &[Metric] = &[
         Values::Figures(|figures| figures.zero_spared)),
     metric("zero_purged_bytes_total", "Of large callocs, given back to the kernel instead.",
         Values::Figures(|figures| figures.zero_purged)),
+    metric("guarded_blocks_total", "Allocations that were put between guard pages.",
+        Values::View(|view| view.served.guarded_blocks as f64)),
+    metric("memory_errors_total", "Memory errors that guarded allocations have shown.",
+        Values::View(|view| view.served.memory_errors as f64)),
     metric("figures_seconds_total", "Time that the process spent on writing its figures.",
         Values::View(|view| view.served.cost_ns as f64 / 1e9)),
 ];

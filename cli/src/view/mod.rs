@@ -3,6 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `guarded` | guarded samples: what is in force, counts, where reports go |
 //! | `hint` | memory that a runtime keeps out of the figures |
 //! | `text` | tables for people |
 //! | `json` | one object for tools |
@@ -12,6 +13,7 @@
 //! The figures are untrusted, so sums saturate.
 
 pub mod exposition;
+pub mod guarded;
 pub mod hint;
 pub mod json;
 pub mod metrics;
@@ -20,6 +22,7 @@ pub mod text;
 use crate::attach::kernel::{self, KernelView};
 use crate::attach::{Place, Process, Silence, StatusPage, now_ms};
 use crate::failure::Failure;
+use guarded::Guarded;
 use neap_shared::stats::{ClassFigures, Snapshot};
 use neap_shared::status_page::{Coarse, Served};
 use std::time::Duration;
@@ -162,6 +165,11 @@ impl View {
         format!("{} ({})", crate::failure::shown(&self.program), self.pid)
     }
 
+    /// Its guarded samples.
+    pub fn guarded(&self) -> Guarded {
+        Guarded::from(&self.served)
+    }
+
     /// The age of the figures, in ms.
     pub fn age_ms(&self) -> Option<u64> {
         let figures = self.figures.as_ref()?;
@@ -214,8 +222,11 @@ pub mod tests {
         let state = prop_oneof![Just(State::Fresh), Just(State::Pending)];
         let figures = proptest::option::of(words(size_of::<Snapshot>() / 8));
         let coarse = proptest::option::of(words(size_of::<Coarse>() / 8));
-        (state, figures, coarse, ".{0,40}").prop_map(|(state, figures, coarse, program)| View {
+        let served = words(size_of::<Served>() / 8);
+        let parts = (state, figures, coarse, served, ".{0,40}");
+        parts.prop_map(|(state, figures, coarse, served, program)| View {
             program,
+            served: bytemuck::pod_read_unaligned(bytemuck::cast_slice(&served)),
             state,
             figures: figures
                 .map(|words| bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words))),

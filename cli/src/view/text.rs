@@ -132,6 +132,9 @@ fn memo(figures: &Snapshot, view: &View) -> String {
         let text = format!("{requests} request{plural} for memory, by a limit or by the kernel");
         line("refused", text);
     }
+    if view.guarded().was_ever_on() {
+        line("guards", guards(view));
+    }
     line("threads", magazines(figures));
     line("stacks", format!("{used} used, {idle} idle, {free} free"));
     line(
@@ -140,6 +143,11 @@ fn memo(figures: &Snapshot, view: &View) -> String {
     );
     line("figures", cost(figures, view));
     out
+}
+
+fn guards(view: &View) -> String {
+    let guarded = view.guarded();
+    format!("{}; so far {}", guarded.in_force(), guarded.counts())
 }
 
 fn magazines(figures: &Snapshot) -> String {
@@ -222,6 +230,9 @@ fn pending(view: &View, advice: &str) -> String {
     );
     arenas(&mut out, view);
     rest(&mut out, view);
+    if view.guarded().was_ever_on() {
+        out += &format!("    {:<NAME$} {}\n", "guards", guards(view));
+    }
     let Some(coarse) = &view.coarse else {
         return out;
     };

@@ -165,6 +165,8 @@ impl Fake {
             purged_bytes,
             sample: control.sample,
             sample_rate: control.sample_rate,
+            guard: control.guard,
+            guard_interval: control.guard_interval,
             written: 1,
             cost_ns: 2_000,
             ..Served::default()

@@ -7,6 +7,7 @@ mod env;
 mod fake;
 mod fleet;
 mod grammar;
+mod guard;
 mod hostile;
 mod identity;
 mod live;

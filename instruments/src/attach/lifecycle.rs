@@ -5,7 +5,7 @@ use super::monitor;
 use super::serve::{is_awaited, write};
 use super::state::{AWAITED, Inner, LOCK, STATUS_PAGE};
 use super::words::WORDS;
-use crate::profile;
+use crate::{guard, profile};
 use neap_heap::base::sync::{AtomicU8, Ordering};
 use neap_heap::cache::heap::{HEAP, Mode};
 use neap_heap::hook::REQUESTS;
@@ -98,6 +98,7 @@ fn put_up(inner: &mut Inner) {
         .iter()
         .for_each(|seen| seen.store(0, Ordering::Relaxed));
     WORDS.write_rate(HEAP.sampling());
+    guard::write_state();
     HEAP.tide.bell.words.share(WORDS.bell());
     HEAP.pages.set_mirror(WORDS.mirror());
     monitor::tell(&shared, status_page::KIND_STATUS_PAGE);

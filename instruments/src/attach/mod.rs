@@ -2,7 +2,7 @@
 //! other processes read, and serves their requests.
 //!
 //! The status page costs next to nothing without an observer: the page heap copies its figures
-//! there when they change, and slow paths compare three words. The purge thread serves an
+//! there when they change, and slow paths compare four words. The purge thread serves an
 //! observer's requests. In a process without one, a thread that allocates does. Requests come from
 //! other processes, so the process only compares them with their last values and bounds them. It
 //! never reads back what it wrote to the status page.

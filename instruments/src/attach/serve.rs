@@ -1,13 +1,13 @@
-//! Serving observers: writes the figures, purges and switches sampling when other processes ask for
-//! it, within bounds on the time that this may take.
+//! Serving observers: writes the figures, purges and switches sampling and guards when other
+//! processes ask for it, within bounds on the time that this may take.
 
 use super::state::{AWAITED, Inner, LOCK, STATUS_PAGE};
 use super::words::WORDS;
 use crate::peek;
-use crate::{profile, survey};
+use crate::{guard, profile, survey};
 use neap_heap::base::sync::Ordering;
 use neap_heap::cache::heap::HEAP;
-use neap_heap::hook::REQUESTS;
+use neap_heap::hook::{REQUEST_WORDS, REQUESTS};
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::process;
@@ -31,7 +31,7 @@ const GRACE_MS: u64 = 50;
 /// Bytes of stack that a survey may use.
 const STACK_BYTES: usize = 32 << 10;
 
-/// Least time between two purges, or changes of sampling, on request, in ms.
+/// Least time between two purges, or changes of sampling or of guards, on request, in ms.
 const LEAST_ACT_MS: u64 = 100;
 
 /// An allocating thread found a pending request. It serves the request if no purge thread has done
@@ -57,11 +57,13 @@ pub(crate) fn serve_due() -> bool {
 /// Time until an observer is to be served, in ms; `None` while no observer asks or watches.
 pub(crate) fn due_in_ms() -> Option<u64> {
     let asked = REQUESTS.asked()?;
-    let [ask, purge, sample] =
+    let [ask, acts @ ..]: [bool; REQUEST_WORDS] =
         core::array::from_fn(|word| asked[word] != REQUESTS.seen()[word].load(Ordering::Relaxed));
     let figures = ask.then(|| Reader::Asks.wait_ms());
     let act_at = STATUS_PAGE.act_at.load(Ordering::Relaxed);
-    let acts = (purge || sample).then(|| act_at.saturating_sub(HEAP.now_ms()));
+    let acts = acts
+        .contains(&true)
+        .then(|| act_at.saturating_sub(HEAP.now_ms()));
     let lease = Some(rest_ms()).filter(|&ms| ms != u64::MAX);
     [figures, acts, lease].into_iter().flatten().min()
 }
@@ -106,10 +108,10 @@ fn serve() {
 
 /// Serves the requests, and writes the figures if they are due. True if there was something to do.
 fn serve_now() -> bool {
-    let Some([ask, purge, sample]) = REQUESTS.asked() else {
+    let Some([ask, acts @ ..]) = REQUESTS.asked() else {
         return false;
     };
-    let acted = carry_out(purge, sample);
+    let acted = carry_out(acts);
     let Some(_guard) = LOCK.try_lock() else {
         return acted;
     };
@@ -128,14 +130,14 @@ fn serve_now() -> bool {
     acted || is_due
 }
 
-/// Purges and switches sampling on request. Both take long, so it acts at most once in
+/// Purges, and switches sampling and guards on request. All take long, so it acts at most once in
 /// [`LEAST_ACT_MS`]. True if it acted. Runs without the status page's lock, for which a fork waits.
-fn carry_out(purge: u64, sample: u64) -> bool {
-    let wanted = [(1, purge), (2, sample)]
+fn carry_out([purge, sample, guard]: [u64; REQUEST_WORDS - 1]) -> bool {
+    let wanted = [(1, purge), (2, sample), (3, guard)]
         .map(|(at, word)| REQUESTS.seen()[at].load(Ordering::Relaxed) != word);
     let (now, next) = (HEAP.now_ms(), STATUS_PAGE.act_at.load(Ordering::Relaxed));
     let exchange = Ordering::Relaxed;
-    let due = wanted != [false; 2]
+    let due = wanted.contains(&true)
         && now >= next
         && STATUS_PAGE
             .act_at
@@ -149,6 +151,10 @@ fn carry_out(purge: u64, sample: u64) -> bool {
         let rate = WORDS.sample_rate();
         let refusal = rate.map_or(Refusal::None, profile::set_rate);
         WORDS.write_sampled(sample, refusal);
+    }
+    if due && guard != REQUESTS.seen()[3].swap(guard, Ordering::Relaxed) {
+        let refusal = WORDS.guard_interval().map_or(Refusal::None, guard::request);
+        WORDS.write_guard_request(guard, refusal);
     }
     due
 }

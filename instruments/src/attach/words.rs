@@ -11,8 +11,8 @@ use neap_heap::os::shared::Shared;
 use neap_heap::pages::{MIRROR_WORDS, Mirror};
 use neap_shared::stats::Snapshot;
 use neap_shared::status_page::{
-    ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, HEAD_AT, Head, MOST_ARENAS,
-    Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure, ThreadState,
+    ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, Guards, HEAD_AT, Head,
+    MOST_ARENAS, Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure, ThreadState,
 };
 
 /// The status page's words, wherever it is ([`REQUESTS`]).
@@ -60,6 +60,13 @@ impl Words {
     fn store_word(&self, offset: usize, value: u64) {
         if let Some([word]) = self.at(offset, 1) {
             word.store(value, Ordering::Release);
+        }
+    }
+
+    /// Stores a count that only rises, whichever thread comes last.
+    fn raise_word(&self, offset: usize, value: u64) {
+        if let Some([word]) = self.at(offset, 1) {
+            word.fetch_max(value, Ordering::Release);
         }
     }
 
@@ -127,6 +134,40 @@ impl Words {
             refusal as u64,
         );
         self.store_word(SERVED_AT + offset_of!(Served, sample), sample);
+    }
+
+    /// The requested guards, as the observer wrote them.
+    pub(super) fn guard_interval(&self) -> Option<u64> {
+        let [word] = self.at(CONTROL_AT + offset_of!(Control, guard_interval), 1)? else {
+            return None;
+        };
+        Some(word.load(Ordering::Relaxed))
+    }
+
+    /// Writes which allocations are guarded.
+    pub(crate) fn write_guards(&self, guards: Guards) {
+        self.store_word(
+            SERVED_AT + offset_of!(Served, guard_interval),
+            guards.word(),
+        );
+    }
+
+    /// Writes how many guarded blocks were handed out.
+    pub(crate) fn write_guarded_blocks(&self, count: u64) {
+        self.raise_word(SERVED_AT + offset_of!(Served, guarded_blocks), count);
+    }
+
+    /// Writes how many memory errors they have shown. Safe in a signal handler.
+    pub(crate) fn write_memory_errors(&self, count: u64) {
+        self.raise_word(SERVED_AT + offset_of!(Served, memory_errors), count);
+    }
+
+    pub(super) fn write_guard_request(&self, guard: u64, refusal: Refusal) {
+        self.store_word(
+            SERVED_AT + offset_of!(Served, guard_refusal),
+            refusal as u64,
+        );
+        self.store_word(SERVED_AT + offset_of!(Served, guard), guard);
     }
 
     pub(super) fn write_served(&self, ask: u64, written: u64, cost_ns: u64) {

@@ -12,6 +12,7 @@ mod pool;
 mod report;
 mod trace;
 
+use crate::attach::words::WORDS;
 use kernel::POOL;
 use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::{Guarding, HEAP};
@@ -21,9 +22,11 @@ use neap_heap::os::Os;
 use neap_heap::os::fault;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::Lock;
+use neap_heap::os::{sandbox, shared};
 use neap_heap::reclaim::thread as purge;
 use neap_heap::reclaim::wakeup::Urgency;
 use neap_heap::slab::class::Class;
+use neap_shared::status_page::{Guards, Refusal};
 use pool::SLOTS;
 pub(crate) use report::keep_path;
 use trace::Trace;
@@ -52,6 +55,16 @@ const LATE_MS: u64 = 4;
 
 /// State of the random numbers, which need not be good.
 static RANDOM: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+
+/// Guarded blocks handed out, and memory errors that they have shown, for observers.
+static COUNTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// What is counted in [`COUNTS`].
+#[derive(Clone, Copy)]
+enum Count {
+    Blocks,
+    Errors,
+}
 
 /// The pool's lock, for a fork.
 pub(super) static LOCK: &Lock = &POOL.lock;
@@ -88,8 +101,54 @@ pub fn set_interval(interval_ms: Option<u64>) -> bool {
     TAKEN.store(true, Ordering::Relaxed);
     NEXT.store(0, Ordering::Relaxed);
     HEAP.set_guarding(guarding);
+    write_state();
     HEAP.tide.bell.ring(Urgency::Now);
     true
+}
+
+/// Does what an observer requests by the word of a [`Guards`]. The caller holds no lock.
+pub(crate) fn request(word: u64) -> Refusal {
+    let interval_ms = match Guards::from_word(word) {
+        None => return Refusal::Rate,
+        Some(Guards::Off) => None,
+        // To open a page takes a system call, for which a sandbox may kill the process.
+        Some(_) if !sandbox::allows_more() => return Refusal::Sandbox,
+        Some(Guards::Every(ms)) => Some(ms),
+        Some(Guards::All) => Some(EVERY),
+    };
+    match set_interval(interval_ms) {
+        true => Refusal::None,
+        false => Refusal::Memory,
+    }
+}
+
+/// Which allocations are guarded.
+fn guards() -> Guards {
+    match HEAP.guarding() {
+        Guarding::Off => Guards::Off,
+        Guarding::Some => Guards::Every(INTERVAL.load(Ordering::Relaxed)),
+        Guarding::All => Guards::All,
+    }
+}
+
+/// Writes to the status page what is in force, and the counts.
+pub(crate) fn write_state() {
+    if shared::is_mine() {
+        WORDS.write_guards(guards());
+        let [blocks, errors] = COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed));
+        WORDS.write_guarded_blocks(blocks);
+        WORDS.write_memory_errors(errors);
+    }
+}
+
+/// Counts one, on the status page as well. Safe in a signal handler.
+fn note(count: Count) {
+    let now = COUNTS[count as usize].fetch_add(1, Ordering::Relaxed) + 1;
+    match count {
+        _ if !shared::is_mine() => {}
+        Count::Blocks => WORDS.write_guarded_blocks(now),
+        Count::Errors => WORDS.write_memory_errors(now),
+    }
 }
 
 /// A guarded block for a request that a slab of `class` would serve, if one is due.
@@ -99,6 +158,7 @@ pub(crate) fn take(cache: &Cache, [size, align]: [usize; 2], class: Class) -> Op
         return None;
     }
     let block = POOL.take([size, align], class.bytes() as u32, random(), Trace::here())?;
+    note(Count::Blocks);
     Some(block.as_ptr())
 }
 
@@ -195,6 +255,12 @@ pub(crate) fn arm_due() -> bool {
 /// In a fork's child, which has no purge thread yet.
 pub(crate) fn after_fork_in_child() {
     report::after_fork_in_child();
+    // What its parent counted is on its parent's status page.
+    for count in &COUNTS {
+        if count.load(Ordering::Relaxed) != 0 {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
     if HEAP.guarding() != Guarding::Off {
         TAKEN.store(true, Ordering::Relaxed);
         NEXT.store(0, Ordering::Relaxed);
@@ -237,5 +303,12 @@ mod tests {
             assert!((5..=16 + 8).contains(&wait), "{wait}");
         }
         want(OFF);
+    }
+
+    #[test]
+    fn words_that_are_no_guards_are_refused() {
+        for word in [3_600_001, 1 << 40, u64::MAX - 1] {
+            assert_eq!(request(word), Refusal::Rate, "{word}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 use super::kernel::POOL;
 use super::pool::{Mistake, Slot, State, Wrong};
 use super::trace::Trace;
+use super::{Count, note};
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use neap_heap::base::sync::{AtomicU32, Ordering, UnsafeCell};
@@ -116,6 +117,10 @@ impl Event<'_> {
                 None
             }
         });
+        if is_ours != Some(false) {
+            // First: the report may be the process's last act.
+            note(Count::Errors);
+        }
         if is_ours == Some(true) {
             if REPORTS.fetch_add(1, Ordering::Relaxed) < MOST {
                 own_stack::on_stack(|| self.write());

@@ -29,6 +29,9 @@ pub struct Finding {
     pub detail: String,
     /// The remedy.
     pub remedy: String,
+    /// Lines of another source, such as a report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 impl Finding {

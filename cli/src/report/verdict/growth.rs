@@ -81,6 +81,7 @@ impl Growth {
                 Count::Spans => "what slabs and large blocks took at the end",
             },
             site: None,
+            text: None,
             headline: format!(
                 "{} grew until the end: from {} to {} in {}.",
                 match self.by {

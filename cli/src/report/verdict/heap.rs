@@ -190,6 +190,7 @@ impl Rule {
             share: share(bytes, whole),
             of,
             site: None,
+            text: None,
             headline: (self.what.replace("{bytes}", &Bytes(bytes).to_string()))
                 .replace("{share}", &percent(bytes, whole))
                 .replace("{of}", of)
@@ -209,6 +210,7 @@ fn not_ours(told: &Told) -> Option<Finding> {
         share: share(bytes, whole),
         of: "the process's resident memory",
         site: None,
+        text: None,
         headline: format!(
             "{} ({} of the process) is not in the heap at all.",
             Bytes(bytes),

@@ -1,7 +1,7 @@
 //! All findings of a process, and the prose before them.
 
 use super::finding::Finding;
-use super::{growth, heap, opening, places};
+use super::{growth, heap, memory, opening, places};
 use crate::report::subject::Subject;
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Verdict {
     /// Prose, with names in backticks.
     pub opening: String,
-    /// Largest first.
+    /// Memory errors, then the largest first.
     pub findings: Vec<Finding>,
 }
 
@@ -28,6 +28,7 @@ pub fn judge(subject: &Subject) -> Verdict {
             .filter(|finding| !(rounding_is_named && finding.kind == heap::ROUNDING)),
     );
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.bytes));
+    findings.splice(0..0, memory::findings(subject));
     Verdict {
         opening: opening::text(subject, &findings),
         findings,

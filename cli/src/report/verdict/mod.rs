@@ -10,6 +10,7 @@
 //! | `heap` | the lines of the ledger at the peak |
 //! | `places` | the sites of the profile |
 //! | `growth` | the heap over time |
+//! | `memory` | memory errors that guarded samples found |
 //! | `opening` | the first paragraph |
 //! | `judge` | all of these |
 
@@ -17,6 +18,7 @@ mod finding;
 mod growth;
 mod heap;
 mod judge;
+mod memory;
 mod opening;
 mod places;
 

@@ -74,6 +74,7 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
             share: share(live_bytes, whole),
             of: "what was live then",
             site: Some(site.function.clone()),
+            text: None,
             headline: format!(
                 "Near the peak, {} ({}) were held by {}.",
                 Bytes(live_bytes),
@@ -158,6 +159,7 @@ fn leak(
         share: share(live_bytes, total.live_bytes),
         of,
         site: Some(site.function.clone()),
+        text: None,
         headline,
         detail,
         remedy: remedy.to_owned(),
@@ -220,6 +222,7 @@ fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) ->
         share: share(bytes, usable),
         of: "the site's blocks",
         site: Some(site.function.clone()),
+        text: None,
         headline: format!(
             "Rounding wastes {} ({}) of the blocks from {}: {}.",
             Bytes(bytes),
@@ -281,6 +284,7 @@ fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Opt
             share: share(mean, held),
             of,
             site: Some(site.function.clone()),
+            text: None,
             headline: format!(
                 "{} allocates {} of {}{}.",
                 site.name(),

@@ -133,3 +133,38 @@ fn a_page_that_cannot_be_written_is_named() {
         );
     }
 }
+
+#[test]
+fn memory_errors_come_first_with_the_reports_of_their_process() {
+    let room = room();
+    let (file, reports) = (room.path().join("recording"), room.path().join("reports"));
+    let mut first = head();
+    first["head"]["options"]["NEAP_GUARD_FILE"] = json!(reports);
+    let guards = json!({"blocks": 9, "errors": 1});
+    let lines = [
+        first,
+        json!({"event": {"t_ms": 1, "pid": 78, "event": "came", "program": "worker"}}),
+        json!({"sample": {"t_ms": 5000, "pid": 77, "rss": 2 << 20}}),
+        json!({"sample": {"t_ms": 5000, "pid": 78, "rss": 1 << 20, "guards": guards}}),
+    ];
+    fs::write(&file, text(&lines)).unwrap();
+    let finding = || verdict(&file)["findings"][0].clone();
+    // The file of the reports is not there yet.
+    assert!(finding()["text"].is_null());
+    let theirs = "neap: double free of 0x10 (a block of 24 <bytes)\n  the wrong call by thread 78 of \
+                  process 78:\n    #0 0x10\n";
+    let others = "neap: of another\n  the wrong call by thread 9 of process 9:\n    #0 0x10\n";
+    fs::write(&reports, format!("a secret\n{theirs}{others}")).unwrap();
+    let finding = finding();
+    assert_eq!(finding["kind"], "memory_error");
+    let headline = "Guarded samples found 1 memory error in `worker` (process 78).";
+    assert_eq!(
+        (&finding["headline"], &finding["text"]),
+        (&json!(headline), &json!(theirs))
+    );
+    let page = room.path().join("page.html");
+    let text = printed(neap().arg("report").arg(&file).arg("-o").arg(&page));
+    assert!(text.contains("\n    neap: double free of 0x10 "), "{text}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("<pre>neap: double free") && !page.contains("<bytes"));
+}
