@@ -174,20 +174,20 @@ pub fn neap() -> Command {
             .args([text_or_json("What to print"), timeout(), process().required(true)])
             .after_help("Exits with 124 if the process did not answer in time. A later slow path \
                  of its malloc or free then gives the memory back."),
-        verb("guard", "Find overflows and uses after free in a running process: put some of its \
-             allocations between guard pages", &[])
+        verb("guard", "Find overflows and uses after free in a running process", &[])
             .arg(valued("interval", "TIME", ValueParser::new(values::guards),
                 "Guard an allocation of each thread, once in this time on average; all: every \
                  small allocation for which there is room; off: none [all, off, or 1ms to 1h]")
                 .default_value("20ms"))
             .args([text_or_json("What to print"), timeout(), process().required(true)])
-            .after_help("The process writes a report of each error to its standard error, or to \
-                 the file that it was started with (--guard-file, NEAP_GUARD_FILE). A wrong access \
-                 to a guarded block then ends it by SIGSEGV, unless it handles that signal. The \
-                 samples go on until the process ends or --interval off. neap stat and neap serve \
-                 show how many blocks were guarded and how many errors found. Exits with 124 if \
-                 the process did not answer in time; a later slow path of its malloc or free then \
-                 makes the change."),
+            .after_help("Puts some allocations between guard pages. The process writes a report of \
+                 each error to its standard error, or to the file that it was started with \
+                 (--guard-file, NEAP_GUARD_FILE). A wrong access to a guarded block then ends it \
+                 by SIGSEGV, unless it handles that signal. The samples go on until the process \
+                 ends, or until --interval off. neap stat and neap serve show how many blocks \
+                 were guarded and how many errors found.\n\nExits with 124 if the process did \
+                 not answer in time. A later slow path of its malloc or free then makes the \
+                 change."),
         verb("serve", "Serve metrics (Prometheus) and heap profiles (pprof) of running processes \
              over HTTP", &["[OPTIONS] [PROCESS]..."])
             .arg(Arg::new("listen").long("listen").value_name("ADDRESS:PORT")
