@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 enum { CONTROL = 512 / 8, SERVED = 1024 / 8, ARENAS = 1280, FIGURES = 4096 / 8 + 1, BYTES = 192 << 10 };
-enum { ASK = CONTROL, LEASE, INTERVAL, PURGE, SAMPLE, RATE, BELL };
-enum { SERVED_PURGE = SERVED + 1, THREAD = SERVED + 8 };
+enum { ASK = CONTROL, LEASE, INTERVAL, PURGE, SAMPLE, RATE, GUARD, GUARD_INTERVAL, BELL };
+enum { SERVED_PURGE = SERVED + 1, THREAD = SERVED + 13 };
 enum { HERE = 1 };
 
 static void fail(const char *what) {
