@@ -39,7 +39,7 @@ fn an_error_is_found_and_the_program_without_it_makes_no_report() {
 #[test]
 fn an_unknown_program_is_refused() {
     let output = lab(&["guard", "--only", "mysql"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(
         said.contains("no program \"mysql\"; there are redis, python"),
