@@ -30,10 +30,9 @@ impl Report {
 
     /// Whether its first line is `line`. Some processors do not tell a read from a write.
     pub fn says(&self, line: &str) -> bool {
-        let unknown = ["read of", "write to"].into_iter();
-        let unknown =
-            unknown.filter_map(|verb| Some(format!("access to{}", line.strip_prefix(verb)?)));
-        self.line == line || unknown.into_iter().any(|line| self.line == line)
+        let forms = ["read of", "write to"].map(|verb| line.strip_prefix(verb));
+        let mut forms = forms.into_iter().flatten();
+        self.line == line || forms.any(|rest| self.line == format!("access to{rest}"))
     }
 
     /// Whether a stack trace has a call of `function`.
@@ -45,12 +44,11 @@ impl Report {
 }
 
 fn without_address(line: &str) -> String {
-    let (words, mut rest) = match line.split_once("0x") {
-        Some((before, after)) => (before, after),
-        None => return line.to_string(),
+    let Some((before, after)) = line.split_once("0x") else {
+        return line.to_string();
     };
-    rest = rest.trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
-    format!("{words}ADDR{rest}")
+    let rest = after.trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
+    format!("{before}ADDR{rest}")
 }
 
 #[cfg(test)]
