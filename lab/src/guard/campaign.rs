@@ -201,7 +201,6 @@ fn once(
                 eprintln!("{}", report.text);
             }
             figures.push(Figure::count(views::FOUND, planted.answers + 1));
-            // A comma would part cells of the record.
             figures.push(Figure::text(views::LINE, &report.line));
         }
     }
