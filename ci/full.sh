@@ -60,6 +60,7 @@ tier million "$target/dist/neap-lab" tide --peers neap --only waited --no-prices
 tier download "$target/dist/neap-lab" download --offline --rounds 1 --mb 16 --chunks 1,10,100
 tier cases ci/cases.sh full
 tier kv ci/kv.sh
+tier guard ci/guard.sh --records "$target/records"
 # Half an hour of mixed load.
 tier soak ci/soak.sh --minutes 30 --records "$target/records"
 summary

@@ -2,12 +2,12 @@
 
 use crate::engine::experiment::Experiment;
 use crate::{
-    bench, calloc, cases, classes, download, fragmentation, prices, profile, retention, security,
-    soak, tide,
+    bench, calloc, cases, classes, download, fragmentation, guard, prices, profile, retention,
+    security, soak, tide,
 };
 
 /// All of them.
-pub const ALL: [&Experiment; 13] = [
+pub const ALL: [&Experiment; 14] = [
     &bench::EXPERIMENT,
     &calloc::campaign::EXPERIMENT,
     &download::campaign::EXPERIMENT,
@@ -20,6 +20,7 @@ pub const ALL: [&Experiment; 13] = [
     &profile::campaign::EXPERIMENT,
     &cases::campaign::EXPERIMENT,
     &security::campaign::EXPERIMENT,
+    &guard::campaign::EXPERIMENT,
     &soak::campaign::EXPERIMENT,
 ];
 

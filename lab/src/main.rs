@@ -14,6 +14,7 @@
 //! | `profile/` | the accuracy and the cost of the sampling profiler |
 //! | `cases/` | published complaints, reproduced by real programs |
 //! | `security/` | memory errors: which ones an allocator stops before they do harm |
+//! | `guard/` | errors planted in real programs: after how many requests Neap reports them |
 //! | `soak/` | half an hour of mixed real load, under which memory must not grow |
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `verbs/` | the verbs that are no experiments |
@@ -35,6 +36,7 @@ mod download;
 mod engine;
 mod experiments;
 mod fragmentation;
+mod guard;
 mod machine;
 mod memory;
 mod memory_file;

@@ -3,6 +3,7 @@
 mod cases;
 mod classes;
 mod command;
+mod guard;
 mod prices;
 mod returns;
 mod security;
