@@ -171,10 +171,12 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
 }
 
 /// How many of `bytes` bytes a block has for a request of `size`: a guarded one has no more than
-/// were requested.
+/// were requested. The first call of a process may have put the checking mode into force.
 fn room(block: *mut u8, size: usize, bytes: usize) -> usize {
     match HEAP.is_in_pool(block.addr()) {
         true => size,
+        // SAFETY: null, or a fresh block.
+        false if HEAP.mode() == Mode::Checking => unsafe { free::usable_size(block) },
         false => bytes,
     }
 }
@@ -330,7 +332,7 @@ fn take(size: usize, class: Class, align: usize) -> *mut u8 {
         return block;
     }
     match (mode, cache) {
-        (Mode::Checking, _) if harden::is_on() => take_hardened(size, 16),
+        (Mode::Checking, _) if harden::is_on() => take_hardened(size, align),
         (Mode::Checking, _) => HEAP.take_one(class),
         (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),
