@@ -17,6 +17,22 @@ static char *unfenced(void) {
     return block;
 }
 
+/* A free writes nothing to a file that the program mapped over the block, and reads nothing. */
+static void mapped_over_a_block(void) {
+    char text[8] = "contents";
+    int file = memfd_create("over", MFD_CLOEXEC);
+    CHECK(file >= 0 && pwrite(file, text, 8, 0) == 8 && ftruncate(file, SPAN) == 0);
+    for (int access = PROT_NONE; access <= (PROT_READ | PROT_WRITE); access++) {
+        char *blocks[] = {unfenced(), malloc(SIZE)};
+        for (int i = 0; i < 2; i++) {
+            char *at = i == 0 ? blocks[i] : blocks[i] + PAGE;
+            CHECK(mmap(at, PAGE, access, MAP_SHARED | MAP_FIXED, file, 0) == at);
+            free(blocks[i]);
+            CHECK(pread(file, text, 8, 0) == 8 && memcmp(text, "contents", 8) == 0);
+        }
+    }
+}
+
 /* The kernel gives no guards in locked pages: neither in the middle of a block that is freed ... */
 static void locked_in_a_block(void) {
     char *block = malloc(SIZE);
@@ -93,6 +109,7 @@ int main(int count, char **arguments) {
         const char *name;
         void (*run)(void);
     } cases[] = {
+        {"mapped", mapped_over_a_block},
         {"locked", locked_in_a_block},       {"behind", locked_behind_a_block},
         {"writable", no_writable_memory},    {"nothing", no_bytes},
         {"short", no_memory_left},
