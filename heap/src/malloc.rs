@@ -4,7 +4,7 @@ use crate::cache::heap::{Guarding, HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::hook;
-use crate::init::{count_allocation, current, entered};
+use crate::init::{begin_on_the_way, count_allocation, current, entered};
 use crate::reclaim::start::end_slow_path;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
 use crate::{free, harden, large};
@@ -81,6 +81,9 @@ pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
     if size >= FRESH_BYTES {
         return allocate_layout_zeroed_large(size, 16, Extent::Usable);
     }
+    if current().is_sentinel() && begins_checking() {
+        return zeroed_closely(size, 16);
+    }
     let (block, class) = (allocate(size), Class::serving(size));
     zeroed(block, room(block, size, class.bytes()))
 }
@@ -154,6 +157,9 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     if let Some(block) = unsafe { machine::pop(current(), Tag::of(class)) } {
         return zeroed(block, extent.bytes(size, class));
     }
+    if current().is_sentinel() && begins_checking() {
+        return zeroed_closely(size, align);
+    }
     // A thread without a cache gets one on the slow path; the other modes have code of their own.
     let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
     if simply || HEAP.guarding() == Guarding::All || !HEAP.depots.next_is_fresh(class) {
@@ -171,14 +177,20 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
 }
 
 /// How many of `bytes` bytes a block has for a request of `size`: a guarded one has no more than
-/// were requested. The first call of a process may have put the checking mode into force.
+/// were requested.
 fn room(block: *mut u8, size: usize, bytes: usize) -> usize {
     match HEAP.is_in_pool(block.addr()) {
         true => size,
-        // SAFETY: null, or a fresh block.
-        false if HEAP.mode() == Mode::Checking => unsafe { free::usable_size(block) },
         false => bytes,
     }
+}
+
+/// Whether the checking mode is in force. In the first call of a process, the options say so.
+#[cold]
+#[inline(never)]
+fn begins_checking() -> bool {
+    begin_on_the_way();
+    HEAP.mode() == Mode::Checking
 }
 
 /// Makes the first `bytes` bytes of a block zero.
