@@ -24,17 +24,17 @@ fn only_slabs_where_the_heap_was_before_the_measures_go_without() {
         grown.write_bytes(1, 100);
         [early, grown].into_iter().for_each(|block| free(block));
     }
-    let blocks: Vec<_> = (0..20_000).map(|_| malloc::allocate(100)).collect();
-    // SAFETY: as above.
-    let exact = |&&block: &&*mut u8| unsafe { usable_size(block) } == 100;
-    let sealed = blocks.iter().filter(exact).count();
-    assert!(sealed > 10_000, "{sealed} of 20,000 blocks have a canary");
-    // SAFETY: as above.
-    blocks.iter().for_each(|&block| unsafe { free(block) });
-    // SAFETY: as above.
-    unsafe {
-        let nothing = malloc::allocate(0);
-        assert_eq!(usable_size(nothing), 0);
-        free(nothing);
+    let count_of = |size: usize| {
+        let blocks: Vec<_> = (0..20_000).map(|_| malloc::allocate(size)).collect();
+        // SAFETY: as above.
+        let exact = |&&block: &&*mut u8| unsafe { usable_size(block) } == size;
+        let sealed = blocks.iter().filter(exact).count();
+        // SAFETY: as above.
+        blocks.iter().for_each(|&block| unsafe { free(block) });
+        sealed
+    };
+    for size in [100, 0] {
+        let sealed = count_of(size);
+        assert!(sealed > 10_000, "{sealed} of 20,000 blocks of {size} bytes");
     }
 }
