@@ -84,6 +84,7 @@ c_program() {
     judged "$1/double-free" refused "double free of" "$2" double-free
     judged "$1/foreign-free" refused "free of" "$2" foreign-free
     judged "$1/wrong-size" refused "size" "$2" wrong-size
+    judged "$1/hardened" refused "past whose end" env NEAP_HARDEN=1 "$2" overflow
     judged "$1/purge-thread" purged "$2"
     judged "$1/started-thread" "$2" started
     judged "$1/forbidden-thread" forbidden "$2"

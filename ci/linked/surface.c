@@ -200,6 +200,15 @@ static int misuse(const char *kind) {
         free(foreign);
     } else if (strcmp(kind, "wrong-size") == 0) {
         free_sized(block, 4000);
+    } else if (strcmp(kind, "overflow") == 0) {
+        // A static program's first slabs have no canaries, because the C library allocates before
+        // the options are read.
+        volatile size_t end = 40;
+        block = realloc(calloc(0, 1), 100);
+        memset(block, 1, 100);
+        for (int i = 0; i < 50000; i++) block = malloc(40);
+        block[end] = 1;
+        free(block);
     }
     return 9;
 }

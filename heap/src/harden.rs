@@ -13,10 +13,9 @@
 //! one may be handed out, and then its canary says so first.
 
 use crate::base::sync::{AtomicU64, Ordering, fence, plain};
-use crate::base::units::SLICE_BYTES;
 use crate::cache::heap::HEAP;
-use crate::cache::measures::SECRETS;
 pub use crate::cache::measures::{Canary, Form, Measures};
+use crate::cache::measures::{EARLY, SECRETS};
 use crate::cache::misuse::{self, Call};
 use crate::os::linux;
 use crate::slab::Slab;
@@ -41,21 +40,15 @@ pub enum Seal {
     Canary,
 }
 
-/// Addresses of slabs from before the measures were chosen: their start, and how many bytes. Blocks
-/// of these have nothing behind them.
-static EARLY: [plain::AtomicUsize; 2] = [const { plain::AtomicUsize::new(0) }; 2];
-
 /// Prepares for measures: secrets, and which blocks are older.
 pub(crate) fn prepare(measures: Measures) {
     SECRETS.draw();
     if measures.has(Measures::RANDOM) {
         linux::scatter(SECRETS.next());
     }
-    let base = HEAP.pages.primary_base.load(plain::Ordering::Relaxed);
-    EARLY[0].store(base, plain::Ordering::Relaxed);
-    if HEAP.pages.extent() > 0 && EARLY[1].load(plain::Ordering::Relaxed) == 0 {
-        let slices = HEAP.pages.primary_slices.load(plain::Ordering::Relaxed);
-        EARLY[1].store(slices * SLICE_BYTES, plain::Ordering::Relaxed);
+    if !is_on() {
+        let base = HEAP.pages.primary_base.load(plain::Ordering::Relaxed);
+        EARLY.set(base, HEAP.pages.primary_bytes());
     }
 }
 
@@ -71,18 +64,11 @@ pub fn random() -> Option<usize> {
     wanted.then(|| SECRETS.next() as usize)
 }
 
-fn is_early(address: usize) -> bool {
-    let [base, bytes] = EARLY
-        .each_ref()
-        .map(|word| word.load(plain::Ordering::Relaxed));
-    address.wrapping_sub(base) < bytes
-}
-
 /// What the block of `class` at `address` has.
 #[inline]
 pub fn seal(address: usize, class: Class) -> Seal {
     let measures = HEAP.measures();
-    match measures.harden() && !is_early(address) {
+    match measures.harden() && !EARLY.has(address) {
         true if HEAP.is_no_bytes(class) => Seal::NoBytes,
         true if measures.has(Measures::CANARY) => Seal::Canary,
         _ => Seal::Open,
@@ -90,9 +76,13 @@ pub fn seal(address: usize, class: Class) -> Seal {
 }
 
 /// The class for `size` bytes at a multiple of `align` and what stands behind them; `None` if no
-/// slab serves it.
+/// slab serves it. Blocks of the class of no bytes are multiples of 16 only.
 pub(crate) fn class_for(size: usize, align: usize) -> Option<Class> {
     let measures = HEAP.measures();
+    let no_bytes = Class::of_no_bytes().filter(|&class| HEAP.is_no_bytes(class));
+    if size == 0 && align <= 16 && no_bytes.is_some() {
+        return no_bytes;
+    }
     let canary = match measures.has(Measures::CANARY) {
         true => CANARY_BYTES,
         false => 0,
@@ -107,8 +97,6 @@ pub(crate) fn class_for(size: usize, align: usize) -> Option<Class> {
 /// A block of `size` bytes, by [`class_for`] of `class`. Null when out of memory.
 pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
     let measures = HEAP.measures();
-    let no_bytes = Class::of_no_bytes().filter(|&class| size == 0 && HEAP.is_no_bytes(class));
-    let class = no_bytes.unwrap_or(class);
     let block = match measures.has(Measures::RANDOM) {
         true => HEAP.take_any(class),
         false => HEAP.take_one(class),
@@ -128,7 +116,7 @@ unsafe fn hand_out(block: *mut u8, size: usize, class: Class, measures: Measures
     let (address, bytes) = (block.addr(), class.bytes());
     let seal = seal(address, class);
     let held = held_bytes(seal, class);
-    let checks = measures.has(Measures::ZERO) && !is_early(address);
+    let checks = measures.has(Measures::ZERO) && !EARLY.has(address);
     if seal == Seal::Canary {
         // SAFETY: the word behind the block. Written first, because a read of an untouched page
         // costs a fault of its own.
@@ -367,7 +355,7 @@ unsafe fn close_sealed(slab: &Slab, class: Class, number: usize, address: usize)
 /// What fills a freed block.
 fn fill_of(address: usize) -> Option<u8> {
     let measures = HEAP.measures();
-    match is_early(address) && measures.harden() {
+    match EARLY.has(address) && measures.harden() {
         true => None,
         false if measures.has(Measures::ZERO) => Some(0),
         false if measures.has(Measures::CHECK) => Some(PATTERN),

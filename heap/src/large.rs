@@ -175,7 +175,15 @@ impl Note {
 
 /// Whether a request of `size` bytes gets a block between guards.
 pub(crate) fn guards(size: usize) -> bool {
-    HEAP.measures().has(Measures::GUARDS) && size > MOST_UNFENCED
+    HEAP.measures().has(Measures::GUARDS)
+        && size > MOST_UNFENCED
+        && lead(1, Linux.page_bytes()).is_some()
+}
+
+/// How far from the start of its span a block at a multiple of `align` begins, where OS pages have
+/// `page` bytes. `None` if the first slice has no room for a guard and the block's start.
+fn lead(align: usize, page: usize) -> Option<usize> {
+    Some(align.max(page)).filter(|&lead| lead < SLICE_BYTES)
 }
 
 /// The smallest request that gets a block of `bytes` bytes between guards.
@@ -217,10 +225,7 @@ pub(crate) fn set_form(place: &SliceRef<'_>, form: Form) {
 /// not in force, or the alignment leaves no room for one in the block's first slice.
 fn fenced(size: usize, align: usize) -> Option<*mut u8> {
     let page = Linux.page_bytes();
-    let lead = align.max(page);
-    if !guards(size) || lead >= SLICE_BYTES {
-        return None;
-    }
+    let lead = lead(align, page).filter(|_| guards(size))?;
     Some(between_guards(size, lead, page).unwrap_or(ptr::null_mut()))
 }
 
@@ -257,10 +262,12 @@ unsafe fn install(ranges: [(NonNull<u8>, usize); 2], page: usize) -> u16 {
     if ranges.into_iter().all(advise) {
         return ADVISED;
     }
+    for (start, bytes) in ranges {
+        // The kernel installs guards up to the first page that it refuses.
+        // SAFETY: the caller's promise.
+        let _ = unsafe { Linux.remove_guard(start, bytes) };
+    }
     let [(start, before), (end, rest)] = ranges;
-    // Of the first range, if only the second one was refused.
-    // SAFETY: the caller's promise.
-    let _ = unsafe { Linux.remove_guard(start, before) };
     let most = Linux.most_mappings() / MAPPINGS_EACH;
     if MAPPED.fetch_add(1, Relaxed) >= most {
         MAPPED.fetch_sub(1, Relaxed);
@@ -277,8 +284,12 @@ unsafe fn install(ranges: [(NonNull<u8>, usize); 2], page: usize) -> u16 {
     MAPPINGS
 }
 
-/// Makes a freed block inaccessible while it waits, or at least zero.
+/// Makes a freed block inaccessible while it waits, or at least zero. What the program mapped over
+/// it is the program's, and stays as it is: the span is mapped afresh when it is taken back.
 pub fn shut(place: &SliceRef<'static>) {
+    if place.is_overmapped() {
+        return;
+    }
     let zero = HEAP.measures().has(Measures::ZERO);
     let (note, lead, bytes) = (Note::of(place), lead_of(place), place.bytes());
     let Some(block) = NonNull::new((place.slice_base() + lead) as *mut u8) else {
@@ -292,6 +303,9 @@ pub fn shut(place: &SliceRef<'static>) {
             Note(note.0 | SHUT).set(place);
             return;
         }
+        // It may have come as far as a page that the program locked.
+        // SAFETY: as above.
+        let _ = unsafe { Linux.remove_guard(block, pages) };
     }
     if zero {
         // SAFETY: as above.
@@ -321,13 +335,31 @@ fn open_up(place: &SliceRef<'static>, bytes: usize) -> Dirty {
             let _ = Linux.remove_guard(base, whole);
         }
         if note.has(MAPPINGS) {
-            let _ = Linux.commit(before, page);
-            let _ = Linux.commit(end, page);
             MAPPED.fetch_sub(1, Relaxed);
+            let opened = [before, end].map(|guard| Linux.commit(guard, page).is_ok());
+            if opened != [true; 2] {
+                // The process may have no more writable memory. Then the span is mapped afresh, or
+                // no one gets it.
+                HEAP.pages.note_mapped_over(start, whole);
+            }
         }
     }
     match note.has(SHUT) {
         true => Dirty::Zeroed,
         false => Dirty::Prefix(note.lead() + bytes),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_guards_where_a_slice_has_more_than_one_page() {
+        assert_eq!(lead(1, 4 << 10), Some(4 << 10));
+        assert_eq!(lead(32 << 10, 4 << 10), Some(32 << 10));
+        assert_eq!(lead(1, 16 << 10), Some(16 << 10));
+        assert_eq!(lead(64 << 10, 4 << 10), None);
+        assert_eq!(lead(1, 64 << 10), None);
     }
 }

@@ -4,7 +4,7 @@ use crate::cache::heap::{Guarding, HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::hook;
-use crate::init::{count_allocation, current, entered};
+use crate::init::{begin_on_the_way, count_allocation, current, entered};
 use crate::reclaim::start::end_slow_path;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
 use crate::{free, harden, large};
@@ -81,6 +81,9 @@ pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
     if size >= FRESH_BYTES {
         return allocate_layout_zeroed_large(size, 16, Extent::Usable);
     }
+    if current().is_sentinel() && begins_checking() {
+        return zeroed_closely(size, 16);
+    }
     let (block, class) = (allocate(size), Class::serving(size));
     zeroed(block, room(block, size, class.bytes()))
 }
@@ -154,6 +157,9 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     if let Some(block) = unsafe { machine::pop(current(), Tag::of(class)) } {
         return zeroed(block, extent.bytes(size, class));
     }
+    if current().is_sentinel() && begins_checking() {
+        return zeroed_closely(size, align);
+    }
     // A thread without a cache gets one on the slow path; the other modes have code of their own.
     let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
     if simply || HEAP.guarding() == Guarding::All || !HEAP.depots.next_is_fresh(class) {
@@ -177,6 +183,14 @@ fn room(block: *mut u8, size: usize, bytes: usize) -> usize {
         true => size,
         false => bytes,
     }
+}
+
+/// Whether the checking mode is in force. In the first call of a process, the options say so.
+#[cold]
+#[inline(never)]
+fn begins_checking() -> bool {
+    begin_on_the_way();
+    HEAP.mode() == Mode::Checking
 }
 
 /// Makes the first `bytes` bytes of a block zero.
@@ -330,7 +344,7 @@ fn take(size: usize, class: Class, align: usize) -> *mut u8 {
         return block;
     }
     match (mode, cache) {
-        (Mode::Checking, _) if harden::is_on() => take_hardened(size, 16),
+        (Mode::Checking, _) if harden::is_on() => take_hardened(size, align),
         (Mode::Checking, _) => HEAP.take_one(class),
         (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),

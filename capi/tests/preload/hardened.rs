@@ -124,15 +124,70 @@ fn every_misuse_ends_the_program() {
     }
 }
 
-/// Threads and forks work as they do by default.
+/// Threads and forks work as they do by default, and so do all alignments.
 #[test]
 fn programs_work_as_by_default() {
     let library = support::library();
-    for name in ["fork_threads", "short_threads", "trim_race", "thread_end"] {
+    let names = [
+        "fork_threads",
+        "short_threads",
+        "trim_race",
+        "thread_end",
+        "alignments",
+    ];
+    for name in names {
         let source = format!("programs/{name}.c");
         let Some(program) = compile(&source, Artifact::Program, &[library.as_os_str()]) else {
             return;
         };
         support::succeeds(&run(&program, &[], &ALL), &format!("{source} hardened"));
     }
+}
+
+/// A file that was mapped over a part of a block keeps its contents, and another block gets zeros.
+#[test]
+fn blocks_that_were_mapped_over() {
+    works("mapped", &ALL);
+    works("mapped", &[("NEAP_HARDEN", "zero")]);
+    let Some(program) = compile("programs/mapped_over.c", Artifact::Program, &[]) else {
+        return;
+    };
+    // Not in quarantine: the program waits for the addresses of the block that it freed.
+    for measures in ["random,canary,zero,nullpage,guards", "zero", "guards"] {
+        let output = run(&program, &[], &[("NEAP_HARDEN", measures)]);
+        support::succeeds(&output, &format!("mapped_over, NEAP_HARDEN={measures}"));
+    }
+}
+
+/// A case of `programs/hardened.c`, under these variables.
+fn works(case: &str, variables: &[(&str, &str)]) {
+    if let Some(program) = compile("programs/hardened.c", Artifact::Program, &[]) {
+        let output = run(&program, &[OsStr::new(case)], variables);
+        support::succeeds(&output, &format!("{case}, {variables:?}"));
+    }
+}
+
+#[test]
+fn locked_pages_get_no_guards() {
+    works("locked", &ALL);
+    works("behind", &[("NEAP_HARDEN", "guards,zero")]);
+}
+
+#[test]
+fn a_guard_that_stays_is_in_no_later_block() {
+    works("writable", &[("NEAP_HARDEN", "guards")]);
+}
+
+#[test]
+fn blocks_of_no_bytes_are_aligned() {
+    for measures in ["1", "nullpage", "canary", "zero"] {
+        works("nothing", &[("NEAP_HARDEN", measures)]);
+    }
+}
+
+/// Without memory for a sample, the block is one of this mode all the same.
+#[test]
+fn samples_without_memory() {
+    let sampled = ("NEAP_SAMPLE", "4K");
+    works("short", &[ALL[0], ("NEAP_LIMIT", "48M"), sampled]);
 }

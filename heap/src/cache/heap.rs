@@ -3,7 +3,7 @@
 use super::bounds::FastPath;
 use super::budget::Budget;
 use super::magazine::Tag;
-use super::measures::{Measures, SECRETS};
+use super::measures::{EARLY, Measures, SECRETS};
 use super::misuse::{self, Call};
 use super::registry::Registry;
 use crate::base::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -392,7 +392,8 @@ impl Origin {
             // SAFETY: the span is this thread's until the slice is carved.
             unsafe { pages.zero_dirty(span.base, SLICE_BYTES) };
         }
-        if self.heap.is_no_bytes(class) {
+        let is_early = EARLY.has(span.base.addr().get());
+        if self.heap.is_no_bytes(class) && !is_early {
             // Where the kernel has no such guards, blocks of no bytes stay accessible.
             // SAFETY: as above.
             let _ = unsafe { Linux.install_guard(span.base, SLICE_BYTES) };

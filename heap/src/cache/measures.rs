@@ -5,7 +5,7 @@
 //! them out for blocks of slabs, [`crate::large`] for large blocks, and the instruments hold freed
 //! blocks back.
 
-use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::base::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::os::process;
 
 /// A set of measures.
@@ -53,6 +53,33 @@ impl Measures {
     #[inline]
     pub fn harden(self) -> bool {
         self.0 & Measures::ALL.0 & !Measures::DELAY.0 != 0
+    }
+}
+
+/// The addresses of the heap from before the measures were chosen. No slab there has canaries or
+/// guards, not even a later one, so that no one has to know which are older.
+pub(crate) struct Early {
+    start: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// The process's.
+pub(crate) static EARLY: Early = Early {
+    start: AtomicUsize::new(0),
+    bytes: AtomicUsize::new(0),
+};
+
+impl Early {
+    /// Sets them, before there are any measures.
+    pub(crate) fn set(&self, start: usize, bytes: usize) {
+        self.start.store(start, Relaxed);
+        self.bytes.store(bytes, Relaxed);
+    }
+
+    /// Whether an address is one of them.
+    #[inline]
+    pub(crate) fn has(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start.load(Relaxed)) < self.bytes.load(Relaxed)
     }
 }
 

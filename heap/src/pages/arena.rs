@@ -380,6 +380,13 @@ impl SliceRef<'_> {
         self.used().map_or(0, |(record, _)| record.bytes())
     }
 
+    /// Whether the program mapped something over the span in use that starts here, or fills its
+    /// pages from another process.
+    pub fn is_overmapped(&self) -> bool {
+        self.used()
+            .is_some_and(|(record, _)| record.is_overmapped())
+    }
+
     /// Which OS pages of the slice that starts this span may hold old data, the lowest page in the
     /// lowest bit. While the span is in use: as it was when the span was given out. All ones
     /// outside of spans.

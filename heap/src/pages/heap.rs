@@ -309,6 +309,12 @@ impl<O: Os> PageHeap<O> {
         self.arenas().iter().map(slices).sum::<usize>() << SLICE_SHIFT
     }
 
+    /// Bytes from `primary_base` to the end of the slices of the first arena that ever were in a
+    /// span; 0 without an arena. Takes no lock.
+    pub fn primary_bytes(&self) -> usize {
+        self.arenas().first().map_or(0, Arena::frontier) << SLICE_SHIFT
+    }
+
     /// The bounds in force.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -21,6 +21,7 @@ use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::HEAP;
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Cache;
+use neap_heap::harden;
 use neap_heap::hook::begin_sampling;
 use neap_heap::init::entered;
 use neap_heap::os::lock::Lock;
@@ -117,8 +118,10 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> Option<*mut u8> 
         return None;
     }
     let rate = SAMPLER.samples_next(cache, class)?;
-    // Without memory for a span of its own, the block is not sampled.
-    Some(sampled(class, size, rate).unwrap_or_else(|| HEAP.take_one(class)))
+    // Without memory for a span of its own, the block is not sampled. One of the hardened mode has
+    // a class and a canary of its own.
+    let unsampled = || (!harden::is_on()).then(|| HEAP.take_one(class));
+    sampled(class, size, rate).or_else(unsampled)
 }
 
 fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {

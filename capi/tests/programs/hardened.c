@@ -1,0 +1,126 @@
+/* What programs may do goes on working in the hardened mode: each argument is a case. */
+#include "check.h"
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+
+/* Two slices: what a block with an alignment of 64 KiB takes, which is not fenced, and a block of
+   SIZE bytes with its guards, four pages behind it. */
+#define SPAN ((size_t)131072)
+#define SIZE (SPAN - 5 * PAGE)
+
+static char *unfenced(void) {
+    char *block = aligned_alloc(65536, SPAN);
+    CHECK(block != NULL);
+    return block;
+}
+
+/* A free writes nothing to a file that the program mapped over the block, and reads nothing. */
+static void mapped_over_a_block(void) {
+    char text[8] = "contents";
+    int file = memfd_create("over", MFD_CLOEXEC);
+    CHECK(file >= 0 && pwrite(file, text, 8, 0) == 8 && ftruncate(file, SPAN) == 0);
+    for (int access = PROT_NONE; access <= (PROT_READ | PROT_WRITE); access++) {
+        char *blocks[] = {unfenced(), malloc(SIZE)};
+        for (int i = 0; i < 2; i++) {
+            char *at = i == 0 ? blocks[i] : blocks[i] + PAGE;
+            CHECK(mmap(at, PAGE, access, MAP_SHARED | MAP_FIXED, file, 0) == at);
+            free(blocks[i]);
+            CHECK(pread(file, text, 8, 0) == 8 && memcmp(text, "contents", 8) == 0);
+        }
+    }
+}
+
+/* The kernel gives no guards in locked pages: neither in the middle of a block that is freed ... */
+static void locked_in_a_block(void) {
+    char *block = malloc(SIZE);
+    memset(block, 1, SIZE);
+    CHECK(mlock(block + 2 * PAGE, PAGE) == 0);
+    free(block);
+}
+
+/* ... nor behind a block, where an earlier one was locked. */
+static void locked_behind_a_block(void) {
+    char *block = unfenced();
+    CHECK(mlock(block + SPAN - PAGE, PAGE) == 0);
+    free(block);
+    char *fenced = malloc(SIZE);
+    CHECK(fenced > block && fenced < block + SPAN);
+    memset(fenced, 1, SIZE);
+    free(fenced);
+    CHECK(unfenced() == block);
+    memset(block, 1, SPAN);
+    free(block);
+}
+
+/* A guard that is a mapping counts as writable again when it is taken away, and the process may
+   have no more writable memory. */
+static void no_writable_memory(void) {
+    char *block = unfenced();
+    CHECK(mlock(block, SPAN) == 0);
+    free(block);
+    char *fenced = malloc(SIZE);
+    CHECK(fenced > block && fenced < block + SPAN);
+    struct rlimit all, little;
+    CHECK(getrlimit(RLIMIT_DATA, &all) == 0);
+    // Not 0, which the kernel takes for no limit.
+    little = (struct rlimit){PAGE, all.rlim_max};
+    CHECK(setrlimit(RLIMIT_DATA, &little) == 0);
+    free(fenced);
+    CHECK(setrlimit(RLIMIT_DATA, &all) == 0);
+    for (int i = 0; i < 8; i++)
+        memset(unfenced(), 1, SPAN);
+}
+
+/* Requests of no bytes, aligned. */
+static void no_bytes(void) {
+    for (size_t align = sizeof(void *); align <= 1 << 20; align *= 2) {
+        char *block = NULL, *other = aligned_alloc(align, 0);
+        CHECK(posix_memalign((void **)&block, align, 0) == 0);
+        CHECK(block && multiple_of(block, align) && other && multiple_of(other, align));
+        CHECK(block != other);
+        free(block), free(other);
+    }
+    CHECK(multiple_of(valloc(0), PAGE));
+    char *block = realloc(calloc(0, 1), 100);
+    memset(block, 1, 100);
+    free(block);
+}
+
+/* All memory that the process may have, and back. */
+static void no_memory_left(void) {
+    static char *blocks[1 << 20];
+    for (int turn = 0; turn < 2; turn++) {
+        size_t count = 0, most = sizeof blocks / sizeof *blocks;
+        while (count < most && (blocks[count] = malloc(64 + count % 512))) {
+            memset(blocks[count], 1, 64 + count % 512);
+            count++;
+        }
+        CHECK(count < most);
+        for (size_t i = 0; i < count; i++)
+            free(blocks[i]);
+    }
+}
+
+int main(int count, char **arguments) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {
+        {"mapped", mapped_over_a_block},
+        {"locked", locked_in_a_block},       {"behind", locked_behind_a_block},
+        {"writable", no_writable_memory},    {"nothing", no_bytes},
+        {"short", no_memory_left},
+    };
+    CHECK(served_by_neap("malloc") && count == 2);
+    // With OS pages of 64 KiB nothing is fenced.
+    if (PAGE > 16384) return 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!strcmp(arguments[1], cases[i].name)) {
+            cases[i].run();
+            return 0;
+        }
+    return 2;
+}
