@@ -64,7 +64,7 @@ pub fn of_process(text: &str, pid: u32, most: u64, began_ms: u64) -> String {
         }
     }
     let is_theirs = |line: &&str| process(line) == Some(pid);
-    found.retain(|report| report.iter().any(|line| is_theirs(line)));
+    found.retain(|report| report.iter().any(is_theirs));
     let most = usize::try_from(most).unwrap_or(usize::MAX).min(MOST);
     let mut out = String::new();
     for report in &found[found.len().saturating_sub(most)..] {
