@@ -203,11 +203,10 @@ static int misuse(const char *kind) {
     } else if (strcmp(kind, "overflow") == 0) {
         // A static program's first slabs have no canaries, because the C library allocates before
         // the options are read.
-        volatile size_t end = 40;
         block = realloc(calloc(0, 1), 100);
         memset(block, 1, 100);
         for (int i = 0; i < 50000; i++) block = malloc(40);
-        block[end] = 1;
+        ((volatile char *)block)[40] = 1;
         free(block);
     }
     return 9;
