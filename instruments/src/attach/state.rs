@@ -21,7 +21,7 @@ pub(super) struct Private {
     pub(super) next_at: [AtomicU64; 2],
     /// When the figures were last written, in ms.
     pub(super) written_at: AtomicU64,
-    /// When the next purge, or change of sampling or of guards, may be carried out on request, in ms.
+    /// When the next purge, or change of sampling or guards, may be carried out on request, in ms.
     pub(super) act_at: AtomicU64,
 }
 

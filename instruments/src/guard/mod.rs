@@ -56,15 +56,8 @@ const LATE_MS: u64 = 4;
 /// State of the random numbers, which need not be good.
 static RANDOM: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
 
-/// Guarded blocks handed out, and memory errors that they have shown, for observers.
-static COUNTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-
-/// What is counted in [`COUNTS`].
-#[derive(Clone, Copy)]
-enum Count {
-    Blocks,
-    Errors,
-}
+/// Guarded blocks handed out, for observers.
+static BLOCKS: AtomicU64 = AtomicU64::new(0);
 
 /// The pool's lock, for a fork.
 pub(super) static LOCK: &Lock = &POOL.lock;
@@ -135,19 +128,16 @@ fn guards() -> Guards {
 pub(crate) fn write_state() {
     if shared::is_mine() {
         WORDS.write_guards(guards());
-        let [blocks, errors] = COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed));
-        WORDS.write_guarded_blocks(blocks);
-        WORDS.write_memory_errors(errors);
+        WORDS.write_guarded_blocks(BLOCKS.load(Ordering::Relaxed));
+        WORDS.write_memory_errors(report::ERRORS.load(Ordering::Relaxed));
     }
 }
 
-/// Counts one, on the status page as well. Safe in a signal handler.
-fn note(count: Count) {
-    let now = COUNTS[count as usize].fetch_add(1, Ordering::Relaxed) + 1;
-    match count {
-        _ if !shared::is_mine() => {}
-        Count::Blocks => WORDS.write_guarded_blocks(now),
-        Count::Errors => WORDS.write_memory_errors(now),
+/// Counts a guarded block, on the status page as well.
+fn note_block() {
+    let now = BLOCKS.fetch_add(1, Ordering::Relaxed) + 1;
+    if shared::is_mine() {
+        WORDS.write_guarded_blocks(now);
     }
 }
 
@@ -158,7 +148,7 @@ pub(crate) fn take(cache: &Cache, [size, align]: [usize; 2], class: Class) -> Op
         return None;
     }
     let block = POOL.take([size, align], class.bytes() as u32, random(), Trace::here())?;
-    note(Count::Blocks);
+    note_block();
     Some(block.as_ptr())
 }
 
@@ -256,7 +246,7 @@ pub(crate) fn arm_due() -> bool {
 pub(crate) fn after_fork_in_child() {
     report::after_fork_in_child();
     // What its parent counted is on its parent's status page.
-    for count in &COUNTS {
+    for count in [&BLOCKS, &report::ERRORS] {
         if count.load(Ordering::Relaxed) != 0 {
             count.store(0, Ordering::Relaxed);
         }

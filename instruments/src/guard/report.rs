@@ -5,10 +5,10 @@
 use super::kernel::POOL;
 use super::pool::{Mistake, Slot, State, Wrong};
 use super::trace::Trace;
-use super::{Count, note};
+use crate::attach::words::WORDS;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
-use neap_heap::base::sync::{AtomicU32, Ordering, UnsafeCell};
+use neap_heap::base::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use neap_heap::cache::misuse::Call;
 use neap_heap::os::abort::{Lossy, abort, warn};
 use neap_heap::os::fault::{Access, Fault, Verdict};
@@ -17,6 +17,7 @@ use neap_heap::os::futex;
 use neap_heap::os::own_stack;
 use neap_heap::os::process::process_id;
 use neap_heap::os::sandbox;
+use neap_heap::os::shared;
 use neap_heap::os::thread::thread_id;
 
 /// The descriptor of standard error.
@@ -89,6 +90,17 @@ pub(super) fn on_fault(fault: &Fault) -> Verdict {
     Verdict::Reported
 }
 
+/// Memory errors that guarded blocks have shown, for observers.
+pub(super) static ERRORS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts an error, on the status page as well. Safe in a signal handler.
+fn note_error() {
+    let now = ERRORS.fetch_add(1, Ordering::Relaxed) + 1;
+    if shared::is_mine() {
+        WORDS.write_memory_errors(now);
+    }
+}
+
 /// The thread that reports; 0: none.
 static REPORTER: futex::Word = futex::Word::new(0);
 static REPORTS: AtomicU32 = AtomicU32::new(0);
@@ -119,7 +131,7 @@ impl Event<'_> {
         });
         if is_ours != Some(false) {
             // First: the report may be the process's last act.
-            note(Count::Errors);
+            note_error();
         }
         if is_ours == Some(true) {
             if REPORTS.fetch_add(1, Ordering::Relaxed) < MOST {

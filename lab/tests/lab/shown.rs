@@ -37,7 +37,7 @@ fn every_record_shows_what_the_documents_cite() {
         assert_eq!(cells(&text(&output.stdout)), expected.trim_end(), "{name}");
         count += 1;
     }
-    assert_eq!(count, 11);
+    assert_eq!(count, 13);
 }
 
 #[test]
