@@ -208,7 +208,7 @@ fn a_report_tells_the_error_of_a_run() {
     );
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &said(&output);
     assert!(
-        text.contains("- Guarded samples found 1 memory error in freed (process "),
+        text.contains("- Guarded samples found 1 memory error in "),
         "{text}"
     );
     assert!(text.contains("    neap: read of 0x"), "{text}");
