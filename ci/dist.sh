@@ -59,11 +59,11 @@ fail() {
 }
 
 defined() { # defined FILE NAME: whether the file defines NAME for the dynamic loader
-    nm --dynamic --defined-only "$1" | grep -q " [TWi] $2\$"
+    nm --dynamic --defined-only "$1" | grep " [TWi] $2\$" >/dev/null
 }
 
 library=$dist/libneap.so
-readelf --dynamic "$library" | grep -q 'SONAME.*\[libneap\.so\]' || fail "the library has another soname"
+readelf --dynamic "$library" | grep 'SONAME.*\[libneap\.so\]' >/dev/null || fail "the library has another soname"
 for name in malloc calloc realloc free posix_memalign malloc_usable_size free_sized _Znwm _ZdlPvm; do
     defined "$library" "$name" || fail "the library does not define $name"
 done
@@ -85,7 +85,7 @@ fi
 # No call of malloc's family is a cancellation point, so the library must call none of these.
 for name in open open64 openat openat64 close read pread pread64 write writev pwrite pwrite64 fcntl fcntl64 \
     sendmsg sendto recvmsg connect accept poll select nanosleep clock_nanosleep usleep fsync fdatasync msync waitpid; do
-    if nm --dynamic --undefined-only "$library" | grep -qE " U $name(@|\$)"; then
+    if nm --dynamic --undefined-only "$library" | grep -E " U $name(@|\$)" >/dev/null; then
         fail "the library calls $name, a cancellation point: use heap/src/os/file.rs"
     fi
 done

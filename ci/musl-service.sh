@@ -30,11 +30,12 @@ for allocator in "${allocators[@]}"; do
     CC_x86_64_unknown_linux_musl=musl-gcc cargo build -q --locked --release --manifest-path lab/musl/Cargo.toml \
         --target x86_64-unknown-linux-musl --target-dir "$target" "${features[@]}"
     cp "$target/x86_64-unknown-linux-musl/release/musl-service" "$work/$allocator"
-    if readelf -d "$work/$allocator" | grep -q NEEDED; then
+    # Not grep -q, which ends at the first hit: then readelf is ended by SIGPIPE, and the pipe fails.
+    if readelf -d "$work/$allocator" | grep NEEDED >/dev/null; then
         echo "ci/musl-service.sh: $allocator's program is not static" >&2
         exit 1
     fi
-    if [ $allocator = neap ] && ! readelf --sections "$work/neap" | grep -q neap_fork; then
+    if [ $allocator = neap ] && ! readelf --sections "$work/neap" | grep neap_fork >/dev/null; then
         echo "ci/musl-service.sh: neap doctor would not find Neap in the program" >&2
         exit 1
     fi
