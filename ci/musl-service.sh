@@ -30,7 +30,7 @@ for allocator in "${allocators[@]}"; do
     CC_x86_64_unknown_linux_musl=musl-gcc cargo build -q --locked --release --manifest-path lab/musl/Cargo.toml \
         --target x86_64-unknown-linux-musl --target-dir "$target" "${features[@]}"
     cp "$target/x86_64-unknown-linux-musl/release/musl-service" "$work/$allocator"
-    # Not grep -q, which ends at the first hit: then readelf is ended by SIGPIPE, and the pipe fails.
+    # Not grep -q: it ends at the first hit, then SIGPIPE ends readelf, and the pipe fails.
     if readelf -d "$work/$allocator" | grep NEEDED >/dev/null; then
         echo "ci/musl-service.sh: $allocator's program is not static" >&2
         exit 1
