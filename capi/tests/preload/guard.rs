@@ -176,6 +176,16 @@ fn children_set_handlers_whatever_their_parents_threads_did() {
 }
 
 #[test]
+fn a_thread_that_ends_leaves_its_sample_to_the_next() {
+    let variables = [("NEAP_GUARD", "1h"), ("NEAP_PURGE_THREAD", "never")];
+    let Some(output) = run("in_short_threads", &variables) else {
+        return;
+    };
+    let stderr = support::text(&output.stderr);
+    assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{stderr}");
+}
+
+#[test]
 fn other_faults_are_the_programs() {
     let Some(output) = run("other_fault", &[]) else {
         return;

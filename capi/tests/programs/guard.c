@@ -1,5 +1,6 @@
 /* One wrong access or call, as the argument says, for the reports of guarded blocks. */
 #include "check.h"
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -167,6 +168,50 @@ static void in_children_meanwhile(void) {
     _exit(0);
 }
 
+/* Checks whether each block is guarded, and counts: such a block has the requested bytes only. */
+static int found;
+
+static int is_guarded(void) {
+    char *own = malloc(24);
+    int guarded = malloc_usable_size(own) == 24;
+    free(own);
+    return guarded;
+}
+
+static void *allocate_a_little(void *times) {
+    for (uintptr_t i = 0; i < (uintptr_t)times; i++)
+        found += is_guarded();
+    return NULL;
+}
+
+static void run_thread(uintptr_t times) {
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, allocate_a_little, (void *)times));
+    pthread_join(thread, NULL);
+}
+
+/* An interval of an hour begins anew in each child, where the first thread that allocates is the
+   chosen one. */
+static void in_short_threads(void) {
+    for (int i = 0; i < 5000 && !is_guarded(); i++)
+        ;
+    run_thread(4);
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        int status;
+        if (child == 0) {
+            found = 0;
+            run_thread(1);
+            for (int thread = 0; thread < 300; thread++)
+                run_thread(4);
+            _exit(found);
+        }
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 1);
+    }
+    _exit(0);
+}
+
 /* No guarded block has a part in it. */
 static void other_fault(void) {
     CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
@@ -189,6 +234,7 @@ int main(int count, char **arguments) {
         {"by_signal_after_vfork", by_signal_after_vfork},
         {"set_past_the_library", set_past_the_library},
         {"in_children_meanwhile", in_children_meanwhile},
+        {"in_short_threads", in_short_threads},
     };
     CHECK(count == 2);
     block = malloc(24);

@@ -28,6 +28,9 @@ pub struct Registry {
     key: UnsafeCell<Option<Key>>,
     /// Calls counted by caches that are gone: allocations, frees, requested bytes.
     past: [AtomicU64; 3],
+    /// How many caches were [armed](super::arming) when they ended, and no other cache was armed in
+    /// their place.
+    owed: AtomicUsize,
 }
 
 // SAFETY: `key` is reached only under `lock`.
@@ -80,6 +83,7 @@ impl Registry {
             count: AtomicUsize::new(0),
             key: UnsafeCell::new(None),
             past: [const { AtomicU64::new(0) }; 3],
+            owed: AtomicUsize::new(0),
         }
     }
 
@@ -219,12 +223,25 @@ impl Registry {
         self.first.load(Ordering::Relaxed).is_null()
     }
 
+    /// Whether a cache is to be armed in place of one that ended. The caller arms one then.
+    pub(super) fn take_owed(&self) -> bool {
+        let one_less = |owed: usize| owed.checked_sub(1);
+        let order = Ordering::Relaxed;
+        self.owed.load(order) > 0 && self.owed.fetch_update(order, order, one_less).is_ok()
+    }
+
     /// Takes a cache that holds nothing out of the list. Returns what gives its memory back.
     pub(super) fn leave(&self, cache: &Cache) -> Heir {
         let _guard = self.lock.lock();
         self.unlink(cache);
         let before = self.count.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "a cache leaves that is not in the list");
+        if cache.is_armed() {
+            // No more than there are caches, so that those to come are not armed time after time.
+            let one_more = |owed: usize| (owed < before).then_some(owed + 1);
+            let order = Ordering::Relaxed;
+            _ = self.owed.fetch_update(order, order, one_more);
+        }
         for (past, count) in self.past.iter().zip(cache.counts.all()) {
             past.fetch_add(count, Ordering::Relaxed);
         }

@@ -160,7 +160,8 @@ fn is_due(cache: &Cache, class: Class) -> bool {
     if HEAP.guarding() == Guarding::All {
         return true;
     }
-    if HEAP.fires(cache, class) {
+    // A thread may make a single block, so the one at hand counts.
+    if HEAP.fires(cache, class) || (HEAP.inherit(cache) && HEAP.fires(cache, class)) {
         note_taken();
         return true;
     }
