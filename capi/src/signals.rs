@@ -32,10 +32,11 @@ fn is_ours(signal: c_int) -> bool {
     signal == libc::SIGSEGV && fault::is_watching() && thread::may_be_own_process()
 }
 
-/// The C library's function, looked up now in a call that comes before the library's start.
+/// The C library's function, looked up now in a call that comes before the library's start, as
+/// Neap's own does when its handler is there from the start on.
 fn found(next: &Next) -> *mut c_void {
     if next.get().is_null() {
-        next.look();
+        begin();
     }
     next.get()
 }
@@ -57,12 +58,33 @@ unsafe extern "C" fn sigaction(
             return fault::program_action(new, old);
         }
         match transmute::<*mut c_void, Option<SigAction>>(found(&SIGACTION)) {
-            Some(next) => next(signal, new, old),
+            Some(next) => {
+                let done = next(signal, new, old);
+                // Another thread may have put our handler in front meanwhile.
+                if done == 0 && is_ours(signal) {
+                    fault::settle(old);
+                }
+                done
+            }
             None => {
                 errno::set(libc::ENOSYS);
                 -1
             }
         }
+    }
+}
+
+/// What `signal` told, unless another thread put our handler in front meanwhile.
+fn settled(signal: c_int, told: *mut c_void) -> *mut c_void {
+    if !is_ours(signal) || told.addr() == libc::SIG_ERR {
+        return told;
+    }
+    // SAFETY: zeros are a valid structure, which is ours.
+    unsafe {
+        let mut old = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        old.sa_sigaction = told.addr();
+        fault::settle(&mut old);
+        old.sa_sigaction as *mut c_void
     }
 }
 
@@ -76,7 +98,7 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
     unsafe {
         if !is_ours(signal) {
             return match transmute::<*mut c_void, Option<Signal>>(found(&SIGNAL)) {
-                Some(next) => next(signal, handler),
+                Some(next) => settled(signal, next(signal, handler)),
                 None => {
                     errno::set(libc::ENOSYS);
                     libc::SIG_ERR as *mut c_void

@@ -176,6 +176,14 @@ fn children_set_handlers_whatever_their_parents_threads_did() {
 }
 
 #[test]
+fn a_handler_that_is_set_while_ours_begins_is_the_programs() {
+    let Some(program) = &*PROGRAM else { return };
+    let output = support::run(program, &[OsStr::new("set_while_it_begins")], &[]);
+    let stderr = support::text(&output.stderr);
+    assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{stderr}");
+}
+
+#[test]
 fn a_thread_that_ends_leaves_its_sample_to_the_next() {
     let variables = [("NEAP_GUARD", "1h"), ("NEAP_PURGE_THREAD", "never")];
     let Some(output) = run("in_short_threads", &variables) else {

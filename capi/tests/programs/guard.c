@@ -168,6 +168,45 @@ static void in_children_meanwhile(void) {
     _exit(0);
 }
 
+static pthread_barrier_t start;
+
+static void *set_once(void *pause) {
+    struct sigaction new = {.sa_handler = plain_handler}, old;
+    pthread_barrier_wait(&start);
+    for (volatile uintptr_t i = 0; i < (uintptr_t)pause; i++)
+        ;
+    if ((uintptr_t)pause % 2)
+        CHECK(!sigaction(SIGSEGV, &new, &old) && old.sa_handler == SIG_DFL);
+    else
+        CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
+    return NULL;
+}
+
+/* A thread sets its handler while another one puts Neap's in front. */
+static void set_while_it_begins(void) {
+    int (*begin)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "neap_stack_report_overflows");
+    CHECK(begin != NULL);
+    for (uintptr_t i = 0; i < 2000; i++) {
+        pid_t child = fork();
+        int status;
+        if (child == 0) {
+            pthread_t thread;
+            struct sigaction now, raw;
+            CHECK(!pthread_barrier_init(&start, NULL, 2));
+            CHECK(!pthread_create(&thread, NULL, set_once, (void *)(i * 2 % 4001)));
+            pthread_barrier_wait(&start);
+            begin();
+            pthread_join(thread, NULL);
+            CHECK(!sigaction(SIGSEGV, NULL, &now) && now.sa_handler == plain_handler);
+            CHECK(!syscall(SYS_rt_sigaction, SIGSEGV, NULL, &raw, 8));
+            CHECK(raw.sa_handler != plain_handler && raw.sa_handler != SIG_DFL);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    _exit(0);
+}
+
 /* Checks whether each block is guarded, and counts: such a block has the requested bytes only. */
 static int found;
 
@@ -234,6 +273,7 @@ int main(int count, char **arguments) {
         {"by_signal_after_vfork", by_signal_after_vfork},
         {"set_past_the_library", set_past_the_library},
         {"in_children_meanwhile", in_children_meanwhile},
+        {"set_while_it_begins", set_while_it_begins},
         {"in_short_threads", in_short_threads},
     };
     CHECK(count == 2);

@@ -6,7 +6,7 @@ use super::errno::keep_errno;
 use super::futex;
 use super::thread::{self, SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::ffi::{c_int, c_void};
 use core::hint::spin_loop;
 use core::mem::{MaybeUninit, transmute};
@@ -53,7 +53,8 @@ type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_in
 
 /// What our handler needs to know.
 struct Watch {
-    state: AtomicU8,
+    /// Whether our handler is in front of the program's, or about to be. Changes under `locked`.
+    in_force: AtomicBool,
     /// The action that the program set is in one of them; the other one is written when it sets a
     /// new one, so that a child whose parent's other thread was writing finds the last. Guarded by
     /// `locked`.
@@ -69,15 +70,11 @@ struct Watch {
     real: AtomicPtr<c_void>,
 }
 
-const NONE: u8 = 0;
-const BEGUN: u8 = 1;
-const IN_FORCE: u8 = 2;
-
 // SAFETY: the cell is reached under `locked`.
 unsafe impl Sync for Watch {}
 
 static WATCH: Watch = Watch {
-    state: AtomicU8::new(NONE),
+    in_force: AtomicBool::new(false),
     before: UnsafeCell::new([const { MaybeUninit::uninit() }; 2]),
     current: AtomicUsize::new(0),
     locked: futex::Word::new(0),
@@ -86,8 +83,7 @@ static WATCH: Watch = Watch {
 };
 
 /// Puts a handler of SIGSEGV in front of the program's own. It calls `report` first, and what that
-/// says follows. Later calls add a second reporter, and do not wait for the first. False if the
-/// kernel refuses.
+/// says follows. Later calls add a second reporter. False if the kernel refuses.
 pub fn watch(report: Report) -> bool {
     let report = report as *mut ();
     let is_ours = |place: &AtomicPtr<()>| {
@@ -97,27 +93,51 @@ pub fn watch(report: Report) -> bool {
     if !WATCH.reports.iter().any(is_ours) {
         return false;
     }
-    let (state, order) = (&WATCH.state, Ordering::AcqRel);
-    if state
-        .compare_exchange(NONE, BEGUN, order, Ordering::Acquire)
-        .is_err()
-    {
-        return true;
+    // A frontend that replaces `sigaction` may look the C library's up in its first call, which
+    // comes to itself: before our handler is there, and without the lock.
+    if action_now().is_none() {
+        return false;
     }
-    let done = with_before(|before| match action_now() {
-        Some(now) => {
-            before.set(now);
-            install(&now)
+    with_before(|before| {
+        if is_watching() {
+            return true;
         }
-        None => false,
+        // From here on, a `sigaction` of another thread waits for the lock, or settles afterwards.
+        WATCH.in_force.store(true, Ordering::Release);
+        let done = take_over(before);
+        WATCH.in_force.store(done, Ordering::Release);
+        done
+    })
+}
+
+/// Puts our handler in front of what the kernel has, and of what other threads set meanwhile.
+fn take_over(before: &mut Before<'_>) -> bool {
+    let mut replaced = action_now();
+    while let Some(other) = replaced.filter(|replaced| !is_ours(replaced)) {
+        before.set(other);
+        replaced = install(&other);
+    }
+    replaced.is_some()
+}
+
+/// After a `sigaction` of SIGSEGV that began before [`watch`] did in another thread: our handler
+/// stays in front of what it set, and is not what it told.
+///
+/// # Safety
+/// - `old` is null or points to a structure, which may be written.
+pub unsafe fn settle(old: *mut Action) {
+    with_before(|before| {
+        // SAFETY: the caller's promise.
+        if let Some(old) = unsafe { old.as_mut() }.filter(|old| is_ours(old)) {
+            *old = before.get();
+        }
+        take_over(before);
     });
-    state.store(if done { IN_FORCE } else { NONE }, Ordering::Release);
-    done
 }
 
 /// Whether our handler is in front of the program's.
 pub fn is_watching() -> bool {
-    WATCH.state.load(Ordering::Acquire) == IN_FORCE
+    WATCH.in_force.load(Ordering::Acquire)
 }
 
 /// Says where the C library's own `sigaction` is, for a frontend that replaces it.
@@ -145,7 +165,7 @@ pub unsafe fn program_action(new: *const Action, old: *mut Action) -> c_int {
         let last = before.get();
         let done = new.is_none_or(|new| {
             before.set(new);
-            install(&new)
+            install(&new).is_some()
         });
         (last, done)
     });
@@ -238,15 +258,16 @@ unsafe fn set_action(new: *const Action, old: *mut Action) -> bool {
 }
 
 /// Installs our handler with the settings of the program's: its mask, and whether it blocks
-/// SIGSEGV.
-fn install(before: &Action) -> bool {
+/// SIGSEGV. Returns the action that it replaced; `None` if the kernel refuses.
+fn install(before: &Action) -> Option<Action> {
     let mut ours = *before;
     ours.sa_sigaction = on_fault as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO
         | libc::SA_ONSTACK
         | (before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
-    // SAFETY: a valid structure; the handler keeps to what handlers may do.
-    unsafe { set_action(&ours, null_mut()) }
+    let mut replaced = MaybeUninit::uninit();
+    // SAFETY: valid structures; the handler keeps to what handlers may do.
+    unsafe { set_action(&ours, replaced.as_mut_ptr()).then(|| replaced.assume_init()) }
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
