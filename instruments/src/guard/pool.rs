@@ -441,6 +441,21 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_of_a_full_pool_waits_for_31_other_frees() {
+        let pool = pool(Vec::new());
+        let fill = || core::iter::from_fn(|| take(&pool, 100, 16, 0)).collect::<Vec<_>>();
+        let mut live = fill();
+        assert_eq!(live.len(), SLOTS - QUARANTINED);
+        let first = live.swap_remove(0);
+        assert!(pool.give(first, Trace::NONE).is_ok());
+        let other_frees = (0..).find(|_| {
+            let next = take(&pool, 100, 16, 0).unwrap();
+            next == first || pool.give(next, Trace::NONE).is_err()
+        });
+        assert_eq!(other_frees, Some(QUARANTINED));
+    }
+
+    #[test]
     fn mistakes_are_told_apart() {
         let pool = pool(Vec::new());
         let block = take(&pool, 24, 16, 1).unwrap();
