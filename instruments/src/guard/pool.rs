@@ -203,7 +203,7 @@ impl<D: Doors> Pool<D> {
         let page = self.doors.page_bytes();
         debug_assert!(bytes <= page && align <= page && align.is_power_of_two());
         let mut held = self.hold()?;
-        let number = held.oldest().filter(|_| self.has_room())?;
+        let number = self.has_room().then(|| held.oldest()).flatten()?;
         let first = held.page_of(number, page);
         // SAFETY: a page of the pool.
         if !unsafe { self.doors.open(NonNull::new(first as *mut u8)?) } {

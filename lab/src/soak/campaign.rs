@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 
 use super::growth::sum;
+use super::guards;
 use super::member::Member;
 use super::observers::{Observers, Seen};
-use super::views::{self, ALL, ANSWERS};
+use super::views::{self, ALL, ANSWERS, GUARDED};
 use crate::cases::case::Case;
 use crate::cases::home::Home;
 use crate::cases::{install, tree};
@@ -35,6 +36,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Only obtain what the members need from the registries",
         ),
         QUICK.about("A quarter of a minute. Growth is shown and not judged"),
+        Setting::switch("unguarded", "Without guarded samples"),
         Setting::path("members", "FOLDER").about("The folder of the members (default: lab/soak)"),
         JSON,
         RECORDS,
@@ -55,20 +57,36 @@ const MOST_GROWTH: f64 = 0.02;
 struct Terms {
     load: Duration,
     interval: Duration,
+    guards: Guards,
+}
+
+/// Whether the members run with guarded samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guards {
+    On,
+    Off,
 }
 
 impl Terms {
     fn of(settings: &Settings) -> Terms {
-        match settings.is_quick() {
-            true => Terms {
-                load: Duration::from_secs(15),
-                interval: Duration::from_millis(250),
-            },
-            false => Terms {
-                load: Duration::from_secs(60 * settings.number("minutes")),
-                interval: Duration::from_secs(2),
-            },
+        let guards = match settings.is_on("unguarded") {
+            true => Guards::Off,
+            false => Guards::On,
+        };
+        let (load, interval) = match settings.is_quick() {
+            true => (15, Duration::from_millis(250)),
+            false => (60 * settings.number("minutes"), Duration::from_secs(2)),
+        };
+        Terms {
+            load: Duration::from_secs(load),
+            interval,
+            guards,
         }
+    }
+
+    /// What the members' environment has for it.
+    fn variables(&self) -> Option<(&'static str, &'static str)> {
+        (self.guards == Guards::On).then_some(guards::VARIABLE)
     }
 }
 
@@ -113,6 +131,8 @@ fn chosen(settings: &Settings) -> anyhow::Result<Vec<Case>> {
 fn head(campaign: &mut Campaign, cases: &[Case], terms: &Terms, ready: &Ready) {
     let seconds = terms.load.as_secs().to_string();
     let mut options = vec![("seconds".to_string(), seconds)];
+    let variables = terms.variables().into_iter();
+    options.extend(variables.map(|(name, value)| (name.to_string(), value.to_string())));
     let titles = cases.iter();
     options.extend(titles.map(|case| (views::title_key(&case.name), case.title.clone())));
     options.push((views::title_key(ALL), "All together".into()));
@@ -145,7 +165,7 @@ fn soak(
     let mut members = Vec::new();
     for (case, home) in both {
         let start = || {
-            let mut member = Member::start(case, home, &library)?;
+            let mut member = Member::start((case, home), &library, terms.variables())?;
             member.wait_until_ready()?;
             let has_own = case.env.contains_key("LD_PRELOAD");
             ensure!(
@@ -158,15 +178,20 @@ fn soak(
         members.push(member.with_context(|| case.name.clone())?);
     }
     let processes = members.iter().map(|one| (one.name.clone(), one.id()));
-    let observers = match command::neap() {
-        Some(neap) => Some(Observers::start(neap, processes.collect())),
-        None => {
-            campaign.leave_out("observers: the command neap is not beside this program");
-            None
-        }
-    };
+    let neap = command::neap();
+    if neap.is_none() {
+        campaign.leave_out(
+            "observers and counts of guarded blocks: the command neap is not beside this program",
+        );
+    }
+    let start = |neap| Observers::start(neap, processes.collect());
+    let observers = neap.clone().map(start);
     let outcome = watch(&mut members, terms, campaign);
     let seen = observers.map(Observers::stop).unwrap_or_default();
+    let outcome = outcome.and_then(|()| match neap.filter(|_| terms.guards == Guards::On) {
+        Some(neap) => guards::count(&neap, &mut members),
+        None => Ok(()),
+    });
     let outcome = outcome.and_then(|()| finish(&mut members));
     note(campaign, &members, seen);
     outcome
@@ -202,12 +227,15 @@ fn note(campaign: &mut Campaign, members: &[Member], seen: Seen) {
     for member in members {
         let mut figures = views::figures(&member.samples);
         figures.push(Figure::count(ANSWERS, member.answers));
+        figures.extend(member.guarded.map(|blocks| Figure::count(GUARDED, blocks)));
         campaign.record.push(&member.name, "neap", 0, figures);
     }
     let courses = members.iter().map(|member| member.samples.as_slice());
     let mut figures = views::figures(&sum(courses));
     let answers = members.iter().map(|member| member.answers).sum();
     figures.push(Figure::count(ANSWERS, answers));
+    let guarded: Option<u64> = members.iter().map(|member| member.guarded).sum();
+    figures.extend(guarded.map(|blocks| Figure::count(GUARDED, blocks)));
     figures.push(Figure::count("looks of observers", seen.looks));
     campaign.record.push(ALL, "neap", 0, figures);
     seen.complaints

@@ -27,6 +27,8 @@ pub struct Member {
     pub samples: Vec<Sample>,
     /// How many answers were checked, and right.
     pub answers: u64,
+    /// How many of its blocks were guarded, if that was asked.
+    pub guarded: Option<u64>,
     /// When that number was last another.
     answered: Instant,
     is_ready: bool,
@@ -37,15 +39,19 @@ pub struct Member {
 }
 
 impl Member {
-    /// Starts a member under `library`, unless its own variables say otherwise.
+    /// Starts a member under `library` with these variables, unless its own say otherwise.
     ///
     /// # Errors
     /// If a program does not start.
-    pub fn start(case: &Case, home: &Home, library: &Path) -> anyhow::Result<Member> {
+    pub fn start(
+        (case, home): (&Case, &Home),
+        library: &Path,
+        variables: impl IntoIterator<Item = (&'static str, &'static str)>,
+    ) -> anyhow::Result<Member> {
         let work = Work::new()?;
         let (ear, heard) = mpsc::channel();
         let mut command = home.command(&case.subject, Some(&work))?;
-        command.env("LD_PRELOAD", library);
+        command.env("LD_PRELOAD", library).envs(variables);
         for (name, value) in &case.env {
             command.env(name, home.filled(value, Some(&work)));
         }
@@ -62,6 +68,7 @@ impl Member {
             name: case.name.clone(),
             samples: Vec::new(),
             answers: 0,
+            guarded: None,
             answered: Instant::now(),
             is_ready: false,
             subject,

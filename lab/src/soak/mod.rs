@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `member` | one program of the load, from its start to its end |
 //! | `observers` | the commands that look into the members meanwhile |
+//! | `guards` | guarded samples of the members |
 //! | `growth` | how much memory grew, from a course |
 //! | `views` | the table and the picture |
 //! | `campaign` | all members at once |
 
 pub mod campaign;
 mod growth;
+mod guards;
 mod member;
 mod observers;
 mod views;

@@ -11,6 +11,7 @@ use crate::stats::quantile;
 pub const ALL: &str = "all";
 /// The figures of a member.
 pub const ANSWERS: &str = "answers";
+pub const GUARDED: &str = "guarded blocks";
 pub const MEDIAN: &str = "resident";
 pub const MOST: &str = "most resident";
 pub const GROWTH: &str = "growth";
@@ -35,16 +36,19 @@ pub fn figures(samples: &[Sample]) -> Vec<Figure> {
     figures
 }
 
-const COLUMNS: [(&str, &str); 4] = [
+const COLUMNS: [(&str, &str); 5] = [
     (MEDIAN, "resident, MB"),
     (MOST, "most, MB"),
     (GROWTH, "growth, %"),
     (ANSWERS, "answers checked"),
+    (GUARDED, "guarded blocks"),
 ];
 
 /// A row for each member and one for all.
 pub fn table(record: &Record) -> String {
-    let columns = COLUMNS.map(|(_, name)| name);
+    let has = |figure: &str| record.runs().any(|run| run.number(figure).is_some());
+    let columns = COLUMNS.iter().filter(|(figure, _)| has(figure));
+    let columns: Vec<&str> = columns.map(|(_, name)| *name).collect();
     let heading = "After the first quarter of the time; growth is the trend over the rest";
     section(
         heading,
@@ -55,7 +59,7 @@ pub fn table(record: &Record) -> String {
             let run = record.runs().find(|run| run.case() == *case)?;
             let value = run.number(figure)?;
             Some(match figure {
-                ANSWERS => format!("{value:.0}"),
+                ANSWERS | GUARDED => format!("{value:.0}"),
                 GROWTH => format!("{:+.2}", 100.0 * value),
                 _ => format!("{:.1}", value / 1e6),
             })
@@ -125,6 +129,7 @@ mod tests {
         let samples: Vec<Sample> = (0..100).map(sample).collect();
         let mut figures = figures(&samples);
         figures.push(Figure::count(ANSWERS, 12));
+        figures.push(Figure::count(GUARDED, 345));
         let mut record = record([("redis", "neap", 0, figures)]);
         record.head = vec![(title_key("redis"), "A server & its forks".into())];
         record
@@ -133,7 +138,7 @@ mod tests {
     #[test]
     fn a_member_has_a_row_and_a_panel() {
         let text = table(&example());
-        for part in ["redis", "5.0", "+0.00", "12"] {
+        for part in ["redis", "5.0", "+0.00", "12", "guarded blocks", "345"] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
         let picture = picture(&example());
