@@ -22,6 +22,8 @@ tier python ci/python-suite.sh full
 tier packages ci/packages.sh full
 # With the oldest compiler, all of the crates' tests.
 tier crates ci/crates.sh full
+# The heap's tests under AddressSanitizer, ThreadSanitizer and memcheck.
+tier sanitizers ci/sanitizers.sh full
 tier musl-service ci/musl-service.sh full
 # Every test of other projects' suites, glibc's in all of its variants.
 tier suites ci/suites.sh full

@@ -108,4 +108,8 @@ command -v pprof >/dev/null || go install github.com/google/pprof@v0.0.0-2023060
 targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-gnu)
 ! command -v rustup >/dev/null || timeout 180 rustup target add "${targets[@]}" ||
     echo "rustup cannot add ${targets[*]}" >&2
+# For ThreadSanitizer in ci/sanitizers.sh, which says what it skips without: the standard library's
+# source.
+! command -v rustup >/dev/null || timeout 180 rustup component add rust-src ||
+    echo "rustup cannot add rust-src" >&2
 cargo run -q -p neap-lab --bin neap-lab -- download --prepare

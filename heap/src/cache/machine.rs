@@ -1,16 +1,22 @@
 //! What differs between machines: the fast path, whose algorithm `portable.rs` shows; the
 //! thread's slot, which holds its cache; and the caller of `free`.
+//!
+//! A sanitizer's tool does not see what assembly accesses, so `--cfg sanitized` chooses the portable
+//! fast path on x86-64 (`ci/sanitizers.sh`).
 
 #[cfg(target_arch = "aarch64")]
 pub use super::aarch64::{pop_sized, push_deleted, push_freed, set_slot, slot, slot_address};
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(sanitized, not(target_arch = "x86_64")))]
 pub use super::portable::{pop, pop_sampling};
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(any(
+    all(sanitized, target_arch = "x86_64"),
+    not(any(target_arch = "x86_64", target_arch = "aarch64"))
+))]
 pub use super::portable::{pop_sized, push_deleted, push_freed};
+#[cfg(all(not(sanitized), target_arch = "x86_64"))]
+pub use super::x86_64::{pop, pop_sampling, pop_sized, push_deleted, push_freed};
 #[cfg(target_arch = "x86_64")]
-pub use super::x86_64::{
-    pop, pop_sampling, pop_sized, push_deleted, push_freed, set_slot, slot, slot_address,
-};
+pub use super::x86_64::{set_slot, slot, slot_address};
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use super::aarch64::with_caller;

@@ -29,7 +29,7 @@ pub mod magazine;
 pub mod measures;
 #[cfg(not(loom))]
 pub mod misuse;
-#[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
+#[cfg(all(not(loom), any(test, sanitized, not(target_arch = "x86_64"))))]
 pub mod portable;
 #[cfg(not(loom))]
 pub mod refill;
@@ -38,4 +38,5 @@ pub mod registry;
 #[cfg(not(loom))]
 pub mod thread_cache;
 #[cfg(all(not(loom), target_arch = "x86_64"))]
+#[cfg_attr(sanitized, allow(dead_code))]
 mod x86_64;

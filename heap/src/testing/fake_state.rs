@@ -1,8 +1,12 @@
 //! The state of a fake system: its reservations, page by page, and which calls are to fail.
 
+#[path = "access.rs"]
+mod access;
+
 use super::Huge;
 #[cfg(doc)]
 use super::Os;
+use access::Access;
 use core::ptr::{NonNull, null_mut};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
@@ -111,7 +115,36 @@ impl State {
             guards: BTreeMap::new(),
             pages,
         });
-        NonNull::new(base as *mut u8)
+        let base = NonNull::new(base as *mut u8)?;
+        access::set(base, bytes, Access::Denied);
+        Some(base)
+    }
+
+    /// Writes `byte` over a range, whatever the state of its pages.
+    pub(super) fn fill(&mut self, addr: NonNull<u8>, bytes: usize, page_bytes: usize, byte: u8) {
+        access::set(addr, bytes, Access::Allowed);
+        // SAFETY: the callers name ranges of a reservation, which is real memory of ours.
+        unsafe { addr.as_ptr().write_bytes(byte, bytes) }
+        self.tell(addr, bytes, page_bytes);
+    }
+
+    /// Tells sanitizers which pages of a range may be accessed: what is committed and has no guard.
+    pub(super) fn tell(&mut self, addr: NonNull<u8>, bytes: usize, page_bytes: usize) {
+        let guards = self.guards(addr, bytes);
+        let pages = self.pages(addr, bytes, page_bytes);
+        for (index, page) in pages.iter().enumerate() {
+            let access = match page {
+                Page::Committed => Access::Allowed,
+                Page::Reserved { .. } | Page::Released => Access::Denied,
+            };
+            // SAFETY: within the range.
+            access::set(unsafe { addr.add(index * page_bytes) }, page_bytes, access);
+        }
+        for (at, _) in guards {
+            // SAFETY: within the range.
+            let guarded = unsafe { addr.add(at - addr.as_ptr().addr()) };
+            access::set(guarded, page_bytes, Access::Denied);
+        }
     }
 
     /// The start of a hole that is long enough, which then stops being one.
@@ -190,16 +223,24 @@ impl State {
                 reservation.guards.extend(range.map(|at| (at, guard)));
             }
         }
+        self.tell(addr, bytes, page);
     }
 
     /// Takes away the guards of one kind in a range.
-    pub(super) fn remove_guards(&mut self, addr: NonNull<u8>, bytes: usize, kind: FakeGuard) {
+    pub(super) fn remove_guards(
+        &mut self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        page_bytes: usize,
+        kind: FakeGuard,
+    ) {
         let start = addr.as_ptr() as usize;
         for reservation in &mut self.reservations {
             reservation
                 .guards
                 .retain(|at, guard| *guard != kind || !(start..start + bytes).contains(at));
         }
+        self.tell(addr, bytes, page_bytes);
     }
 
     /// The pages of a range, and which of them were found populated.

@@ -194,11 +194,6 @@ impl Fake {
     }
 }
 
-fn fill(addr: NonNull<u8>, bytes: usize, byte: u8) {
-    // SAFETY: the callers name ranges of a reservation, which is real memory of ours.
-    unsafe { addr.as_ptr().write_bytes(byte, bytes) }
-}
-
 impl Os for Fake {
     fn page_bytes(&self) -> usize {
         self.conditions.page_bytes
@@ -260,7 +255,7 @@ impl Os for Fake {
         state.committed_pages -= gone;
         let start = addr.as_ptr().addr();
         state.holes.push((start, start + bytes));
-        fill(addr, bytes, POISON);
+        state.fill(addr, bytes, self.conditions.page_bytes, POISON);
     }
 
     fn reserves_freely(&self) -> bool {
@@ -287,14 +282,18 @@ impl Os for Fake {
         if state.fails(Call::Commit) {
             return Err(OutOfMemory);
         }
-        for (index, page) in state.pages(addr, bytes, page_bytes).iter_mut().enumerate() {
-            if *page == (Page::Reserved { poisoned: true }) {
-                // SAFETY: within the range.
-                fill(unsafe { addr.add(index * page_bytes) }, page_bytes, 0);
+        for offset in (0..bytes).step_by(page_bytes) {
+            // SAFETY: within the range.
+            let at = unsafe { addr.add(offset) };
+            let [page] = state.pages(at, page_bytes, page_bytes) else {
+                unreachable!("one page");
+            };
+            let before = core::mem::replace(page, Page::Committed);
+            if before == (Page::Reserved { poisoned: true }) {
+                state.fill(at, page_bytes, page_bytes, 0);
             }
-            *page = Page::Committed;
         }
-        state.remove_guards(addr, bytes, FakeGuard::Mapping);
+        state.remove_guards(addr, bytes, page_bytes, FakeGuard::Mapping);
         state.committed_pages += fresh;
         Ok(())
     }
@@ -317,7 +316,7 @@ impl Os for Fake {
             .1
             .fill(false);
         state.committed_pages -= gone;
-        fill(addr, bytes, POISON);
+        state.fill(addr, bytes, self.conditions.page_bytes, POISON);
         Ok(())
     }
 
@@ -339,7 +338,7 @@ impl Os for Fake {
             .range(addr, bytes, self.conditions.page_bytes)
             .1
             .fill(false);
-        fill(addr, bytes, 0);
+        state.fill(addr, bytes, self.conditions.page_bytes, 0);
         Purged::Zero
     }
 
@@ -403,7 +402,8 @@ impl Os for Fake {
         }
         // SAFETY: both are committed ranges; the caller promises that they are disjoint.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) };
-        fill(from, bytes, 0);
+        self.state()
+            .fill(from, bytes, self.conditions.page_bytes, 0);
         Ok(())
     }
 
@@ -416,7 +416,7 @@ impl Os for Fake {
             "a renewal of what is not committed"
         );
         assert_eq!(state.guards(addr, bytes), [], "guards in what is renewed");
-        fill(addr, bytes, 0);
+        state.fill(addr, bytes, self.conditions.page_bytes, 0);
         Ok(())
     }
 
@@ -428,13 +428,15 @@ impl Os for Fake {
         }
         state.set_guards(addr, bytes, page, FakeGuard::Advice);
         state.range(addr, bytes, page).1.fill(false);
-        fill(addr, bytes, 0);
+        state.fill(addr, bytes, page, 0);
         Ok(())
     }
 
     unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
         self.check_range(addr, bytes);
-        self.state().remove_guards(addr, bytes, FakeGuard::Advice);
+        let page = self.conditions.page_bytes;
+        self.state()
+            .remove_guards(addr, bytes, page, FakeGuard::Advice);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! What the tests of several files share: models of parts of the heap, and the loom models of its
-//! protocols.
+//! protocols. `planted` has errors for sanitizers.
 
 #[cfg(not(loom))]
 pub(crate) mod crew;
@@ -9,6 +9,8 @@ mod freed_models;
 mod magazine_models;
 #[cfg(not(loom))]
 pub(crate) mod own_cache;
+#[cfg(not(loom))]
+mod planted;
 #[cfg(not(loom))]
 pub(crate) mod slab_model;
 #[cfg(loom)]
