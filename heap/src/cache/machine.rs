@@ -1,8 +1,8 @@
 //! What differs between machines: the fast path, whose algorithm `portable.rs` shows; the
 //! thread's slot, which holds its cache; and the caller of `free`.
 //!
-//! A sanitizer's tool does not see what assembly accesses, so `--cfg sanitized` chooses the portable
-//! fast path on x86-64 (`ci/sanitizers.sh`).
+//! Sanitizers do not see what assembly accesses, so `--cfg sanitized` chooses the portable fast
+//! path on x86-64 (`ci/sanitizers.sh`).
 
 #[cfg(target_arch = "aarch64")]
 pub use super::aarch64::{pop_sized, push_deleted, push_freed, set_slot, slot, slot_address};
