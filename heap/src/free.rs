@@ -315,14 +315,15 @@ unsafe fn free_missed(block: *mut u8) {
     unsafe { free_found(address, found) };
 }
 
-/// Takes back the block at `address`, past all magazines.
+/// Takes back the block at `address`, past the fast path and, if it is of a slab, in the checking
+/// mode.
 ///
 /// # Safety
 /// - As [`free`]; `found` is what the heap [finds](crate::cache::heap::Heap::find) at `address`.
 pub unsafe fn free_found(address: usize, found: Found) {
     match found {
         // SAFETY: the caller's promise.
-        Found::Slab(..) => unsafe { give_one(&HEAP, address) },
+        Found::Slab(slab, class) => unsafe { harden::give(slab, class, address) },
         Found::Large(place) => large::free(&place, address, Tag::LARGE),
         Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED),
         Found::Guarded => hook::instruments().guarded_freed(address),

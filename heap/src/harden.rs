@@ -8,24 +8,24 @@
 //!
 //! The canary is a word that a reader without the process's secrets cannot make. It holds the
 //! requested size, the form of the call, and whether the block was freed. A free checks the block's
-//! own canary and slack, and what lies within [`BESIDE`] bytes of the block, as far as no block of
-//! the program's is there. The caller of the free holds a lock, so no neighbour is freed meanwhile;
+//! own canary and slack, and what lies within 32 bytes of the block, as far as no block of the
+//! program's is there ([`crate::stray`]). The caller of the free holds a lock, so no neighbour is freed meanwhile;
 //! one may be handed out, and then its canary says so first.
 
-use crate::base::sync::{AtomicU64, Ordering, fence, plain};
-use crate::cache::heap::HEAP;
+use crate::base::sync::{Ordering, plain};
+use crate::cache::flush::{give_found, give_one};
+use crate::cache::heap::{Found, HEAP};
 pub use crate::cache::measures::{Canary, Form, Measures};
 use crate::cache::measures::{EARLY, SECRETS};
 use crate::cache::misuse::{self, Call};
+use crate::cache::thread_cache::Cache;
+use crate::init::entered;
 use crate::os::linux;
 use crate::slab::Slab;
 use crate::slab::class::Class;
+use crate::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other};
 use core::ptr;
 
-/// Bytes of a canary.
-const CANARY_BYTES: usize = size_of::<u64>();
-/// How far from a block a free looks for stray writes, in bytes.
-const BESIDE: usize = 32;
 /// What fills a block that waits in the checking mode: as a pointer it leads nowhere.
 const PATTERN: u8 = 0xdb;
 
@@ -46,7 +46,7 @@ pub(crate) fn prepare(measures: Measures) {
     if measures.has(Measures::RANDOM) {
         linux::scatter(SECRETS.next());
     }
-    if !is_on() {
+    if !is_on() && HEAP.pages.extent() > 0 {
         let base = HEAP.pages.primary_base.load(plain::Ordering::Relaxed);
         EARLY.set(base, HEAP.pages.primary_bytes());
     }
@@ -78,12 +78,13 @@ pub fn seal(address: usize, class: Class) -> Seal {
 /// The class for `size` bytes at a multiple of `align` and what stands behind them; `None` if no
 /// slab serves it. Blocks of the class of no bytes are multiples of 16 only.
 pub(crate) fn class_for(size: usize, align: usize) -> Option<Class> {
-    let measures = HEAP.measures();
-    let no_bytes = Class::of_no_bytes().filter(|&class| HEAP.is_no_bytes(class));
-    if size == 0 && align <= 16 && no_bytes.is_some() {
-        return no_bytes;
+    if size == 0
+        && align <= 16
+        && let Some(class) = HEAP.class_of_no_bytes()
+    {
+        return Some(class);
     }
-    let canary = match measures.has(Measures::CANARY) {
+    let canary = match HEAP.measures().has(Measures::CANARY) {
         true => CANARY_BYTES,
         false => 0,
     };
@@ -96,35 +97,91 @@ pub(crate) fn class_for(size: usize, align: usize) -> Option<Class> {
 
 /// A block of `size` bytes, by [`class_for`] of `class`. Null when out of memory.
 pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
-    let measures = HEAP.measures();
-    let block = match measures.has(Measures::RANDOM) {
-        true => HEAP.take_any(class),
-        false => HEAP.take_one(class),
+    let (block, seal) = match own_cache(class) {
+        // SAFETY: the calling thread's own, and in this mode its fast path is closed.
+        Some(cache) => (unsafe { HEAP.draw(cache, class) }, Seal::Canary),
+        None => {
+            let block = HEAP.take_past(class);
+            (block, seal(block.addr(), class))
+        }
     };
     if !block.is_null() {
         // SAFETY: a fresh block of that class.
-        unsafe { hand_out(block, size, class, measures) };
+        unsafe { hand_out(block, size, class, seal) };
     }
     block
+}
+
+/// The calling thread's cache, if its magazine holds free blocks of `class`: their canaries tell
+/// that they are free. `None` also for a thread without a cache.
+#[inline]
+fn own_cache(class: Class) -> Option<&'static Cache> {
+    let has_canaries = HEAP.measures().has(Measures::CANARY) && EARLY.is_empty();
+    match has_canaries && !HEAP.is_no_bytes(class) {
+        true => entered(),
+        false => None,
+    }
+}
+
+/// Gives a [closed](close) block of this slab back: to the calling thread's magazine, or to the
+/// slab.
+///
+/// # Safety
+/// - The program freed the block at `address`, and nothing uses it any more.
+pub(crate) unsafe fn give(slab: &'static Slab, class: Class, address: usize) {
+    match own_cache(class) {
+        // SAFETY: the calling thread's own, as in `allocate`; the caller's promise.
+        Some(cache) => unsafe { HEAP.keep(cache, class, address as *mut u8) },
+        // SAFETY: the caller's promise.
+        None => unsafe { give_found(&HEAP, slab, class, address) },
+    }
+}
+
+/// [`give`] of a block with a canary that has waited since it was closed. Aborts if it has changed
+/// meanwhile.
+///
+/// # Safety
+/// - As [`give`].
+pub unsafe fn reuse(address: usize, class: Class) {
+    // SAFETY: the caller's promise.
+    unsafe { refuse_written(address, class, Seal::Canary) };
+    match own_cache(class) {
+        // SAFETY: as in `give`.
+        Some(cache) => unsafe { HEAP.keep(cache, class, address as *mut u8) },
+        // SAFETY: the caller's promise.
+        None => unsafe { give_one(&HEAP, address) },
+    }
+}
+
+/// Whether the program does not have the block that starts there: it is free in its slab, or in a
+/// magazine. Slow: for the words before an abort.
+#[cold]
+fn is_unused(address: usize) -> bool {
+    let Found::Slab(slab, class) = HEAP.find(address) else {
+        return false;
+    };
+    let number = class.block_at(address - slab.base());
+    let is_free = number.is_some_and(|number| slab.is_free(class, number));
+    is_free || HEAP.registry.holds(class, address)
 }
 
 /// Checks that nothing was written to a block while it was free, and sets its canary.
 ///
 /// # Safety
 /// - A block of `class` of the caller's, which no other thread has.
-unsafe fn hand_out(block: *mut u8, size: usize, class: Class, measures: Measures) {
+#[inline(always)]
+unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) {
     let (address, bytes) = (block.addr(), class.bytes());
-    let seal = seal(address, class);
-    let held = held_bytes(seal, class);
-    let checks = measures.has(Measures::ZERO) && !EARLY.has(address);
+    let held = held_bytes(seal, bytes);
+    let checks = HEAP.measures().has(Measures::ZERO) && !EARLY.has(address);
     if seal == Seal::Canary {
         // SAFETY: the word behind the block. Written first, because a read of an untouched page
         // costs a fault of its own.
         let word = unsafe { canary_at(address, bytes) };
-        let canary = Canary::Live(Form::Malloc, size).word(address);
-        let before = word.swap(canary, Ordering::AcqRel);
-        let is_free = before == 0 || before == Canary::Freed.word(address);
-        if checks && !is_free {
+        let [live, freed] =
+            Canary::words([Canary::Live(Form::Malloc, size), Canary::Freed], address);
+        let before = word.swap(live, Ordering::AcqRel);
+        if checks && before != 0 && before != freed {
             misuse::written_freed(address, bytes, held);
         }
     }
@@ -137,24 +194,12 @@ unsafe fn hand_out(block: *mut u8, size: usize, class: Class, measures: Measures
 }
 
 /// Bytes of a block that its owner or the fill of a free block has.
-fn held_bytes(seal: Seal, class: Class) -> usize {
+fn held_bytes(seal: Seal, bytes: usize) -> usize {
     match seal {
-        Seal::Open => class.bytes(),
+        Seal::Open => bytes,
         Seal::NoBytes => 0,
-        Seal::Canary => class.bytes() - CANARY_BYTES,
+        Seal::Canary => bytes - CANARY_BYTES,
     }
-}
-
-/// The word at the end of a block.
-///
-/// # Safety
-/// - A block of `bytes` bytes with a place for a canary starts at `address`; its slab is in use.
-#[inline]
-unsafe fn canary_at<'a>(address: usize, bytes: usize) -> &'a AtomicU64 {
-    debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
-    let word = (address + bytes - CANARY_BYTES) as *const AtomicU64;
-    // SAFETY: the caller's promise: the last word of a block, which only this file reaches.
-    unsafe { &*word }
 }
 
 /// What the canary of a block says; `None` if it was overwritten.
@@ -167,38 +212,6 @@ unsafe fn canary_of(address: usize, class: Class) -> Option<Canary> {
     Canary::read(word.load(Ordering::Acquire), address)
 }
 
-/// The offset of the first of `bytes` bytes, a multiple of 8, that is not `fill`.
-///
-/// # Safety
-/// - They are of a free block of the caller's, and begin at a multiple of 8.
-#[inline]
-unsafe fn first_other(address: usize, bytes: usize, fill: u8) -> Option<usize> {
-    debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
-    let expected = u64::from_ne_bytes([fill; 8]);
-    // SAFETY: the caller's promise.
-    let words = unsafe { core::slice::from_raw_parts(address as *const u64, bytes / 8) };
-    // Eight words at a time, because most blocks are as they were left.
-    let (chunks, _) = words.as_chunks::<8>();
-    let other = |chunk: &[u64; 8]| chunk.iter().fold(0, |sum, word| sum | (word ^ expected)) != 0;
-    let from = chunks.iter().position(other).unwrap_or(chunks.len()) * 8;
-    let at = from + words[from..].iter().position(|&word| word != expected)?;
-    let byte = (words[at] ^ expected).to_le().trailing_zeros() as usize / 8;
-    Some(at * 8 + byte)
-}
-
-/// The offset of the first of `bytes` bytes, a multiple of 8, that is not 0.
-///
-/// # Safety
-/// - They may be read, and begin at a multiple of 8. Other threads may write to them meanwhile.
-#[inline]
-unsafe fn first_stray(address: usize, bytes: usize) -> Option<usize> {
-    (0..bytes).step_by(8).find_map(|at| {
-        // SAFETY: the caller's promise.
-        let word = unsafe { ptr::read_volatile((address + at) as *const u64) };
-        (word != 0).then(|| at + word.to_le().trailing_zeros() as usize / 8)
-    })
-}
-
 /// How many bytes the program has of a block that is not freed: those that it requested, or all.
 pub fn usable(call: Call, address: usize, class: Class) -> usize {
     match seal(address, class) {
@@ -208,7 +221,8 @@ pub fn usable(call: Call, address: usize, class: Class) -> usize {
         Seal::Canary => match unsafe { canary_of(address, class) } {
             Some(Canary::Live(_, size)) => size,
             Some(Canary::Freed) => misuse::already_free(call, address),
-            None => misuse::canary(call, address, held_bytes(Seal::Canary, class)),
+            None if is_unused(address) => misuse::already_free(call, address),
+            None => misuse::canary(call, address, held_bytes(Seal::Canary, class.bytes())),
         },
     }
 }
@@ -232,7 +246,14 @@ pub(crate) unsafe fn resize(address: usize, class: Class, size: usize, align: us
         };
         if HEAP.measures().has(Measures::ZERO) {
             // SAFETY: the caller's promise.
-            unsafe { check_slack(Call::Realloc, address, held, held_bytes(seal, class)) };
+            unsafe {
+                check_slack(
+                    Call::Realloc,
+                    address,
+                    held,
+                    held_bytes(seal, class.bytes()),
+                )
+            };
         }
         if size < held {
             // SAFETY: bytes of the block that the program gives up.
@@ -241,30 +262,6 @@ pub(crate) unsafe fn resize(address: usize, class: Class, size: usize, align: us
         word.store(Canary::Live(form, size).word(address), Ordering::Release);
     }
     true
-}
-
-/// Aborts if the bytes from the requested ones to the canary, at the offset `end`, are not zero.
-///
-/// # Safety
-/// - A block in use of `size` bytes starts at `address`; `end` is a multiple of 8, and not 0.
-#[inline]
-unsafe fn check_slack(call: Call, address: usize, size: usize, end: usize) {
-    debug_assert!(size <= end && end.is_multiple_of(8) && end > 0);
-    let mut at = end;
-    let mut others = 0;
-    while at > size {
-        at -= 8;
-        // SAFETY: a word of the block.
-        let word = unsafe { *((address + at) as *const u64) };
-        let before = size.saturating_sub(at) as u32;
-        others |= word.to_le() >> (8 * before);
-    }
-    if others != 0 {
-        // SAFETY: as above.
-        let is_other = |&at: &usize| unsafe { *((address + at) as *const u8) } != 0;
-        let offset = (size..end).find(is_other).unwrap_or(size);
-        misuse::overflow(call, address, size, offset);
-    }
 }
 
 /// By which call the block of `class` at `address` was allocated; `None` if it has no canary that
@@ -301,23 +298,24 @@ pub(crate) unsafe fn set_form(address: usize, class: Class, form: Form) {
     }
 }
 
-/// Takes a block of a slab out of the program's hands: aborts if it is free already, or if
-/// something was written past its end or beside it; then fills it.
+/// Takes a block of a slab, which has this seal, out of the program's hands: aborts if it is free
+/// already, or if something was written past its end or beside it; then fills it.
 ///
 /// # Safety
 /// - The program frees the block `number` of this slab, and uses it no more.
 /// - No thread frees another block of a slab meanwhile, because the caller holds a lock.
-pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
+#[inline]
+pub unsafe fn close(slab: &Slab, class: Class, number: usize, seal: Seal) {
     let bytes = class.bytes();
     let address = slab.base() + number * bytes;
-    if seal(address, class) == Seal::Canary {
+    if seal == Seal::Canary {
         // SAFETY: the caller's promise.
-        return unsafe { close_sealed(slab, class, number, address) };
+        return unsafe { close_sealed(slab, class, address) };
     }
     if slab.is_free(class, number) {
         misuse::double_free(address, bytes);
     }
-    if let (false, Some(fill)) = (HEAP.is_no_bytes(class), fill_of(address)) {
+    if let (Seal::Open, Some(fill)) = (seal, fill_of(address)) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(address as *mut u8, fill, bytes) };
     }
@@ -327,123 +325,75 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
 ///
 /// # Safety
 /// - As [`close`].
-unsafe fn close_sealed(slab: &Slab, class: Class, number: usize, address: usize) {
-    let (bytes, measures) = (class.bytes(), HEAP.measures());
+#[inline]
+unsafe fn close_sealed(slab: &Slab, class: Class, address: usize) {
+    let bytes = class.bytes();
+    let mut held = bytes - CANARY_BYTES;
     // SAFETY: a block with a canary starts there, or a free one.
     let word = unsafe { canary_at(address, bytes) };
     let size = match Canary::read(word.load(Ordering::Acquire), address) {
         Some(Canary::Live(_, size)) => size,
         Some(Canary::Freed) => misuse::double_free(address, bytes),
-        None if slab.is_free(class, number) => misuse::double_free(address, bytes),
-        None => misuse::canary(Call::Free, address, bytes - CANARY_BYTES),
+        None if is_unused(address) => misuse::double_free(address, bytes),
+        None => misuse::canary(Call::Free, address, held),
     };
-    let mut held = bytes - CANARY_BYTES;
+    let measures = HEAP.measures();
     if measures.has(Measures::ZERO) {
-        // SAFETY: the block's own bytes.
-        unsafe { check_slack(Call::Free, address, size, held) };
-        check_beside(slab, class, number, size);
+        // SAFETY: the block's own bytes; the caller's promise.
+        unsafe {
+            check_slack(Call::Free, address, size, held);
+            check_beside(slab, class, address, size);
+        }
         // What is past the requested bytes is zero already.
         held = size;
     }
-    if let Some(fill) = fill_of(address) {
+    if let Some(fill) = fill_by(measures) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(address as *mut u8, fill, held) };
     }
     word.store(Canary::Freed.word(address), Ordering::Release);
 }
 
-/// What fills a freed block.
+/// What fills the freed block at `address`.
 fn fill_of(address: usize) -> Option<u8> {
     let measures = HEAP.measures();
     match EARLY.has(address) && measures.harden() {
         true => None,
-        false if measures.has(Measures::ZERO) => Some(0),
-        false if measures.has(Measures::CHECK) => Some(PATTERN),
-        false => None,
+        false => fill_by(measures),
     }
 }
 
-/// Aborts if a block has changed since it was [closed](close).
+/// What fills a freed block that is not older than the measures.
+fn fill_by(measures: Measures) -> Option<u8> {
+    match measures.has(Measures::ZERO) {
+        true => Some(0),
+        false => measures.has(Measures::CHECK).then_some(PATTERN),
+    }
+}
+
+/// Aborts if a block of this seal has changed since it was [closed](close).
 ///
 /// # Safety
 /// - It was closed, and nothing may use it since.
-pub unsafe fn refuse_written(address: usize, class: Class) {
-    let seal = seal(address, class);
-    let bytes = held_bytes(seal, class);
-    if let Some(fill) = fill_of(address) {
-        // SAFETY: the block's bytes; the caller's promise.
-        if let Some(offset) = unsafe { first_other(address, bytes, fill) } {
-            misuse::written_freed(address, class.bytes(), offset);
-        }
-    }
-    // SAFETY: as above.
-    if seal == Seal::Canary && unsafe { canary_of(address, class) } != Some(Canary::Freed) {
-        misuse::written_freed(address, class.bytes(), bytes);
-    }
-}
-
-/// Aborts if something was written beside the block `number`, where no block is in use.
-fn check_beside(slab: &Slab, class: Class, number: usize, size: usize) {
-    let (bytes, blocks) = (class.bytes(), class.blocks());
-    let address = slab.base() + number * bytes;
-    let near = (bytes - CANARY_BYTES).min(BESIDE);
-    let mut step = 1;
-    loop {
-        // SAFETY: blocks of a slab in use, whose pages may be read; words of them.
-        unsafe {
-            if step <= number {
-                let start = address - step * bytes;
-                refuse_stray(
-                    start,
-                    bytes,
-                    bytes - CANARY_BYTES - near,
-                    near,
-                    (address, size),
-                );
-            }
-            if number + step < blocks {
-                refuse_stray(address + step * bytes, bytes, 0, near, (address, size));
-            }
-        }
-        if step * bytes >= BESIDE {
-            break;
-        }
-        step += 1;
-    }
-}
-
-/// Aborts if a write beside the block `freed` changed the canary of the block at `start`, or, of a
-/// free one, `near` bytes from the offset `from` on.
-///
-/// # Safety
-/// - A block of `bytes` bytes with a place for a canary starts at `start`; its slab is in use. The
-///   other two are multiples of 8 within it.
 #[inline]
-unsafe fn refuse_stray(
-    start: usize,
-    bytes: usize,
-    from: usize,
-    near: usize,
-    freed: (usize, usize),
-) {
-    // SAFETY: the caller's promise.
-    let word = unsafe { canary_at(start, bytes) };
-    let is_free = |seen| seen == 0 || Canary::read(seen, start) == Some(Canary::Freed);
-    let seen = word.load(Ordering::Acquire);
-    let offset = match is_free(seen) {
-        // SAFETY: the caller's promise.
-        true => match unsafe { first_stray(start + from, near) } {
-            Some(offset) => from + offset,
-            None => return,
-        },
-        false if Canary::read(seen, start).is_some() => return,
-        false => bytes - CANARY_BYTES,
+pub unsafe fn refuse_written(address: usize, class: Class, seal: Seal) {
+    let bytes = class.bytes();
+    let held = held_bytes(seal, bytes);
+    let fill = match seal {
+        Seal::Canary => fill_by(HEAP.measures()),
+        Seal::Open | Seal::NoBytes => fill_of(address),
     };
-    // Unless it was handed out since.
-    fence(Ordering::Acquire);
-    let still = word.load(Ordering::Relaxed);
-    if is_free(still) || Canary::read(still, start).is_none() {
-        let (address, size) = freed;
-        misuse::stray_write(address, size, (start + offset) as isize - address as isize);
+    if let Some(fill) = fill {
+        // SAFETY: the block's bytes; the caller's promise.
+        if let Some(offset) = unsafe { first_other(address, held, fill) } {
+            misuse::written_freed(address, bytes, offset);
+        }
+    }
+    if seal == Seal::Canary {
+        // SAFETY: as above.
+        let word = unsafe { canary_at(address, bytes) };
+        if word.load(Ordering::Acquire) != Canary::Freed.word(address) {
+            misuse::written_freed(address, bytes, held);
+        }
     }
 }

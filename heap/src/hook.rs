@@ -247,10 +247,11 @@ impl Requests {
     #[inline]
     pub fn pending(&self) -> Option<[u64; REQUEST_WORDS]> {
         let asked = self.asked()?;
-        let seen = self
-            .seen
-            .each_ref()
-            .map(|seen| seen.load(Ordering::Relaxed));
-        (asked != seen).then_some(asked)
+        // Every slow path asks this: no branch for each word.
+        let [first, second, third, fourth] = &self.seen;
+        let differs = |word: usize, seen: &AtomicU64| asked[word] ^ seen.load(Ordering::Relaxed);
+        let differing =
+            differs(0, first) | differs(1, second) | differs(2, third) | differs(3, fourth);
+        (differing != 0).then_some(asked)
     }
 }

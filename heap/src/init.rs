@@ -412,7 +412,10 @@ unsafe fn follow_classes(path: &[u8]) {
     match classes::parse(&text[..read]) {
         // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is
         // libneap.so.
-        Ok(sizes) => unsafe { class_table::replace(sizes.list()) },
+        Ok(sizes) => unsafe {
+            class_table::replace(sizes.list());
+            HEAP.choose_no_bytes();
+        },
         Err(rejected) => ignored(format_args!("{rejected}")),
     }
 }

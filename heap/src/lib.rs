@@ -84,5 +84,7 @@ pub mod reclaim;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
+#[cfg(not(loom))]
+mod stray;
 #[cfg(test)]
 mod testing;

@@ -14,6 +14,7 @@ use neap_heap::hook;
 use neap_heap::large;
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Lock, Rank};
+use neap_heap::slab::class::{CLASSES, Class};
 
 /// The most blocks in quarantine.
 const PLACES: usize = 8192;
@@ -40,8 +41,8 @@ struct Quarantine {
 }
 
 struct Inner {
-    /// Address and bytes, oldest first.
-    ring: [(usize, usize); PLACES],
+    /// Oldest first.
+    ring: [Waiting; PLACES],
     first: usize,
     count: usize,
     bytes: usize,
@@ -53,6 +54,37 @@ struct Inner {
 
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Inner {}
+
+/// A block in quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiting {
+    address: usize,
+    /// Its bytes, and in the lowest [`CLASS_BITS`] the number of its class, if it has a canary;
+    /// otherwise 0.
+    bytes_and_class: usize,
+}
+
+const CLASS_BITS: u32 = 8;
+const _: () = assert!(CLASSES < 1 << CLASS_BITS);
+
+impl Waiting {
+    fn new(address: usize, bytes: usize, sealed: Option<Class>) -> Waiting {
+        let class = sealed.map_or(0, Class::index);
+        Waiting {
+            address,
+            bytes_and_class: bytes << CLASS_BITS | class,
+        }
+    }
+
+    fn bytes(self) -> usize {
+        self.bytes_and_class >> CLASS_BITS
+    }
+
+    fn sealed_class(self) -> Option<Class> {
+        let class = self.bytes_and_class % (1 << CLASS_BITS);
+        (class != 0).then(|| Class::new(class))
+    }
+}
 
 /// What waits in quarantine.
 #[derive(Clone, Copy, Debug)]
@@ -92,61 +124,115 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
     if let Found::Guarded = found {
         return false;
     }
+    let mut leaving = match admit(address, found) {
+        Admitted::Not => return false,
+        Admitted::Alone => return true,
+        Admitted::For(leaving) => Some(leaving),
+    };
+    while let Some(Leaving {
+        address,
+        class,
+        is_last,
+    }) = leaving
+    {
+        // Not under the lock, because a magazine that is full gives blocks back to their slabs.
+        // SAFETY: freed by the program, and in quarantine since it was closed.
+        unsafe { harden::reuse(address, class) };
+        leaving = if is_last { None } else { release_more() };
+    }
+    true
+}
+
+/// What became of a freed block.
+enum Admitted {
+    /// It is closed, and does not wait.
+    Not,
+    /// It waits, and no other has to leave but what has left already.
+    Alone,
+    /// It waits, and this one leaves.
+    For(Leaving),
+}
+
+/// A block with a canary that has left the quarantine.
+struct Leaving {
+    address: usize,
+    class: Class,
+    /// No other has to leave.
+    is_last: bool,
+}
+
+/// Closes a freed block and puts it into quarantine.
+fn admit(address: usize, found: &Found) -> Admitted {
     let (bytes, number) = place_of(address, found);
+    let seal = seal_of(address, found);
+    let sealed = match found {
+        Found::Slab(_, class) if seal == Seal::Canary => Some(*class),
+        _ => None,
+    };
     let _guard = QUARANTINE.lock.lock();
     let delays = HEAP.measures().has(Measures::DELAY);
     let inner = QUARANTINE.inner.open().filter(|_| delays);
     let Some(mut inner) = inner else {
-        close(found, number);
-        return false;
+        close(found, number, seal);
+        return Admitted::Not;
     };
     // SAFETY: the lock is held to the end of this function.
     let inner = unsafe { inner.as_mut() };
     // A canary tells of a second free by itself.
-    if !is_sealed(address, found) && !inner.insert(address) {
+    if sealed.is_none() && !inner.insert(address) {
         misuse::double_free(address, bytes);
     }
     if let Found::Large(place) | Found::Sampled(place) = found {
         // For the profile the block is free, although it waits.
         hook::large_freed(place);
     }
-    close(found, number);
-    inner.push(address, bytes);
+    close(found, number, seal);
+    inner.push(Waiting::new(address, bytes, sealed));
     if let Some(draw) = harden::random() {
         inner.shuffle(draw);
     }
     if let Found::Large(_) = found {
         inner.large = [inner.large[0] + bytes, inner.large[1] + 1];
     }
-    while inner.count == PLACES || inner.bytes > MOST_BYTES {
-        let (oldest, bytes) = inner.pop();
-        let found = HEAP.find(oldest);
-        match found {
-            Found::Large(_) => inner.large = [inner.large[0] - bytes, inner.large[1] - 1],
-            // SAFETY: in quarantine since it was filled.
-            Found::Slab(_, class) => unsafe { harden::refuse_written(oldest, class) },
-            _ => {}
+    match inner.release() {
+        None => Admitted::Alone,
+        Some(leaving) => Admitted::For(leaving),
+    }
+}
+
+/// Lets the oldest blocks go while too many wait, up to the first with a canary, which it returns.
+#[cold]
+fn release_more() -> Option<Leaving> {
+    let _guard = QUARANTINE.lock.lock();
+    // SAFETY: the lock is held to the end of this function.
+    let inner = unsafe { QUARANTINE.inner.find()?.as_mut() };
+    inner.release()
+}
+
+/// Takes a block without a canary back, which has left the quarantine.
+fn take_back(inner: &mut Inner, oldest: Waiting) {
+    let (address, found) = (oldest.address, HEAP.find(oldest.address));
+    inner.remove(address);
+    match found {
+        Found::Large(_) => {
+            inner.large = [inner.large[0] - oldest.bytes(), inner.large[1] - 1];
         }
-        // SAFETY: freed by the program, and in quarantine since.
-        unsafe { free_found(oldest, found) };
+        // SAFETY: in quarantine since it was filled.
+        Found::Slab(_, class) => unsafe {
+            harden::refuse_written(address, class, harden::seal(address, class));
+        },
+        _ => {}
     }
-    let [large_bytes, large_blocks] = inner.large;
-    for (held, now) in QUARANTINE
-        .held
-        .iter()
-        .zip([inner.bytes, large_bytes, large_blocks])
-    {
-        held.store(now, Ordering::Relaxed);
-    }
-    true
+    // SAFETY: freed by the program, and in quarantine since.
+    unsafe { free_found(address, found) };
 }
 
 /// Takes a block that is not in quarantine out of the program's hands: that of this number, if it
 /// is of a slab. The caller holds the lock.
-fn close(found: &Found, number: usize) {
+fn close(found: &Found, number: usize, seal: Seal) {
     match found {
         // SAFETY: the program frees the block; every free in this mode takes the lock.
-        Found::Slab(slab, class) => unsafe { harden::close(slab, *class, number) },
+        Found::Slab(slab, class) => unsafe { harden::close(slab, *class, number, seal) },
         Found::Large(place) if HEAP.measures().harden() => large::shut(place),
         _ => {}
     }
@@ -155,9 +241,12 @@ fn close(found: &Found, number: usize) {
 /// The quarantine's lock, for a fork.
 pub(super) static LOCK: &Lock = &QUARANTINE.lock;
 
-/// Whether the block has a canary.
-fn is_sealed(address: usize, found: &Found) -> bool {
-    matches!(found, Found::Slab(_, class) if harden::seal(address, *class) == Seal::Canary)
+/// What a block of a slab has; a block that is alone in its span has nothing of that.
+fn seal_of(address: usize, found: &Found) -> Seal {
+    match found {
+        Found::Slab(_, class) => harden::seal(address, *class),
+        _ => Seal::Open,
+    }
 }
 
 /// The block's bytes, and its number in its slab; aborts if none starts here.
@@ -220,10 +309,10 @@ impl Inner {
         self.slots[gap] = 0;
     }
 
-    fn push(&mut self, address: usize, bytes: usize) {
-        self.ring[(self.first + self.count) % PLACES] = (address, bytes);
+    fn push(&mut self, block: Waiting) {
+        self.ring[(self.first + self.count) % PLACES] = block;
         self.count += 1;
-        self.bytes += bytes;
+        self.bytes += block.bytes();
     }
 
     /// Exchanges the newest block with one of the newest [`SHUFFLED`], so that the order in which
@@ -231,18 +320,52 @@ impl Inner {
     /// were exchanged, each free would list another slab in its depot.
     fn shuffle(&mut self, draw: usize) {
         let newest = self.first + self.count - 1;
-        let other = newest - draw % self.count.min(SHUFFLED);
+        let among = match self.count >= SHUFFLED {
+            true => SHUFFLED,
+            false => self.count,
+        };
+        let other = newest - draw % among;
         self.ring.swap(newest % PLACES, other % PLACES);
     }
 
-    /// The oldest block, and its bytes.
-    fn pop(&mut self) -> (usize, usize) {
-        let (address, bytes) = self.ring[self.first];
+    /// The oldest block.
+    fn pop(&mut self) -> Waiting {
+        let oldest = self.ring[self.first];
         self.first = (self.first + 1) % PLACES;
         self.count -= 1;
-        self.bytes -= bytes;
-        self.remove(address);
-        (address, bytes)
+        self.bytes -= oldest.bytes();
+        oldest
+    }
+
+    fn has_too_many(&self) -> bool {
+        self.count == PLACES || self.bytes > MOST_BYTES
+    }
+
+    /// As [`release_more`], and tells the statistics what waits then.
+    fn release(&mut self) -> Option<Leaving> {
+        let leaving = self.next_leaving();
+        let [large_bytes, large_blocks] = self.large;
+        let now = [self.bytes, large_bytes, large_blocks];
+        for (held, now) in QUARANTINE.held.iter().zip(now) {
+            held.store(now, Ordering::Relaxed);
+        }
+        leaving
+    }
+
+    fn next_leaving(&mut self) -> Option<Leaving> {
+        while self.has_too_many() {
+            let oldest = self.pop();
+            let Some(class) = oldest.sealed_class() else {
+                take_back(self, oldest);
+                continue;
+            };
+            return Some(Leaving {
+                address: oldest.address,
+                class,
+                is_last: !self.has_too_many(),
+            });
+        }
+        None
     }
 }
 
@@ -259,7 +382,7 @@ mod tests {
     #[test]
     fn the_table_holds_what_was_put_in_and_not_taken_out() {
         let empty = Inner {
-            ring: [(0, 0); PLACES],
+            ring: [Waiting::new(0, 0, None); PLACES],
             first: 0,
             count: 0,
             bytes: 0,
@@ -277,11 +400,16 @@ mod tests {
             let address = (state >> 40) / 16 * 16 + 16;
             if order.len() < PLACES - 1 && inner.insert(address) {
                 assert!(model.insert(address));
-                inner.push(address, 16);
+                let sealed = address.is_multiple_of(32).then_some(Class::LAST);
+                inner.push(Waiting::new(address, 16, sealed));
                 order.push(address);
             } else if order.len() >= PLACES - 1 {
                 let oldest = order.remove(0);
-                assert_eq!(inner.pop(), (oldest, 16));
+                let left = inner.pop();
+                assert_eq!((left.address, left.bytes()), (oldest, 16));
+                let is_sealed = left.sealed_class() == Some(Class::LAST);
+                assert_eq!(is_sealed, oldest.is_multiple_of(32));
+                inner.remove(oldest);
                 model.remove(&oldest);
             }
             assert_eq!(inner.slot_of(address).is_ok(), model.contains(&address));

@@ -91,6 +91,45 @@ fn what_is_no_block_is_not_accessible() {
     }
 }
 
+/// A free block is known as such wherever it waits: in the magazine of any thread, or in its slab,
+/// freed before or never handed out.
+#[test]
+fn a_free_block_is_no_block_with_a_changed_canary() {
+    let source = "misuse/harden_waiting.c";
+    let library = support::library();
+    let Some(program) = compile(source, Artifact::Program, &[library.as_os_str()]) else {
+        return;
+    };
+    let free = "already free";
+    for measures in ["1", "canary", "canary,delay", "random,canary,zero"] {
+        for block in ["own", "other", "first", "last"] {
+            for (how, said) in [
+                (
+                    "free",
+                    "double free of ADDR (a block of 64 bytes)".to_owned(),
+                ),
+                (
+                    "realloc",
+                    format!("realloc of ADDR, a block that is {free}"),
+                ),
+                (
+                    "usable",
+                    format!("malloc_usable_size of ADDR, a block that is {free}"),
+                ),
+            ] {
+                let case = format!("{measures}, {block}, {how}");
+                let variables = [("NEAP_HARDEN", measures)];
+                let output = run(&program, &[OsStr::new(block), OsStr::new(how)], &variables);
+                assert_eq!(
+                    support::aborted(&output, &case),
+                    format!("neap: {said}\n"),
+                    "{case}"
+                );
+            }
+        }
+    }
+}
+
 /// Whether this kernel makes pages inaccessible without a mapping (`MADV_GUARD_INSTALL`).
 fn has_guards() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -106,11 +145,12 @@ fn every_misuse_ends_the_program() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/misuse");
     let names = fs::read_dir(folder).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    // One tells of several, in children; the other takes an argument.
+    // One tells of several, in children; the others take arguments.
     let apart = [
         "misuse.h",
         "double_free_around_others.c",
         "harden_no_access.c",
+        "harden_waiting.c",
     ];
     let library = support::library();
     for name in names.filter(|name| !apart.contains(&name.as_str())) {
@@ -182,6 +222,13 @@ fn a_guard_that_stays_is_in_no_later_block() {
 fn blocks_of_no_bytes_are_aligned() {
     for measures in ["1", "nullpage", "canary", "zero"] {
         works("nothing", &[("NEAP_HARDEN", measures)]);
+    }
+}
+
+#[test]
+fn blocks_come_in_random_order() {
+    for measures in ["1", "random", "random,canary", "random,canary,zero"] {
+        works("random", &[("NEAP_HARDEN", measures)]);
     }
 }
 

@@ -89,6 +89,29 @@ static void no_bytes(void) {
     free(block);
 }
 
+/* Blocks do not come in the order of their addresses, and one that was freed seldom comes next. */
+static void random_order(void) {
+    enum { COUNT = 1000, TURNS = 4000 };
+    static char *blocks[COUNT];
+    static int drawn[65536 / 64];
+    int orderly = 0, distinct = 0, again = 0;
+    for (int i = 0; i < COUNT; i++) {
+        CHECK((blocks[i] = malloc(56)) != NULL);
+        ptrdiff_t step = i > 0 ? blocks[i] - blocks[i - 1] : 0;
+        orderly += step == 64 || step == -64;
+    }
+    CHECK(orderly < COUNT / 8);
+    for (int i = 0; i < COUNT; i++) free(blocks[i]);
+    char *last = NULL;
+    for (int i = 0; i < TURNS; i++) {
+        char *block = malloc(56);
+        distinct += drawn[(uintptr_t)block % 65536 / 64]++ == 0;
+        again += block == last;
+        free(last = block);
+    }
+    CHECK(distinct >= 64 && again < TURNS / 32);
+}
+
 /* All memory that the process may have, and back. */
 static void no_memory_left(void) {
     static char *blocks[1 << 20];
@@ -112,7 +135,7 @@ int main(int count, char **arguments) {
         {"mapped", mapped_over_a_block},
         {"locked", locked_in_a_block},       {"behind", locked_behind_a_block},
         {"writable", no_writable_memory},    {"nothing", no_bytes},
-        {"short", no_memory_left},
+        {"short", no_memory_left},           {"random", random_order},
     };
     CHECK(served_by_neap("malloc") && count == 2);
     // With OS pages of 64 KiB nothing is fenced.

@@ -279,6 +279,24 @@ impl<'a> Held<'a> {
         Some(newest)
     }
 
+    /// Takes a block, which the random number chooses, from a magazine that is closed to the fast
+    /// path. The newest one takes its place.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    pub(crate) unsafe fn draw(&mut self, draw: u64) -> Option<*mut u8> {
+        debug_assert_eq!(self.path, FastPath::Off);
+        let count = self.filled() as u64;
+        // SAFETY: the caller's promise.
+        let newest = unsafe { self.pop() }?;
+        let place = ((draw >> 32) * count) >> 32;
+        // SAFETY: one of the entries between floor and top, or the one that was just taken.
+        let entry = unsafe { word(self.bounds.floor + 8 * place as usize) };
+        let drawn = entry.load(plain::Ordering::Relaxed);
+        entry.store(newest, plain::Ordering::Relaxed);
+        Some(drawn)
+    }
+
     /// Adds a block, whatever the fast path may do; false if the magazine is full.
     ///
     /// # Safety

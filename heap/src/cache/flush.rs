@@ -4,7 +4,7 @@
 use super::countdown::Miss;
 use super::heap::{Found, Heap, Origin};
 use super::misuse::{self, Call};
-use super::refill::Paced;
+use super::refill::{Paced, half_capacity};
 use super::thread_cache::{Cache, Opened};
 use crate::base::units::SLICE_BYTES;
 use crate::pages::Age;
@@ -74,7 +74,8 @@ impl Heap {
     /// # Safety
     /// - As [`Heap::put`]; `open` is of that cache, and the magazine is empty.
     unsafe fn put_handed(&'static self, mut open: Opened<'_>, class: Class, block: *mut u8) {
-        self.fill(&mut open, class);
+        let want = half_capacity(&mut open, class);
+        self.fill(&mut open, class, want);
         // SAFETY: the caller's promise.
         let own = unsafe { open.magazine(class).pop() };
         for block in [Some(block), own].into_iter().flatten() {
@@ -352,6 +353,16 @@ fn refuse_twice(word: Word, twice: u64) -> ! {
 /// - Nothing uses the block at `address` any more.
 pub unsafe fn give_one(heap: &'static Heap, address: usize) {
     let (slab, class) = slab_at(heap, address);
+    // SAFETY: the caller's promise.
+    unsafe { give_found(heap, slab, class, address) };
+}
+
+/// [`give_one`] of a block of this slab of `class`.
+///
+/// # Safety
+/// - As [`give_one`]; the address is in the slab.
+pub unsafe fn give_found(heap: &'static Heap, slab: &'static Slab, class: Class, address: usize) {
+    debug_assert_eq!(slab.base(), address / SLICE_BYTES * SLICE_BYTES);
     let (word, bits) = place_in(class, address);
     let freed = Word {
         slab,

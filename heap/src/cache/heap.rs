@@ -34,6 +34,8 @@ pub struct Heap {
     guarding: AtomicU8,
     /// The [`Measures`] in force.
     measures: AtomicU8,
+    /// The number of the class whose slabs are not accessible; 0: there is none.
+    no_bytes: AtomicU8,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
     /// The state of the rounds of decay.
@@ -140,6 +142,7 @@ impl Heap {
             mode: AtomicU8::new(Mode::Plain as u8),
             guarding: AtomicU8::new(Guarding::Off as u8),
             measures: AtomicU8::new(0),
+            no_bytes: AtomicU8::new(0),
             sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
@@ -183,13 +186,28 @@ impl Heap {
     /// Puts measures into force, for good. The caller also sets the checking mode.
     pub(crate) fn add_measures(&self, measures: Measures) {
         self.measures.fetch_or(measures.0, Ordering::Relaxed);
+        self.choose_no_bytes();
+    }
+
+    /// Chooses the class whose slabs are not accessible, when the measures or the classes change.
+    pub(crate) fn choose_no_bytes(&self) {
+        let wanted = self.measures().has(Measures::NO_BYTES);
+        let class = Class::of_no_bytes().filter(|_| wanted);
+        let number = class.map_or(0, |class| class.index() as u8);
+        self.no_bytes.store(number, Ordering::Relaxed);
+    }
+
+    /// The class whose slabs are not accessible, if there is one.
+    pub(crate) fn class_of_no_bytes(&self) -> Option<Class> {
+        let number = self.no_bytes.load(Ordering::Relaxed) as usize;
+        (number != 0).then(|| Class::known(number))
     }
 
     /// Whether the program's slabs of `class` are not accessible, because their blocks have no
     /// bytes.
     #[inline]
     pub fn is_no_bytes(&self, class: Class) -> bool {
-        self.measures().has(Measures::NO_BYTES) && Some(class) == Class::of_no_bytes()
+        class.index() == self.no_bytes.load(Ordering::Relaxed) as usize
     }
 
     /// Whether the profiler samples.

@@ -76,6 +76,12 @@ impl Early {
         self.bytes.store(bytes, Relaxed);
     }
 
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.load(Relaxed) == 0
+    }
+
     /// Whether an address is one of them.
     #[inline]
     pub(crate) fn has(&self, address: usize) -> bool {
@@ -184,12 +190,23 @@ impl Canary {
     /// The word that says this behind the block at `address`.
     #[inline]
     pub(crate) fn word(self, address: usize) -> u64 {
-        let payload = match self {
+        let [word] = Canary::words([self], address);
+        word
+    }
+
+    /// The words that say these behind the block at `address`.
+    #[inline]
+    pub(crate) fn words<const COUNT: usize>(said: [Canary; COUNT], address: usize) -> [u64; COUNT] {
+        let base = SECRETS.base(address);
+        said.map(|canary| base.wrapping_add(canary.payload().wrapping_mul(SPREAD)))
+    }
+
+    #[inline]
+    fn payload(self) -> u64 {
+        match self {
             Canary::Live(form, size) => (form as u64) << SIZE_BITS | size as u64,
             Canary::Freed => FREED,
-        };
-        let base = SECRETS.base(address);
-        base.wrapping_add(payload.wrapping_mul(SPREAD))
+        }
     }
 
     /// What a word behind the block at `address` says; `None` if it is no canary.

@@ -15,6 +15,8 @@ pub mod countdown;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
+mod draw;
+#[cfg(not(loom))]
 mod entry;
 #[cfg(not(loom))]
 pub mod flush;

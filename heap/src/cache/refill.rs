@@ -66,7 +66,8 @@ impl Heap {
             self.reclaim_for(share);
             return self.take_one(class);
         }
-        self.fill(&mut open, class);
+        let want = half_capacity(&mut open, class);
+        self.fill(&mut open, class, want);
         let paced = self.tidy(&mut open);
         // SAFETY: the caller's promise.
         let block = unsafe { open.magazine(class).pop() }.unwrap_or(ptr::null_mut());
@@ -78,18 +79,20 @@ impl Heap {
         block
     }
 
-    /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has
-    /// room, so that no two threads' refills share one.
-    pub(super) fn fill(&'static self, open: &mut Opened<'_>, class: Class) {
-        let capacity = open.magazine(class).bounds.capacity as usize;
-        let want = (capacity / 2).max(1);
+    /// Adds about `want` blocks to a settled magazine, which has room for that many: with whole
+    /// cache lines where it has room, so that no two threads' refills share one.
+    pub(super) fn fill(&'static self, open: &mut Opened<'_>, class: Class, want: usize) {
+        let magazine = open.magazine(class);
+        let filled = magazine.filled();
+        let room = magazine.bounds.capacity as usize - filled;
+        debug_assert!((1..=room).contains(&want));
         let (grain, most) = match want + LINE_BLOCKS - 1 {
-            most if most <= capacity => (Grain::Lines, most),
+            most if most <= room => (Grain::Lines, most),
             _ => (Grain::Blocks, want),
         };
-        let base = open.magazine(class).bounds.base as *mut usize;
+        let base = (magazine.bounds.base + 8 * filled) as *mut usize;
         // Written downwards, so that the lowest address comes out first.
-        // SAFETY: at most the capacity, for which the array has room.
+        // SAFETY: at most the room that is left in the array.
         let mut at = unsafe { base.add(most) };
         let origin = Origin::blocks(self, Age::New);
         let id = DepotId::blocks(class);
@@ -106,7 +109,7 @@ impl Heap {
             unsafe { ptr::copy(at, base, got) };
         }
         // SAFETY: as above; the owner fills it.
-        unsafe { open.magazine(class).set_filled(got) };
+        unsafe { open.magazine(class).set_filled(filled + got) };
     }
 
     /// Lets a thread that has almost no capacity take from threads that sleep.
@@ -140,7 +143,12 @@ impl Heap {
     }
 
     /// Raises a capacity to `wanted` entries, if the budget allows it, and the memory.
-    fn grow(&'static self, open: &mut Opened<'_>, class: Class, wanted: usize) -> Verdict {
+    pub(super) fn grow(
+        &'static self,
+        open: &mut Opened<'_>,
+        class: Class,
+        wanted: usize,
+    ) -> Verdict {
         let more = (wanted - open.magazine(class).bounds.capacity as usize) * class.bytes();
         let verdict = self.judge(open.inner.granted, class, wanted, more);
         if verdict != Verdict::Granted {
@@ -260,6 +268,12 @@ unsafe fn write_word_down(at: *mut usize, first: usize, bytes: usize) -> *mut us
         address = address.wrapping_sub(bytes);
     }
     entries.as_mut_ptr()
+}
+
+/// How many blocks a refill takes.
+pub(super) fn half_capacity(open: &mut Opened<'_>, class: Class) -> usize {
+    let capacity = open.magazine(class).bounds.capacity as usize;
+    (capacity / 2).max(1)
 }
 
 pub(super) fn first_capacity(class: Class) -> usize {

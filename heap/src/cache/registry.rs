@@ -4,6 +4,7 @@ use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
 use crate::os::thread::{self, Key};
+use crate::slab::class::Class;
 use core::ffi::c_void;
 use core::ptr;
 
@@ -139,6 +140,18 @@ impl Registry {
         let _guard = self.lock.lock();
         // SAFETY: the lock is held.
         unsafe { self.caches() }.for_each(&mut visit);
+    }
+
+    /// Whether a magazine of any thread holds the block of `class` at an address. Looks at all of
+    /// them, with their locks.
+    #[cold]
+    pub(crate) fn holds(&self, class: Class, address: usize) -> bool {
+        let mut is_held = false;
+        self.for_each(|cache| {
+            let mut open = cache.open();
+            is_held |= open.magazine(class).blocks().any(|block| block == address);
+        });
+        is_held
     }
 
     /// The caches, from the first to the last.

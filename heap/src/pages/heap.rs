@@ -306,7 +306,12 @@ impl<O: Os> PageHeap<O> {
     /// Bytes of slices that ever were in a span: what the heap has grown to. Takes no lock.
     pub fn extent(&self) -> usize {
         let slices = |arena: &Arena| arena.frontier().saturating_sub(arena.layout().head);
-        self.arenas().iter().map(slices).sum::<usize>() << SLICE_SHIFT
+        let slices = match self.arenas() {
+            // Every slow path asks this, and most processes have one arena.
+            [only] => slices(only),
+            arenas => arenas.iter().map(slices).sum(),
+        };
+        slices << SLICE_SHIFT
     }
 
     /// Bytes from `primary_base` to the end of the slices of the first arena that ever were in a

@@ -1,0 +1,261 @@
+//! Magazines under hardened mode: their owner draws at random among what they hold.
+//!
+//! They are closed to the fast path. A magazine that is half empty is topped up, so that each block
+//! is one of many. A block that leaves the quarantine goes into the magazine of the thread that
+//! freed the latest one. Its canary says that it is free. The canary of a block that was never handed
+//! out is 0. The bitmap of the slab does not tell of either.
+
+use super::budget::Verdict;
+use super::flush::give_one;
+use super::heap::Heap;
+use super::measures::{Measures, SECRETS};
+use super::refill::{Paced, Share};
+use super::thread_cache::{Cache, Opened};
+use crate::slab::class::Class;
+use core::ptr;
+
+/// The most blocks of a magazine: as many as the choice of a block from a slab is among.
+const MOST_ENTRIES: usize = 256;
+/// The most bytes of these blocks.
+const MOST_BYTES: usize = 32 << 10;
+
+impl Heap {
+    /// A block of `class` from the thread's magazine, any of many if choices are random. Null when
+    /// out of memory.
+    ///
+    /// # Safety
+    /// - `cache` is the calling thread's own, and closed to the fast path.
+    pub(crate) unsafe fn draw(&'static self, cache: &Cache, class: Class) -> *mut u8 {
+        let mut open = cache.open();
+        open.lose_patience();
+        let magazine = open.magazine(class);
+        if magazine.filled() <= magazine.bounds.capacity as usize / 2 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.draw_few(open, class) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.draw_held(&mut open, class) }.unwrap_or(ptr::null_mut())
+    }
+
+    /// A block of the magazine.
+    ///
+    /// # Safety
+    /// - As [`Heap::draw`].
+    #[inline]
+    unsafe fn draw_held(&self, open: &mut Opened<'_>, class: Class) -> Option<*mut u8> {
+        let mut magazine = open.magazine(class);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.measures().has(Measures::RANDOM) {
+                true => magazine.draw(SECRETS.next()),
+                false => magazine.pop(),
+            }
+        }
+    }
+
+    /// [`Heap::draw`] from a magazine that holds few blocks: tops it up first.
+    ///
+    /// # Safety
+    /// - As [`Heap::draw`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn draw_few(&'static self, mut open: Opened<'_>, class: Class) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { open.magazine(class).settle() };
+        open.countdown(class).note_miss();
+        let share = self.widen(&mut open, class);
+        let (filled, capacity) = {
+            let magazine = open.magazine(class);
+            (magazine.filled(), magazine.bounds.capacity as usize)
+        };
+        // Three quarters, so that there is room for blocks that come back.
+        let want = (capacity - capacity / 4).saturating_sub(filled);
+        if want > 0 {
+            self.fill(&mut open, class, want);
+        }
+        let paced = self.tidy(&mut open);
+        // SAFETY: the caller's promise.
+        let block = unsafe { self.draw_held(&mut open, class) };
+        drop(open);
+        self.reclaim_for(share);
+        if paced == Paced::Due {
+            self.decay_on_the_way();
+        }
+        match block {
+            Some(block) => block,
+            // Out of memory, or without capacity.
+            None => self.take_past(class),
+        }
+    }
+
+    /// A block straight from a slab, past all magazines, any of many if choices are random. Null
+    /// when out of memory.
+    pub(crate) fn take_past(&'static self, class: Class) -> *mut u8 {
+        match self.measures().has(Measures::RANDOM) {
+            true => self.take_any(class),
+            false => self.take_one(class),
+        }
+    }
+
+    /// Raises the capacity of a magazine to what it is to have, or as far as the budget allows.
+    fn widen(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
+        let capacity = open.magazine(class).bounds.capacity as usize;
+        let mut wanted = wanted_capacity(class);
+        while wanted > capacity {
+            match self.grow(open, class, wanted) {
+                Verdict::Granted => return Share::Fair,
+                Verdict::ProcessFull if wanted == 1 => return Share::Crumbs,
+                Verdict::ProcessFull | Verdict::ThreadFull => wanted /= 2,
+            }
+        }
+        Share::Fair
+    }
+
+    /// Takes a free block into the thread's magazine. A full one first gives its older half back.
+    ///
+    /// # Safety
+    /// - As [`Heap::draw`].
+    /// - `block` is a block of `class` that nothing uses any more.
+    pub(crate) unsafe fn keep(&'static self, cache: &Cache, class: Class, block: *mut u8) {
+        let mut open = cache.open();
+        // SAFETY: the caller's promise.
+        if !unsafe { open.magazine(class).push(block) } {
+            // SAFETY: as above.
+            unsafe { self.keep_full(open, class, block) };
+        }
+    }
+
+    /// [`Heap::keep`] in a magazine that is full, or has no array.
+    ///
+    /// # Safety
+    /// - As [`Heap::keep`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn keep_full(&'static self, mut open: Opened<'_>, class: Class, block: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { open.magazine(class).settle() };
+        open.countdown(class).note_miss();
+        let share = self.widen(&mut open, class);
+        let magazine = open.magazine(class);
+        let (filled, capacity) = (magazine.filled(), magazine.bounds.capacity as usize);
+        if filled >= capacity {
+            // SAFETY: the caller's promise; settled above.
+            unsafe { self.flush(&mut open, class, filled.div_ceil(2)) };
+        }
+        // SAFETY: the caller's promise.
+        let is_kept = unsafe { open.magazine(class).push(block) };
+        let paced = self.tidy(&mut open);
+        drop(open);
+        if !is_kept {
+            // SAFETY: the caller's promise.
+            unsafe { give_one(self, block.addr()) };
+        }
+        self.reclaim_for(share);
+        if paced == Paced::Due {
+            self.decay_on_the_way();
+        }
+    }
+}
+
+/// How many blocks a magazine is to have room for.
+fn wanted_capacity(class: Class) -> usize {
+    (MOST_BYTES / class.bytes()).clamp(1, MOST_ENTRIES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::heap::HEAP;
+    use crate::testing::crew::with_threads;
+    use crate::testing::own_cache;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    /// Draws and keeps blocks of `class` in a thread of its own, whose fast path is closed. Returns
+    /// what `work` returns.
+    fn in_a_closed_cache<R: Send>(work: impl Fn(&Cache) -> R + Sync) -> R {
+        let work = || {
+            let cache = HEAP.enter().expect("a cache");
+            cache.open().set_path(crate::cache::bounds::FastPath::Off);
+            work(cache)
+        };
+        with_threads(1, work, |mut results| results.remove(0))
+    }
+
+    fn draw(cache: &Cache, class: Class) -> usize {
+        // SAFETY: the thread's own cache.
+        unsafe { HEAP.draw(cache, class) }.addr()
+    }
+
+    fn keep(cache: &Cache, class: Class, block: usize) {
+        // SAFETY: the thread's own cache; drawn from it.
+        unsafe { HEAP.keep(cache, class, block as *mut u8) };
+    }
+
+    #[test]
+    fn a_block_is_one_of_many() {
+        for size in [16, 64, 328, 1024] {
+            let class = Class::of_size(size);
+            let fewest = in_a_closed_cache(|cache| {
+                let count = |_| {
+                    let block = draw(cache, class);
+                    let left = cache.open().magazine(class).filled();
+                    (block, left)
+                };
+                let drawn: Vec<_> = (0..2000).map(count).collect();
+                let blocks: BTreeSet<_> = drawn.iter().map(|&(block, _)| block).collect();
+                assert_eq!(blocks.len(), drawn.len(), "{class:?}: a block came twice");
+                blocks.iter().for_each(|&block| keep(cache, class, block));
+                drawn.iter().map(|&(_, left)| left).min()
+            });
+            let most = wanted_capacity(class);
+            assert!(fewest.is_some_and(|fewest| fewest >= most / 2), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn a_magazine_holds_no_more_than_it_is_to_hold() {
+        let class = Class::of_size(64);
+        in_a_closed_cache(|cache| {
+            let blocks: Vec<_> = (0..3000).map(|_| draw(cache, class)).collect();
+            for block in blocks {
+                keep(cache, class, block);
+                let mut open = cache.open();
+                assert!(open.magazine(class).bounds.capacity as usize <= MOST_ENTRIES);
+                assert!(open.magazine(class).filled() <= MOST_ENTRIES);
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_kept_is_known_to_be_cached() {
+        let class = Class::of_size(200);
+        in_a_closed_cache(|cache| {
+            let block = draw(cache, class);
+            assert!(!HEAP.registry.holds(class, block));
+            keep(cache, class, block);
+            assert!(HEAP.registry.holds(class, block));
+            assert_eq!(own_cache::pop_held(cache, class), Some(block as *mut u8));
+            keep(cache, class, block);
+        });
+    }
+
+    #[test]
+    fn any_block_of_a_magazine_may_be_drawn() {
+        let class = Class::of_size(4000);
+        in_a_closed_cache(|cache| {
+            let block = draw(cache, class);
+            let held: BTreeSet<_> = cache.open().magazine(class).blocks().collect();
+            let mut drawn = BTreeSet::new();
+            for turn in 0..64u64 {
+                // SAFETY: the thread's own cache.
+                let block = unsafe { cache.open().magazine(class).draw(turn << 58) };
+                let block = block.expect("a block").addr();
+                drawn.insert(block);
+                keep(cache, class, block);
+            }
+            assert_eq!(drawn, held);
+            keep(cache, class, block);
+        });
+    }
+}

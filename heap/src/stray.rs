@@ -1,0 +1,318 @@
+//! Looks for writes to bytes that the program has not, beside the blocks that it has
+//! (`NEAP_HARDEN`): to a free block, between the end of a block and its canary, and beside a block
+//! that is freed. [`crate::harden`] says what a block of a slab looks like.
+//!
+//! Every allocation and every free looks, and finds nothing. So each of these first reads all that
+//! it looks at, without a branch for each word.
+
+use crate::base::sync::{AtomicU64, Ordering, fence};
+use crate::cache::measures::Canary;
+use crate::cache::misuse::{self, Call};
+use crate::slab::Slab;
+use crate::slab::class::Class;
+use core::ptr;
+
+/// Bytes of a canary.
+pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
+/// How far from a block a free looks for stray writes, in bytes.
+const BESIDE: usize = 32;
+
+/// The word at the end of a block.
+///
+/// # Safety
+/// - A block of `bytes` bytes with a place for a canary starts at `address`; its slab is in use.
+#[inline]
+pub(crate) unsafe fn canary_at<'a>(address: usize, bytes: usize) -> &'a AtomicU64 {
+    debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
+    let word = (address + bytes - CANARY_BYTES) as *const AtomicU64;
+    // SAFETY: the caller's promise: the last word of a block, which only this mode reaches.
+    unsafe { &*word }
+}
+
+/// The offset of the first of `bytes` bytes, a multiple of 8, that is not `fill`.
+///
+/// # Safety
+/// - They are of a free block of the caller's, and begin at a multiple of 8.
+#[inline]
+pub(crate) unsafe fn first_other(address: usize, bytes: usize, fill: u8) -> Option<usize> {
+    debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
+    // SAFETY: the caller's promise.
+    let words = unsafe { core::slice::from_raw_parts(address as *const u64, bytes / 8) };
+    match fill == 0 && are_zero(words) {
+        true => None,
+        false => first_other_word(words, fill),
+    }
+}
+
+/// Whether all words are 0. Those past the last whole eight, or four, are read with the ones before
+/// them.
+#[inline]
+fn are_zero(words: &[u64]) -> bool {
+    #[inline(always)]
+    fn any<const COUNT: usize>(chunk: &[u64; COUNT]) -> u64 {
+        chunk.iter().fold(0, |all, word| all | word)
+    }
+    match (words.last_chunk::<8>(), words.first_chunk::<4>()) {
+        (Some(last), _) => {
+            let (chunks, _) = words.as_chunks::<8>();
+            chunks.iter().all(|chunk| any(chunk) == 0) && any(last) == 0
+        }
+        (None, Some(first)) => any(first) | words.last_chunk::<4>().map_or(0, any) == 0,
+        (None, None) => words.iter().all(|&word| word == 0),
+    }
+}
+
+#[inline(never)]
+fn first_other_word(words: &[u64], fill: u8) -> Option<usize> {
+    let expected = u64::from_ne_bytes([fill; 8]);
+    let (chunks, _) = words.as_chunks::<8>();
+    let other = |chunk: &[u64; 8]| chunk.iter().fold(0, |all, word| all | (word ^ expected)) != 0;
+    let from = chunks.iter().position(other).unwrap_or(chunks.len()) * 8;
+    let at = from + words[from..].iter().position(|&word| word != expected)?;
+    Some(at * 8 + first_byte(words[at] ^ expected))
+}
+
+/// The first byte of a word in memory that is not 0.
+fn first_byte(word: u64) -> usize {
+    word.to_le().trailing_zeros() as usize / 8
+}
+
+/// Aborts if the bytes from the requested ones to the canary, at the offset `end`, are not zero.
+///
+/// # Safety
+/// - A block in use of `size` bytes starts at `address`; `end` is a multiple of 8, and not 0.
+#[inline]
+pub(crate) unsafe fn check_slack(call: Call, address: usize, size: usize, end: usize) {
+    debug_assert!(size <= end && end.is_multiple_of(8) && end > 0);
+    // SAFETY: a word of the block.
+    let word = |at: usize| unsafe { *((address + at) as *const u64) }.to_le();
+    let mut others = match size % 8 {
+        0 => 0,
+        before => word(size - before) >> (8 * before),
+    };
+    let mut at = size.next_multiple_of(8);
+    while at < end {
+        others |= word(at);
+        at += 8;
+    }
+    if others != 0 {
+        // SAFETY: as above.
+        unsafe { refuse_slack(call, address, size, end) };
+    }
+}
+
+/// # Safety
+/// - As [`check_slack`].
+#[cold]
+unsafe fn refuse_slack(call: Call, address: usize, size: usize, end: usize) -> ! {
+    // SAFETY: a byte of the block.
+    let is_other = |&at: &usize| unsafe { *((address + at) as *const u8) } != 0;
+    let offset = (size..end).find(is_other).unwrap_or(size);
+    misuse::overflow(call, address, size, offset)
+}
+
+/// A block that is freed.
+#[derive(Clone, Copy)]
+struct Freed {
+    address: usize,
+    /// The requested bytes.
+    size: usize,
+    /// Bytes of each block of the slab.
+    bytes: usize,
+}
+
+/// Aborts if something was written beside a block of `size` requested bytes, where no block is in
+/// use.
+///
+/// # Safety
+/// - The block is one of this slab, whose blocks have canaries, and is in use.
+/// - No thread frees another block of a slab meanwhile.
+#[inline]
+pub(crate) unsafe fn check_beside(slab: &Slab, class: Class, address: usize, size: usize) {
+    let bytes = class.bytes();
+    let start = slab.base();
+    let blocks = start..start + class.blocks() * bytes;
+    let freed = Freed {
+        address,
+        size,
+        bytes,
+    };
+    let mut distance = bytes;
+    loop {
+        // SAFETY: blocks of a slab in use, whose pages may be read.
+        unsafe {
+            if address - blocks.start >= distance {
+                refuse_stray(freed, address - distance, Side::End);
+            }
+            if address + distance < blocks.end {
+                refuse_stray(freed, address + distance, Side::Start);
+            }
+        }
+        if distance >= BESIDE {
+            break;
+        }
+        distance += bytes;
+    }
+}
+
+/// At which side of a block the freed one is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Start,
+    End,
+}
+
+/// Aborts if a write beside a freed block changed the canary of the one at `start`, or, if that is
+/// free, bytes at this side of it.
+///
+/// # Safety
+/// - A block of the same slab starts there.
+#[inline(always)]
+unsafe fn refuse_stray(freed: Freed, start: usize, side: Side) {
+    let held = freed.bytes - CANARY_BYTES;
+    let near = held.min(BESIDE);
+    let from = match side {
+        Side::Start => 0,
+        Side::End => held - near,
+    };
+    // SAFETY: the caller's promise.
+    let word = unsafe { canary_at(start, freed.bytes) };
+    let is_clean = match State::read(word.load(Ordering::Acquire), start) {
+        State::Used => return,
+        State::Free => {
+            // SAFETY: the caller's promise.
+            let bits = unsafe { strays(start + from, near) };
+            bits == 0
+        }
+        State::Changed => false,
+    };
+    if !is_clean {
+        // SAFETY: the caller's promise.
+        unsafe { refuse_unless_used(freed, start, from, near) };
+    }
+}
+
+/// The bits that are set in any word of `bytes` bytes, a multiple of 8.
+///
+/// # Safety
+/// - They may be read, and begin at a multiple of 8. Other threads may write to them meanwhile.
+#[inline(always)]
+unsafe fn strays(address: usize, bytes: usize) -> u64 {
+    debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
+    // SAFETY: the caller's promise.
+    let word = |at: usize| unsafe { ptr::read_volatile((address + at) as *const u64) };
+    match bytes {
+        BESIDE => word(0) | word(8) | word(16) | word(24),
+        8 => word(0),
+        _ => word(0) | word(8) | word(bytes - 8),
+    }
+}
+
+/// Aborts, unless the block at `start` was handed out since.
+///
+/// # Safety
+/// - As [`refuse_stray`]; `near` bytes from the offset `from` on are in the block.
+#[cold]
+#[inline(never)]
+unsafe fn refuse_unless_used(freed: Freed, start: usize, from: usize, near: usize) {
+    let held = freed.bytes - CANARY_BYTES;
+    // SAFETY: the caller's promise.
+    let word = unsafe { canary_at(start, freed.bytes) };
+    let offset = match State::read(word.load(Ordering::Acquire), start) {
+        State::Changed => held,
+        // SAFETY: the caller's promise.
+        _ => match unsafe { first_stray(start + from, near) } {
+            Some(offset) => from + offset,
+            None => return,
+        },
+    };
+    fence(Ordering::Acquire);
+    if State::read(word.load(Ordering::Relaxed), start) != State::Used {
+        let distance = (start + offset) as isize - freed.address as isize;
+        misuse::stray_write(freed.address, freed.size, distance);
+    }
+}
+
+/// The offset of the first byte that is not 0.
+///
+/// # Safety
+/// - As [`strays`].
+unsafe fn first_stray(address: usize, bytes: usize) -> Option<usize> {
+    (0..bytes).step_by(8).find_map(|at| {
+        // SAFETY: the caller's promise.
+        let word = unsafe { ptr::read_volatile((address + at) as *const u64) };
+        (word != 0).then(|| at + first_byte(word))
+    })
+}
+
+/// What the word behind a block says to a free of its neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The program has the block.
+    Used,
+    /// It was freed, or never handed out.
+    Free,
+    /// Something overwrote the word.
+    Changed,
+}
+
+impl State {
+    #[inline(always)]
+    fn read(word: u64, address: usize) -> State {
+        match Canary::read(word, address) {
+            Some(Canary::Live(..)) => State::Used,
+            Some(Canary::Freed) => State::Free,
+            None if word == 0 => State::Free,
+            None => State::Changed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn the_first_other_byte_is_found_wherever_it_is() {
+        for count in 1..=40usize {
+            for fill in [0, 0xdb] {
+                let mut words = vec![u64::from_ne_bytes([fill; 8]); count];
+                let address = words.as_ptr().addr();
+                // SAFETY: the words, which nothing else uses.
+                assert_eq!(unsafe { first_other(address, count * 8, fill) }, None);
+                for byte in 0..count * 8 {
+                    words[byte / 8] ^= u64::from_ne_bytes(1u64.to_le_bytes()) << (byte % 8 * 8);
+                    let address = words.as_ptr().addr();
+                    // SAFETY: as above.
+                    let found = unsafe { first_other(address, count * 8, fill) };
+                    assert_eq!(found, Some(byte), "{count} words");
+                    words[byte / 8] = u64::from_ne_bytes([fill; 8]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slack_that_is_zero_passes() {
+        let words = [0u64; 8];
+        for size in 0..=64 {
+            // SAFETY: 64 bytes.
+            unsafe { check_slack(Call::Free, words.as_ptr().addr(), size, 64) };
+        }
+    }
+
+    #[test]
+    fn strays_are_bits_of_any_word() {
+        let held = [8, 24, 32];
+        for (bytes, at) in held
+            .into_iter()
+            .flat_map(|bytes| (0..bytes / 8).map(move |at| (bytes, at)))
+        {
+            let mut words = [0u64; 4];
+            words[at] = 1;
+            // SAFETY: at most 32 bytes.
+            assert_eq!(unsafe { strays(words.as_ptr().addr(), bytes) }, 1);
+        }
+    }
+}
