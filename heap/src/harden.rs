@@ -298,35 +298,31 @@ pub(crate) unsafe fn set_form(address: usize, class: Class, form: Form) {
     }
 }
 
-/// Takes a block of a slab, which has this seal, out of the program's hands: aborts if it is free
-/// already, or if something was written past its end or beside it; then fills it.
+/// Takes a block of a slab, which has no canary, out of the program's hands: aborts if it is free
+/// already, then fills it.
 ///
 /// # Safety
 /// - The program frees the block `number` of this slab, and uses it no more.
-/// - No thread frees another block of a slab meanwhile, because the caller holds a lock.
-#[inline]
-pub unsafe fn close(slab: &Slab, class: Class, number: usize, seal: Seal) {
+pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
     let bytes = class.bytes();
     let address = slab.base() + number * bytes;
-    if seal == Seal::Canary {
-        // SAFETY: the caller's promise.
-        return unsafe { close_sealed(slab, class, address) };
-    }
     if slab.is_free(class, number) {
         misuse::double_free(address, bytes);
     }
-    if let (Seal::Open, Some(fill)) = (seal, fill_of(address)) {
+    if let (Seal::Open, Some(fill)) = (seal(address, class), fill_of(address)) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(address as *mut u8, fill, bytes) };
     }
 }
 
-/// [`close`] of a block with a canary.
+/// [`close`] of the block with a canary at `address`. Aborts also if something was written past its
+/// end or beside it.
 ///
 /// # Safety
-/// - As [`close`].
+/// - The program frees this block of the slab, and uses it no more.
+/// - No thread frees another block of a slab meanwhile, because the caller holds a lock.
 #[inline]
-unsafe fn close_sealed(slab: &Slab, class: Class, address: usize) {
+pub unsafe fn close_sealed(slab: &Slab, class: Class, address: usize) {
     let bytes = class.bytes();
     let mut held = bytes - CANARY_BYTES;
     // SAFETY: a block with a canary starts there, or a free one.

@@ -10,6 +10,7 @@ use crate::cache::measures::Canary;
 use crate::cache::misuse::{self, Call};
 use crate::slab::Slab;
 use crate::slab::class::Class;
+use core::ops::Range;
 use core::ptr;
 
 /// Bytes of a canary.
@@ -137,21 +138,36 @@ pub(crate) unsafe fn check_beside(slab: &Slab, class: Class, address: usize, siz
         size,
         bytes,
     };
+    if bytes >= BESIDE + CANARY_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { refuse_strays(freed, blocks, bytes, BESIDE) };
+    }
     let mut distance = bytes;
     loop {
         // SAFETY: blocks of a slab in use, whose pages may be read.
-        unsafe {
-            if address - blocks.start >= distance {
-                refuse_stray(freed, address - distance, Side::End);
-            }
-            if address + distance < blocks.end {
-                refuse_stray(freed, address + distance, Side::Start);
-            }
-        }
+        unsafe { refuse_strays(freed, blocks.clone(), distance, bytes - CANARY_BYTES) };
         if distance >= BESIDE {
             break;
         }
         distance += bytes;
+    }
+}
+
+/// [`check_beside`] of the two blocks at a distance, as far as they are among `blocks`: of `near` bytes
+/// of each.
+///
+/// # Safety
+/// - As [`check_beside`].
+#[inline(always)]
+unsafe fn refuse_strays(freed: Freed, blocks: Range<usize>, distance: usize, near: usize) {
+    // SAFETY: blocks of a slab in use, whose pages may be read.
+    unsafe {
+        if freed.address - blocks.start >= distance {
+            refuse_stray(freed, freed.address - distance, Side::End, near);
+        }
+        if freed.address + distance < blocks.end {
+            refuse_stray(freed, freed.address + distance, Side::Start, near);
+        }
     }
 }
 
@@ -163,14 +179,13 @@ enum Side {
 }
 
 /// Aborts if a write beside a freed block changed the canary of the one at `start`, or, if that is
-/// free, bytes at this side of it.
+/// free, `near` bytes at this side of it.
 ///
 /// # Safety
 /// - A block of the same slab starts there.
 #[inline(always)]
-unsafe fn refuse_stray(freed: Freed, start: usize, side: Side) {
+unsafe fn refuse_stray(freed: Freed, start: usize, side: Side, near: usize) {
     let held = freed.bytes - CANARY_BYTES;
-    let near = held.min(BESIDE);
     let from = match side {
         Side::Start => 0,
         Side::End => held - near,

@@ -14,6 +14,7 @@ use neap_heap::hook;
 use neap_heap::large;
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Lock, Rank};
+use neap_heap::slab::Slab;
 use neap_heap::slab::class::{CLASSES, Class};
 
 /// The most blocks in quarantine.
@@ -68,11 +69,20 @@ const CLASS_BITS: u32 = 8;
 const _: () = assert!(CLASSES < 1 << CLASS_BITS);
 
 impl Waiting {
-    fn new(address: usize, bytes: usize, sealed: Option<Class>) -> Waiting {
-        let class = sealed.map_or(0, Class::index);
+    /// A block with a canary.
+    #[inline]
+    fn sealed(address: usize, class: Class) -> Waiting {
         Waiting {
             address,
-            bytes_and_class: bytes << CLASS_BITS | class,
+            bytes_and_class: class.bytes() << CLASS_BITS | class.index(),
+        }
+    }
+
+    /// Another block.
+    fn open(address: usize, bytes: usize) -> Waiting {
+        Waiting {
+            address,
+            bytes_and_class: bytes << CLASS_BITS,
         }
     }
 
@@ -119,38 +129,66 @@ pub(crate) fn holds(address: usize) -> bool {
 }
 
 /// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free. False if
-/// there is no memory to note what waits: then nothing does.
+/// nothing waits, because freed blocks are not to, or because there is no memory to note them.
 pub(super) fn hold(address: usize, found: &Found) -> bool {
-    if let Found::Guarded = found {
+    match found {
+        Found::Guarded => false,
+        Found::Slab(slab, class) if harden::seal(address, *class) == Seal::Canary => {
+            hold_sealed(address, slab, *class)
+        }
+        _ => hold_open(address, found),
+    }
+}
+
+/// [`hold`] of a block with a canary, which tells of a second free by itself.
+fn hold_sealed(address: usize, slab: &Slab, class: Class) -> bool {
+    start_of(Call::Free, slab, class, address);
+    let guard = QUARANTINE.lock.lock();
+    // SAFETY: the program frees the block; every free in this mode takes the lock.
+    unsafe { harden::close_sealed(slab, class, address) };
+    let Some(mut inner) = places() else {
         return false;
-    }
-    let mut leaving = match admit(address, found) {
-        Admitted::Not => return false,
-        Admitted::Alone => return true,
-        Admitted::For(leaving) => Some(leaving),
     };
-    while let Some(Leaving {
-        address,
-        class,
-        is_last,
-    }) = leaving
-    {
-        // Not under the lock, because a magazine that is full gives blocks back to their slabs.
-        // SAFETY: freed by the program, and in quarantine since it was closed.
-        unsafe { harden::reuse(address, class) };
-        leaving = if is_last { None } else { release_more() };
-    }
+    // SAFETY: the lock is held.
+    let leaving = unsafe { inner.as_mut() }.admit(Waiting::sealed(address, class));
+    drop(guard);
+    reuse_all(leaving);
     true
 }
 
-/// What became of a freed block.
-enum Admitted {
-    /// It is closed, and does not wait.
-    Not,
-    /// It waits, and no other has to leave but what has left already.
-    Alone,
-    /// It waits, and this one leaves.
-    For(Leaving),
+/// [`hold`] of another block.
+#[inline(never)]
+fn hold_open(address: usize, found: &Found) -> bool {
+    let (bytes, number) = place_of(address, found);
+    let guard = QUARANTINE.lock.lock();
+    let Some(mut inner) = places() else {
+        close(found, number);
+        return false;
+    };
+    // SAFETY: the lock is held to the end of its use.
+    let inner = unsafe { inner.as_mut() };
+    if !inner.insert(address) {
+        misuse::double_free(address, bytes);
+    }
+    if let Found::Large(place) | Found::Sampled(place) = found {
+        // For the profile the block is free, although it waits.
+        hook::large_freed(place);
+    }
+    close(found, number);
+    if let Found::Large(_) = found {
+        inner.large = [inner.large[0] + bytes, inner.large[1] + 1];
+    }
+    let leaving = inner.admit(Waiting::open(address, bytes));
+    drop(guard);
+    reuse_all(leaving);
+    true
+}
+
+/// Where freed blocks wait, if they are to. The caller holds the lock.
+#[inline]
+fn places() -> Option<NonNull<Inner>> {
+    let delays = HEAP.measures().has(Measures::DELAY);
+    delays.then(|| QUARANTINE.inner.open()).flatten()
 }
 
 /// A block with a canary that has left the quarantine.
@@ -161,42 +199,14 @@ struct Leaving {
     is_last: bool,
 }
 
-/// Closes a freed block and puts it into quarantine.
-fn admit(address: usize, found: &Found) -> Admitted {
-    let (bytes, number) = place_of(address, found);
-    let seal = seal_of(address, found);
-    let sealed = match found {
-        Found::Slab(_, class) if seal == Seal::Canary => Some(*class),
-        _ => None,
-    };
-    let _guard = QUARANTINE.lock.lock();
-    let delays = HEAP.measures().has(Measures::DELAY);
-    let inner = QUARANTINE.inner.open().filter(|_| delays);
-    let Some(mut inner) = inner else {
-        close(found, number, seal);
-        return Admitted::Not;
-    };
-    // SAFETY: the lock is held to the end of this function.
-    let inner = unsafe { inner.as_mut() };
-    // A canary tells of a second free by itself.
-    if sealed.is_none() && !inner.insert(address) {
-        misuse::double_free(address, bytes);
-    }
-    if let Found::Large(place) | Found::Sampled(place) = found {
-        // For the profile the block is free, although it waits.
-        hook::large_freed(place);
-    }
-    close(found, number, seal);
-    inner.push(Waiting::new(address, bytes, sealed));
-    if let Some(draw) = harden::random() {
-        inner.shuffle(draw);
-    }
-    if let Found::Large(_) = found {
-        inner.large = [inner.large[0] + bytes, inner.large[1] + 1];
-    }
-    match inner.release() {
-        None => Admitted::Alone,
-        Some(leaving) => Admitted::For(leaving),
+/// Gives back the block that has left, and those that have to leave after it. Not under the lock,
+/// because a magazine that is full gives blocks back to their slabs.
+#[inline]
+fn reuse_all(mut leaving: Option<Leaving>) {
+    while let Some(block) = leaving {
+        // SAFETY: freed by the program, and in quarantine since it was closed.
+        unsafe { harden::reuse(block.address, block.class) };
+        leaving = if block.is_last { None } else { release_more() };
     }
 }
 
@@ -227,12 +237,12 @@ fn take_back(inner: &mut Inner, oldest: Waiting) {
     unsafe { free_found(address, found) };
 }
 
-/// Takes a block that is not in quarantine out of the program's hands: that of this number, if it
-/// is of a slab. The caller holds the lock.
-fn close(found: &Found, number: usize, seal: Seal) {
+/// Takes a block that is not in quarantine, and has no canary, out of the program's hands: that of
+/// this number, if it is of a slab.
+fn close(found: &Found, number: usize) {
     match found {
-        // SAFETY: the program frees the block; every free in this mode takes the lock.
-        Found::Slab(slab, class) => unsafe { harden::close(slab, *class, number, seal) },
+        // SAFETY: the program frees the block.
+        Found::Slab(slab, class) => unsafe { harden::close(slab, *class, number) },
         Found::Large(place) if HEAP.measures().harden() => large::shut(place),
         _ => {}
     }
@@ -240,14 +250,6 @@ fn close(found: &Found, number: usize, seal: Seal) {
 
 /// The quarantine's lock, for a fork.
 pub(super) static LOCK: &Lock = &QUARANTINE.lock;
-
-/// What a block of a slab has; a block that is alone in its span has nothing of that.
-fn seal_of(address: usize, found: &Found) -> Seal {
-    match found {
-        Found::Slab(_, class) => harden::seal(address, *class),
-        _ => Seal::Open,
-    }
-}
 
 /// The block's bytes, and its number in its slab; aborts if none starts here.
 fn place_of(address: usize, found: &Found) -> (usize, usize) {
@@ -309,6 +311,16 @@ impl Inner {
         self.slots[gap] = 0;
     }
 
+    /// Lets a block wait and the oldest go. Returns what [`release_more`] does.
+    #[inline]
+    fn admit(&mut self, block: Waiting) -> Option<Leaving> {
+        self.push(block);
+        if let Some(draw) = harden::random() {
+            self.shuffle(draw);
+        }
+        self.release()
+    }
+
     fn push(&mut self, block: Waiting) {
         self.ring[(self.first + self.count) % PLACES] = block;
         self.count += 1;
@@ -320,11 +332,7 @@ impl Inner {
     /// were exchanged, each free would list another slab in its depot.
     fn shuffle(&mut self, draw: usize) {
         let newest = self.first + self.count - 1;
-        let among = match self.count >= SHUFFLED {
-            true => SHUFFLED,
-            false => self.count,
-        };
-        let other = newest - draw % among;
+        let other = newest - draw % self.count.min(SHUFFLED);
         self.ring.swap(newest % PLACES, other % PLACES);
     }
 
@@ -380,9 +388,18 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
+    fn a_block_with_a_canary_waits_with_its_class() {
+        for class in Class::all() {
+            let waiting = Waiting::sealed(1 << 46, class);
+            assert_eq!(waiting.sealed_class(), Some(class));
+            assert_eq!((waiting.address, waiting.bytes()), (1 << 46, class.bytes()));
+        }
+    }
+
+    #[test]
     fn the_table_holds_what_was_put_in_and_not_taken_out() {
         let empty = Inner {
-            ring: [Waiting::new(0, 0, None); PLACES],
+            ring: [Waiting::open(0, 0); PLACES],
             first: 0,
             count: 0,
             bytes: 0,
@@ -400,15 +417,13 @@ mod tests {
             let address = (state >> 40) / 16 * 16 + 16;
             if order.len() < PLACES - 1 && inner.insert(address) {
                 assert!(model.insert(address));
-                let sealed = address.is_multiple_of(32).then_some(Class::LAST);
-                inner.push(Waiting::new(address, 16, sealed));
+                inner.push(Waiting::open(address, 16));
                 order.push(address);
             } else if order.len() >= PLACES - 1 {
                 let oldest = order.remove(0);
                 let left = inner.pop();
                 assert_eq!((left.address, left.bytes()), (oldest, 16));
-                let is_sealed = left.sealed_class() == Some(Class::LAST);
-                assert_eq!(is_sealed, oldest.is_multiple_of(32));
+                assert_eq!(left.sealed_class(), None);
                 inner.remove(oldest);
                 model.remove(&oldest);
             }

@@ -273,18 +273,16 @@ impl Heap {
 
     /// Like [`Heap::take_one`], any of the first free blocks of the slab.
     pub(crate) fn take_any(&'static self, class: Class) -> *mut u8 {
-        let (id, origin) = (DepotId::blocks(class), Origin::blocks(self, Age::New));
+        let origin = Origin::blocks(self, Age::New);
         let grain = Grain::Random(SECRETS.next());
-        let mut taken = 0;
-        let mut sink = |slab: &Slab, claim: Claim| taken = slab.address_of(class, claim);
-        self.depots.take_by(grain, id, 1, &origin, &mut sink);
-        taken as *mut u8
+        let (block, _) = self.take_from(grain, DepotId::blocks(class), &origin);
+        block
     }
 
     /// Like [`Heap::take_one`]; tells whether the block is known to read as zero.
     pub fn take_known(&'static self, class: Class) -> (*mut u8, Known) {
         let origin = Origin::blocks(self, Age::New);
-        let (block, fresh) = self.take_from(DepotId::blocks(class), &origin);
+        let (block, fresh) = self.take_from(Grain::Blocks, DepotId::blocks(class), &origin);
         let known = match fresh {
             0 => Known::Unknown,
             _ => Known::Zero,
@@ -293,12 +291,12 @@ impl Heap {
     }
 
     /// A block of a depot, and which of its bits is fresh. Null when out of memory.
-    fn take_from(&'static self, id: DepotId, origin: &Origin) -> (*mut u8, u64) {
+    fn take_from(&'static self, grain: Grain, id: DepotId, origin: &Origin) -> (*mut u8, u64) {
         let mut taken = (0, 0);
         let mut sink = |slab: &Slab, claim: Claim| {
             taken = (slab.address_of(id.class, claim), claim.fresh);
         };
-        self.depots.take(id, 1, origin, &mut sink);
+        self.depots.take_by(grain, id, 1, origin, &mut sink);
         (taken.0 as *mut u8, taken.1)
     }
 
@@ -332,7 +330,7 @@ impl Heap {
 
     /// A block of `class` from a slab that has free ones. Null if none has.
     pub fn take_listed(&'static self, class: Class) -> *mut u8 {
-        self.take_from(DepotId::blocks(class), &Origin::listed(self))
+        self.take_from(Grain::Blocks, DepotId::blocks(class), &Origin::listed(self))
             .0
     }
 
@@ -340,7 +338,10 @@ impl Heap {
     /// `None` when out of memory.
     pub fn take_meta(&'static self, bytes: usize) -> Option<NonNull<u8>> {
         let origin = Origin::blocks(self, Age::New);
-        NonNull::new(self.take_from(DepotId::metadata(bytes), &origin).0)
+        NonNull::new(
+            self.take_from(Grain::Blocks, DepotId::metadata(bytes), &origin)
+                .0,
+        )
     }
 
     /// Takes metadata back.
