@@ -9,10 +9,10 @@
 //! The canary is a word that a reader without the process's secrets cannot make. It holds the
 //! requested size, the form of the call, and whether the block was freed. A free checks the block's
 //! own canary and slack, and what lies within 32 bytes of the block, as far as no block of the
-//! program's is there ([`crate::stray`]). The caller of the free holds a lock, so no neighbour is freed meanwhile;
-//! one may be handed out, and then its canary says so first.
+//! program's is there ([`crate::stray`]). The caller of the free holds a lock, so no neighbour is
+//! freed meanwhile; one may be handed out, and then its canary says so first.
 
-use crate::base::sync::{Ordering, plain};
+use crate::base::sync::Ordering;
 use crate::cache::flush::{give_found, give_one};
 use crate::cache::heap::{Found, HEAP};
 pub use crate::cache::measures::{Canary, Form, Measures};
@@ -20,7 +20,6 @@ use crate::cache::measures::{EARLY, SECRETS};
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::Cache;
 use crate::init::entered;
-use crate::os::linux;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other};
@@ -38,18 +37,6 @@ pub enum Seal {
     NoBytes,
     /// A canary at their end.
     Canary,
-}
-
-/// Prepares for measures: secrets, and which blocks are older.
-pub(crate) fn prepare(measures: Measures) {
-    SECRETS.draw();
-    if measures.has(Measures::RANDOM) {
-        linux::scatter(SECRETS.next());
-    }
-    if !is_on() && HEAP.pages.extent() > 0 {
-        let base = HEAP.pages.primary_base.load(plain::Ordering::Relaxed);
-        EARLY.set(base, HEAP.pages.primary_bytes());
-    }
 }
 
 /// Whether anything of `NEAP_HARDEN` is in force that blocks of slabs have.

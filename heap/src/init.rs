@@ -8,15 +8,14 @@ use crate::cache::bounds::FastPath;
 use crate::cache::countdown::Counts;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::machine;
-use crate::cache::measures::Measures;
+use crate::cache::measures::{EARLY, Measures, SECRETS};
 use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::fork;
-use crate::harden;
 use crate::hook;
 use crate::os::Os;
 use crate::os::abort::{Lossy, warn};
 use crate::os::file;
-use crate::os::linux::Linux;
+use crate::os::linux::{self, Linux};
 use crate::os::loader;
 use crate::os::pagemap_file::forbid as forbid_pagemap;
 use crate::os::process;
@@ -379,7 +378,14 @@ fn switch(mode: Mode) {
 ///
 /// Blocks that were handed out before have nothing that these check.
 pub fn take_measures(measures: Measures) {
-    harden::prepare(measures);
+    SECRETS.draw();
+    if measures.has(Measures::RANDOM) {
+        linux::scatter(SECRETS.next());
+    }
+    if !HEAP.measures().harden() && HEAP.pages.extent() > 0 {
+        let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
+        EARLY.set(base, HEAP.pages.primary_bytes());
+    }
     HEAP.add_measures(measures);
     switch(Mode::Checking);
 }

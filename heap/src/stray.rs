@@ -153,8 +153,8 @@ pub(crate) unsafe fn check_beside(slab: &Slab, class: Class, address: usize, siz
     }
 }
 
-/// [`check_beside`] of the two blocks at a distance, as far as they are among `blocks`: of `near` bytes
-/// of each.
+/// [`check_beside`] of the two blocks at a distance, as far as they are among `blocks`: of `near`
+/// bytes of each.
 ///
 /// # Safety
 /// - As [`check_beside`].

@@ -1,4 +1,4 @@
-//! The checking mode (`NEAP_CHECK=1`, `NEAP_HARDEN`): no magazines, and freed blocks wait in
+//! The checking mode (`NEAP_CHECK=1`, `NEAP_HARDEN`): no fast path, and freed blocks wait in
 //! quarantine before they are handed out again, so every second free of one of them is detected at
 //! once. A block of a slab is filled meanwhile, so a write to it is detected when it leaves, and
 //! pages of a large block may be inaccessible ([`neap_heap::harden`], [`neap_heap::large`]).

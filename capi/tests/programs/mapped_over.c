@@ -9,6 +9,8 @@
 
 #define SIZE (8ul << 20)
 #define PAGE 4096ul
+// In hardened mode a block without an alignment has guards, and its span is larger.
+#define GUARDS (2ul << 16)
 
 static int file;
 
@@ -46,7 +48,7 @@ static void *over_shmat(char *at, size_t bytes) {
 
 static void comes_back_zero(void *(*over)(char *, size_t)) {
     for (int turn = 0; turn < 4; turn++) {
-        char *block = aligned_alloc(65536, SIZE);
+        char *block = aligned_alloc(65536, SIZE + GUARDS);
         CHECK(block != NULL);
         memset(block, 1, SIZE);
         CHECK(over(block + PAGE, SIZE / 2) == block + PAGE);

@@ -2,8 +2,8 @@
 //!
 //! They are closed to the fast path. A magazine that is half empty is topped up, so that each block
 //! is one of many. A block that leaves the quarantine goes into the magazine of the thread that
-//! freed the latest one. Its canary says that it is free. The canary of a block that was never handed
-//! out is 0. The bitmap of the slab does not tell of either.
+//! freed the latest one. Its canary says that it is free. The canary of a block that was never
+//! handed out is 0. The bitmap of the slab does not tell of either.
 
 use super::budget::Verdict;
 use super::flush::give_one;
@@ -97,10 +97,17 @@ impl Heap {
         }
     }
 
-    /// Raises the capacity of a magazine to what it is to have, or as far as the budget allows.
+    /// Raises the capacity of a magazine that misses, as far as the budget allows: to the most at
+    /// once while the process has one thread, otherwise by doubling.
     fn widen(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
         let capacity = open.magazine(class).bounds.capacity as usize;
-        let mut wanted = wanted_capacity(class);
+        let most = most_capacity(class);
+        let first = match self.registry.count() {
+            0..=1 => most,
+            // Many threads of a process do not live long.
+            _ => most.div_ceil(4),
+        };
+        let mut wanted = (capacity * 2).clamp(first, most);
         while wanted > capacity {
             match self.grow(open, class, wanted) {
                 Verdict::Granted => return Share::Fair,
@@ -157,8 +164,8 @@ impl Heap {
     }
 }
 
-/// How many blocks a magazine is to have room for.
-fn wanted_capacity(class: Class) -> usize {
+/// For how many blocks a magazine has room at most.
+fn most_capacity(class: Class) -> usize {
     (MOST_BYTES / class.bytes()).clamp(1, MOST_ENTRIES)
 }
 
@@ -208,8 +215,10 @@ mod tests {
                 blocks.iter().for_each(|&block| keep(cache, class, block));
                 drawn.iter().map(|&(_, left)| left).min()
             });
-            let most = wanted_capacity(class);
-            assert!(fewest.is_some_and(|fewest| fewest >= most / 2), "{class:?}");
+            let most = most_capacity(class);
+            // At first a quarter of that, and half of it is the least.
+            let least = most.div_ceil(4) / 2;
+            assert!(fewest.is_some_and(|fewest| fewest >= least), "{class:?}");
         }
     }
 

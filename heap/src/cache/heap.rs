@@ -70,7 +70,7 @@ pub enum Mode {
     Plain = 0,
     /// By the slow path, every call counted.
     Counting = 1,
-    /// Without magazines, freed blocks in quarantine.
+    /// By the slow path, freed blocks in quarantine.
     Checking = 2,
 }
 
