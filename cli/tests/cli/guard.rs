@@ -217,6 +217,47 @@ fn a_report_tells_the_error_of_a_run() {
     assert!(page.contains("data-kind=\"memory_error\"") && page.contains("<pre>neap: read of 0x"));
 }
 
+/// The command that the finding names leads to a page with the reports.
+#[test]
+fn a_finding_without_its_report_says_how_to_have_it() {
+    let room = room();
+    let program = built(&room);
+    let report = |operands: &[&str]| {
+        let mut command = neap();
+        command.current_dir(room.path()).env("NEAP_GUARD", "all");
+        command.args(["report", "--format=json", "-o", "verdict"]);
+        command.args(operands).output().unwrap();
+        let text = fs::read(room.path().join("verdict")).unwrap();
+        let verdict: Value = serde_json::from_slice(&text).unwrap();
+        verdict["findings"][0].clone()
+    };
+    let finding = report(&["--", program.to_str().unwrap(), "dies"]);
+    assert!(finding["kind"] == "memory_error" && finding["text"].is_null());
+    let remedy = finding["remedy"].as_str().unwrap();
+    let named = remedy
+        .split('`')
+        .find_map(|part| part.strip_prefix("neap "));
+    let words = named.expect(remedy).split(' ').map(|word| match word {
+        "--guard" => "--guard=all",
+        "--guard-file=FILE" => "--guard-file=reports",
+        "PROGRAM" => program.to_str().unwrap(),
+        word => word,
+    });
+    let mut command = neap();
+    command.current_dir(room.path()).args(words).arg("dies");
+    let output = command.output().unwrap();
+    assert!(
+        said(&output).contains("next: neap report freed.neap"),
+        "{}",
+        said(&output)
+    );
+    let text = report(&["freed.neap"])["text"].to_string();
+    assert!(
+        text.contains("neap: read of 0x") && text.contains("parse  (in freed)"),
+        "{text}"
+    );
+}
+
 fn refusal(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(125), "{}", said(output));
     assert!(output.stdout.is_empty());

@@ -24,7 +24,8 @@ fn finding(errors: &Errors) -> Finding {
     let remedy = match errors.reports.as_str() {
         "" => {
             "The reports went to standard error, or to the file that `NEAP_GUARD_FILE` named. To \
-             have them here, record with `--guard-file FILE`."
+             have them here, run `neap run --record --guard --guard-file=FILE -- PROGRAM`, with \
+             the value of `--guard` that found them."
         }
         _ => "In each stack trace of the report, look at the first call in the program's own code.",
     };
