@@ -60,6 +60,25 @@ pub fn check_writable(file: &Path) -> Result<(), Failure> {
     tried.map_err(|error| failure(file, &error))
 }
 
+/// Checks that a program started now could append to `file`, without making it. Returns a name for
+/// it that survives a change of directory.
+///
+/// # Errors
+/// It could not.
+pub fn appendable(file: &Path) -> Result<PathBuf, Failure> {
+    let refused = |error: io::Error| failure(file, &error);
+    match fs::metadata(file).is_ok_and(|found| found.is_file()) {
+        true => drop(
+            OpenOptions::new()
+                .append(true)
+                .open(file)
+                .map_err(refused)?,
+        ),
+        false => check_writable(file)?,
+    }
+    std::path::absolute(file).map_err(refused)
+}
+
 /// How a file is written.
 enum Way {
     /// Directly.
@@ -150,6 +169,22 @@ mod tests {
             &file.join("no"),
         ] {
             assert_eq!(foreign(other, u64::MAX), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_to_append_to_is_not_made_and_keeps_its_contents() {
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("reports");
+        assert_eq!(appendable(&file).unwrap(), file);
+        assert!(!file.exists());
+        fs::write(&file, b"earlier").unwrap();
+        appendable(&file).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"earlier");
+        assert_eq!(fs::read_dir(room.path()).unwrap().count(), 1);
+        for wrong in [file.join("no"), room.path().to_owned()] {
+            let said = appendable(&wrong).unwrap_err().to_string();
+            assert!(said.contains(wrong.to_str().unwrap()), "{said}");
         }
     }
 

@@ -1,12 +1,14 @@
 //! The reports of guarded allocations, with the names of functions.
 
 use crate::failure::Failure;
+use crate::files;
 use crate::launch::set_variables;
 use crate::profile::{Origin, Symbols, clean, described, now_ms};
 use crate::statistics::Inbox;
 use clap::ArgMatches;
 use std::env;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Names the file to the program.
 const FILE: &str = "NEAP_GUARD_FILE";
@@ -28,10 +30,17 @@ impl Reports {
     ///
     /// # Errors
     ///
-    /// There is no place for the reports.
+    /// There is no place for the reports, or they cannot be appended to the named file.
     pub fn wanted(matches: &ArgMatches) -> Result<Option<Self>, Failure> {
-        let is_named = env::var_os(FILE).is_some_and(|file| !file.is_empty());
-        if is_named || !matches.contains_id("guard") {
+        let is_guarded = matches.contains_id("guard");
+        if let Some(file) = env::var_os(FILE).filter(|file| !file.is_empty()) {
+            if is_guarded || matches.contains_id("guard-file") {
+                let file = files::appendable(Path::new(&file))?;
+                set_variables([(FILE, file.into_os_string())]);
+            }
+            return Ok(None);
+        }
+        if !is_guarded {
             return Ok(None);
         }
         let inbox = Inbox::of("reports", "--guard-file FILE")?;

@@ -217,6 +217,33 @@ fn a_report_tells_the_error_of_a_run() {
     assert!(page.contains("data-kind=\"memory_error\"") && page.contains("<pre>neap: read of 0x"));
 }
 
+#[test]
+fn the_file_of_the_reports_is_checked_before_the_start() {
+    let room = room();
+    let run = |flags: &[&str], file: &str| {
+        let mut command = neap();
+        command.current_dir(room.path()).arg("run").args(flags);
+        command.env("NEAP_GUARD_FILE", file);
+        command.args(["--", "echo", "ran"]).output().unwrap()
+    };
+    for (flags, file) in [
+        (&["--guard", "--guard-file=/no/such/dir/f"][..], ""),
+        (&["--guard-file=/no/such/dir/f"], ""),
+        (&["--guard"], "/no/such/dir/f"),
+    ] {
+        let said = refusal(&run(flags, file));
+        let why = "neap: error: cannot write /no/such/dir/f: No such file";
+        assert!(said.starts_with(why), "{flags:?}: {said}");
+    }
+    let output = run(&["--guard", "--guard-file=reports"], "");
+    assert_eq!(
+        (output.status.code(), said(&output).as_str()),
+        (Some(0), "")
+    );
+    // It would say that an error was found.
+    assert!(!room.path().join("reports").exists());
+}
+
 /// The command that the finding names leads to a page with the reports.
 #[test]
 fn a_finding_without_its_report_says_how_to_have_it() {
