@@ -3,12 +3,13 @@
 use crate::failure::Failure;
 use crate::files;
 use crate::launch::set_variables;
-use crate::profile::{Origin, Symbols, clean, described, now_ms};
+use crate::profile::{Frame, Origin, Symbols, clean, described, now_ms, without_plumbing};
 use crate::statistics::Inbox;
 use clap::ArgMatches;
 use std::env;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Names the file to the program.
 const FILE: &str = "NEAP_GUARD_FILE";
@@ -102,22 +103,62 @@ fn one(text: &mut String, report: &[&str], began_ms: u64) {
     let maps: Vec<&str> = maps.iter().skip(1).map(|line| line.trim_start()).collect();
     let pid = report.iter().find_map(|line| process(line)).unwrap_or(0);
     let mut symbols = Symbols::new(&maps.join("\n"), Origin { pid, began_ms });
-    let mut number = 0;
-    let mut is_instruction = false;
-    for line in report {
-        let Some(address) = address(line) else {
-            // The innermost frame of an access is the instruction, the others are of calls, and
-            // their addresses those of the next instruction.
-            is_instruction = line.starts_with("  the access by");
-            number = 0;
-            let _ = writeln!(text, "{}", clean(line));
+    let mut innermost = Innermost::Call;
+    let is_frame = |line: &str| address(line).is_some();
+    for lines in report.chunk_by(|line, next| is_frame(line) == is_frame(next)) {
+        let addresses: Vec<u64> = lines.iter().filter_map(|line| address(line)).collect();
+        if !addresses.is_empty() {
+            stack(text, innermost.frames(addresses, &mut symbols));
             continue;
-        };
-        let after = u64::from(core::mem::take(&mut is_instruction));
-        for frame in symbols.frames(address.saturating_add(after)) {
-            let _ = writeln!(text, "    #{number} {}", described(&frame));
-            number += 1;
         }
+        for line in lines {
+            innermost = Innermost::of(line);
+            let _ = writeln!(text, "{}", clean(line));
+        }
+    }
+}
+
+/// The innermost frame of a stack trace.
+#[derive(Clone, Copy)]
+enum Innermost {
+    /// The instruction that made the access. The others are calls, and their addresses those of
+    /// the next instruction.
+    Instruction,
+    /// A call of the allocator, in the allocator.
+    Call,
+}
+
+impl Innermost {
+    /// By the line before the stack trace.
+    fn of(line: &str) -> Self {
+        match line.starts_with("  the access by") {
+            true => Self::Instruction,
+            false => Self::Call,
+        }
+    }
+
+    /// The frames at `addresses`. Those of a call begin with the program's code, if it is there.
+    fn frames(self, mut addresses: Vec<u64>, symbols: &mut Symbols) -> Vec<Arc<Frame>> {
+        if let (Self::Instruction, Some(first)) = (self, addresses.first_mut()) {
+            *first = first.saturating_add(1);
+        }
+        let all = addresses
+            .into_iter()
+            .flat_map(|address| symbols.frames(address));
+        let all: Vec<_> = all.collect();
+        match self {
+            Self::Instruction => all,
+            Self::Call => match without_plumbing(all.clone()) {
+                left if left.is_empty() => all,
+                left => left,
+            },
+        }
+    }
+}
+
+fn stack(text: &mut String, frames: Vec<Arc<Frame>>) {
+    for (number, frame) in frames.iter().enumerate() {
+        let _ = writeln!(text, "    #{number} {}", described(frame));
     }
 }
 

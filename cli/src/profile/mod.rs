@@ -52,7 +52,7 @@ pub use listing::{check_pattern, listing};
 #[cfg(test)]
 pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
-pub use plumbing::{is_runtime, is_start};
+pub use plumbing::{is_runtime, is_start, without as without_plumbing};
 pub use session::now_ms;
 #[cfg(fuzzing)]
 pub use session::subtract;

@@ -24,10 +24,12 @@ fn in_library(module: &str) -> bool {
 /// call them.
 fn is_entry(function: &str) -> bool {
     const CRATES: [&str; 3] = ["neap::", "neap_heap::", "neap_instruments::"];
-    const OWN: [&str; 12] = [
+    const OWN: [&str; 14] = [
         "__rust_alloc",
+        "__rust_dealloc",
         "__rust_realloc",
         "__rustc::__rust_alloc",
+        "__rustc::__rust_dealloc",
         "__rustc::__rust_realloc",
         "__rustc[",
         "__rg_",

@@ -217,6 +217,31 @@ fn a_report_tells_the_error_of_a_run() {
     assert!(page.contains("data-kind=\"memory_error\"") && page.contains("<pre>neap: read of 0x"));
 }
 
+/// Only the program's own part of a Rust program's stack traces helps.
+#[test]
+fn a_stack_trace_begins_with_the_programs_code() {
+    let room = room();
+    let program = room.path().join("rusty");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rusty.c");
+    compile(["-O0", "-fno-builtin", source, "-o"], &program);
+    let mut command = neap();
+    let output = command.args(["run", "--guard=all", "--"]).arg(&program);
+    let output = output.output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    let mut lines = said.lines();
+    for (title, first) in [
+        ("  the wrong call by ", "    #0 drop  (in rusty)"),
+        ("  the allocation by ", "    #0 make  (in rusty)"),
+        ("  the free by ", "    #0 drop  (in rusty)"),
+    ] {
+        assert!(lines.any(|line| line.starts_with(title)), "{said}");
+        assert_eq!(lines.next(), Some(first), "{said}");
+        let second = lines.next().unwrap();
+        assert!(second.starts_with("    #1 main  (in rusty)"), "{said}");
+    }
+}
+
 #[test]
 fn the_file_of_the_reports_is_checked_before_the_start() {
     let room = room();
