@@ -105,14 +105,21 @@ impl Elf {
 
 /// Whether a shared library exports a symbol of this name.
 pub fn defines(library: &Path, name: &str) -> io::Result<bool> {
-    let (cache, left) = (ReadCache::new(File::open(library)?), Cell::new(MOST_BYTES));
+    defined(library, &[name]).map(|found| found.is_some())
+}
+
+/// The first of `names`, as its index, that a program or shared library exports.
+pub fn defined(file: &Path, names: &[&str]) -> io::Result<Option<usize>> {
+    let (cache, left) = (ReadCache::new(File::open(file)?), Cell::new(MOST_BYTES));
     let data = Bounded {
         file: &cache,
         left: &left,
     };
     let file = object::File::parse(data).map_err(damaged)?;
-    let mut symbols = file.dynamic_symbols();
-    Ok(symbols.any(|symbol| symbol.is_definition() && symbol.name() == Ok(name)))
+    let definitions = file.dynamic_symbols().filter(ObjectSymbol::is_definition);
+    let of = |symbol: &str| names.iter().position(|name| *name == symbol);
+    let found = definitions.filter_map(|symbol| of(symbol.name().ok()?));
+    Ok(found.min())
 }
 
 fn damaged(error: object::Error) -> io::Error {

@@ -6,6 +6,7 @@ pub mod elf;
 pub mod obstacle;
 pub mod path;
 mod privilege;
+pub mod sanitizer;
 pub mod script;
 
 pub use chain::{Chain, Link, Role, Scope, follow};

@@ -6,7 +6,7 @@ use crate::output;
 use crate::program::chain::End;
 use crate::program::elf::defines;
 use crate::program::obstacle::Why;
-use crate::program::{Chain, Link, Obstacle, Role, follow};
+use crate::program::{Chain, Link, Obstacle, Role, follow, sanitizer};
 use crate::table::{self, Finding, State};
 use crate::{library, probe};
 use clap::ArgMatches;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -232,13 +233,28 @@ fn loads(link: &Link, library: &Path, preload: &OsStr) -> Result<(), String> {
             .iter()
             .any(|name| line.trim_ascii_start().starts_with(name.as_bytes()))
     });
-    match mapped {
-        true => Ok(()),
-        false => Err(format!(
+    if !mapped {
+        return Err(format!(
             "the loader left the library out: {}",
             first_line(&output.stderr)
-        )),
+        ));
     }
+    sanitizer_of(link, &output.stdout).map_or(Ok(()), |name| Err(sanitizer::refusal(name, loader)))
+}
+
+/// The sanitizer that a program is built with, from what the loader has listed for it. A program
+/// with Neap inside needs no preload, so it is not judged by that.
+fn sanitizer_of(link: &Link, listed: &[u8]) -> Option<&'static str> {
+    if link.elf.as_ref().is_some_and(|elf| elf.has_neap) {
+        return None;
+    }
+    let text = String::from_utf8_lossy(listed);
+    let libraries = text.lines().filter_map(|line| {
+        let (file, _) = line.trim().rsplit_once(" (0x")?;
+        let file = file.rsplit_once(" => ").map_or(file, |(_, file)| file);
+        file.contains('/').then(|| Path::new(file))
+    });
+    sanitizer::among(iter::once(link.file.as_path()).chain(libraries))
 }
 
 fn first_line(text: &[u8]) -> String {

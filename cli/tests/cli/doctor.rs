@@ -1,5 +1,6 @@
 //! `neap doctor` tells the truth about this machine and about programs.
 
+use crate::engine::skipped;
 use crate::stage::{Stage, compile, neap, printed, room, said, script};
 use serde_json::Value;
 use std::fs;
@@ -206,4 +207,37 @@ fn a_static_program_does_not_take_and_the_reason_is_given() {
             .unwrap()
             .contains("statically linked")
     );
+}
+
+/// An empty program with a sanitizer; `None` if the compiler lacks its library.
+fn sanitized(room: &Path, kind: &str) -> Option<PathBuf> {
+    let (source, program) = (room.join("empty.c"), room.join(kind));
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.arg(format!("-fsanitize={kind}")).arg(source);
+    let is_built = compiler.arg("-o").arg(&program).output().unwrap().status;
+    if !is_built.success() {
+        skipped(&format!(
+            "install the C compiler's library for -fsanitize={kind}"
+        ));
+    }
+    is_built.success().then_some(program)
+}
+
+#[test]
+fn a_program_with_a_sanitizer_does_not_take_and_is_told_what_neap_run_says() {
+    let room = room();
+    let kinds = ["address", "thread", "leak"];
+    for program in kinds.map(|kind| sanitized(room.path(), kind)) {
+        let Some(program) = program else { continue };
+        let said = said(&neap().args(["run", "--"]).arg(&program).output().unwrap());
+        let line = said.lines().next().unwrap_or_default();
+        let (_, words) = line.split_once(" is built with ").expect(&said);
+        assert!(words.ends_with("it runs without Neap"), "{said}");
+        let (code, report) = report(&[&program]);
+        let verdict = &report["program"];
+        assert_eq!((code, &verdict["takes"]), (Some(1), &false.into()));
+        let obstacle = format!("{}: built with {words}", program.display());
+        assert_eq!(verdict["obstacle"], obstacle);
+    }
 }
