@@ -163,22 +163,29 @@ fn head(reach: &Reach) -> Result<Head, String> {
     })
 }
 
+/// Whether a process runs under Neap, even if it has no status page, or one that cannot be read.
+pub(super) fn is_under_neap(process: &Process) -> bool {
+    let is_unreadable = |reach: &Reach| head(reach).is_err();
+    has_library(process) || Reach::all(process, KIND).is_ok_and(|all| all.iter().any(is_unreadable))
+}
+
+fn has_library(process: &Process) -> bool {
+    let maps = process.text("maps").unwrap_or_default();
+    maps.lines().any(|line| line.contains("/libneap"))
+}
+
 fn absent(process: &Process, fault: Option<Fault>) -> Failure {
     let title = process.title();
     if process.has_ended() {
         return ended(process);
     }
-    let has_library = || {
-        let maps = process.text("maps").unwrap_or_default();
-        maps.lines().any(|line| line.contains("/libneap"))
-    };
     Failure::own(match fault {
         Some(Fault::Forged(why)) => format!("{title}: its status page {why}"),
         Some(Fault::Foreign(pid)) => format!(
             "{title} has no status page of its own, only that of process {pid}: it has not \
              allocated since it was forked, or only watches that process"
         ),
-        None if has_library() => format!(
+        None if has_library(process) => format!(
             "{title} runs under Neap without a status page: it has done too little so far (neap run \
              and NEAP_STATUS_PAGE=1 make one at the start), was started with NEAP_STATUS_PAGE=0, \
              or could not make one"

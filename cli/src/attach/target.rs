@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::reach::us;
-use super::status_page::StatusPage;
+use super::status_page::{StatusPage, is_under_neap};
 use crate::failure::{Failure, shown};
 use std::ffi::OsStr;
 use std::fs;
@@ -107,17 +107,37 @@ fn named(word: &OsStr) -> Result<Target, Failure> {
         ([], []) => Err(failure!("there is no process {}{}", shown(word), of_whom())),
         // The attempt to open it tells why it failed.
         ([], [target]) => Ok(target.clone()),
-        ([], several) => Err(failure!(
-            "none of the {} processes {} runs under Neap: start one with neap run",
-            several.len(),
-            shown(word)
-        )),
+        ([], several) => without_page(word, several),
         (several, _) => Err(failure!(
             "{} processes under Neap are called {}: give one of their numbers: {}",
             several.len(),
             shown(word),
             numbers(several)
         )),
+    }
+}
+
+/// The process of several without a readable status page that runs under Neap.
+fn without_page(word: &OsStr, several: &[Target]) -> Result<Target, Failure> {
+    let runs = |target: &&Target| Process::open(target.pid).is_ok_and(|own| is_under_neap(&own));
+    let under: Vec<&Target> = several.iter().filter(runs).collect();
+    match under.as_slice() {
+        [] => Err(failure!(
+            "none of the {} processes {} runs under Neap: start one with neap run",
+            several.len(),
+            shown(word)
+        )),
+        // The attempt to open it tells why it failed.
+        [target] => Ok((*target).clone()),
+        [first, ..] => match StatusPage::open(first.pid) {
+            Ok(_) => Ok((*first).clone()),
+            Err(why) => Err(failure!(
+                "{} processes under Neap are called {}, but none has a status page that can be \
+                 read. The first of them: {why}",
+                under.len(),
+                shown(word)
+            )),
+        },
     }
 }
 

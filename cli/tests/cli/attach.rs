@@ -1,9 +1,13 @@
 //! `neap stat` and `neap purge`.
 
 use crate::fake::{Fake, figures};
-use crate::stage::{is_root, neap, said};
+use crate::stage::{clean, copy_program, is_root, neap, room, said};
 use serde_json::Value;
-use std::process::Output;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use std::thread;
+use std::time::Duration;
 
 fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -224,4 +228,74 @@ fn names_that_several_processes_have_are_listed() {
                 .iter()
                 .all(|fake| said.contains(&fake.pid().to_string()))
     );
+}
+
+/// A sleeping process without a status page.
+struct Unseen(Child);
+
+impl Unseen {
+    /// Of `program`, which `starter` executes.
+    fn start(mut starter: Command, program: &Path) -> Unseen {
+        starter.arg("60").env("NEAP_STATUS_PAGE", "0");
+        let unseen = Unseen(starter.spawn().unwrap());
+        let link = format!("/proc/{}/exe", unseen.0.id());
+        while fs::read_link(&link).unwrap() != program {
+            thread::sleep(Duration::from_millis(5));
+        }
+        unseen
+    }
+
+    fn under_neap(program: &Path) -> Unseen {
+        let mut starter = neap();
+        starter.args(["run", "--"]).arg(program);
+        let unseen = Unseen::start(starter, program);
+        let maps = format!("/proc/{}/maps", unseen.0.id());
+        while !fs::read_to_string(&maps).unwrap().contains("/libneap") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        unseen
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn several_processes_without_status_pages_are_not_said_to_run_without_neap() {
+    let room = room();
+    let program = room.path().canonicalize().unwrap().join("unseen");
+    copy_program("/bin/sleep", &program);
+    let refused = || {
+        ["stat", "guard"].map(|verb| {
+            let output = neap().args([verb, "unseen"]).output().unwrap();
+            assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+            said(&output)
+        })
+    };
+    let _others = [0; 2].map(|_| Unseen::start(clean(&program), &program));
+    for said in refused() {
+        let why = "none of the 2 processes unseen runs under Neap: start one with neap run";
+        assert!(said.contains(why), "{said}");
+    }
+    let first = Unseen::under_neap(&program);
+    let why = format!(
+        "unseen ({}) runs under Neap without a status page: ",
+        first.0.id()
+    );
+    for said in refused() {
+        assert!(said.contains(&format!(" {why}")), "{said}");
+    }
+    let second = Unseen::under_neap(&program);
+    let lowest = first.0.id().min(second.0.id());
+    for said in refused() {
+        let why = format!(
+            "2 processes under Neap are called unseen, but none has a status page that can be \
+             read. The first of them: unseen ({lowest}) runs under Neap without a status page: "
+        );
+        assert!(said.contains(&why), "{said}");
+    }
 }
