@@ -6,6 +6,10 @@ use super::material::Material;
 use crate::profile::Profile;
 use crate::recording::Recording;
 use crate::recording::format::{Classes, Event, Frontend, Happening, Sample};
+use neap_shared::control::{self, Value};
+
+/// The variable that switches sampling on.
+const SAMPLE: &[u8] = b"NEAP_SAMPLE";
 
 /// One process.
 #[derive(Debug, Default)]
@@ -30,8 +34,22 @@ pub struct Subject<'a> {
     pub became: Option<String>,
     /// Between two samples.
     pub interval_ms: u64,
+    /// Why it has no profile, if it has none.
+    pub sampling: Sampling,
     /// Memory errors, of other processes of the recording as well.
     pub errors: &'a [Errors],
+}
+
+/// Why a process has no profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sampling {
+    /// Its allocations were not sampled.
+    #[default]
+    Off,
+    /// They were, once in this many bytes on average, and no sample fell.
+    Every(u64),
+    /// They were, but its end is not in the recording, or its profile is damaged.
+    Lost,
 }
 
 /// Summary of a process of the recording, from its start or its last `exec`.
@@ -90,7 +108,7 @@ impl<'a> Subject<'a> {
             .iter()
             .flat_map(|recording| &recording.events)
             .filter(|event| process.has(event.pid, event.t_ms));
-        Self {
+        let mut subject = Self {
             pid: process.pid,
             program: process.program.clone(),
             samples,
@@ -107,7 +125,23 @@ impl<'a> Subject<'a> {
             frontend: process.frontend,
             became: process.became.clone(),
             interval_ms: recording.map_or(0, |recording| recording.head.interval_ms),
+            sampling: Sampling::Off,
             errors: &material.errors,
+        };
+        subject.sampling = recording.map_or(Sampling::Off, |recording| subject.sampling(recording));
+        subject
+    }
+
+    fn sampling(&self, recording: &Recording) -> Sampling {
+        let option = control::find(SAMPLE).expect("the variable is declared");
+        let value = recording.head.options.get(option.env);
+        let rate = value.and_then(|value| control::parse(option.kind, value.as_bytes()).ok());
+        let mut embedded = recording.profiles.iter();
+        let is_whole = self.ending().is_some() && !embedded.any(|profile| profile.pid == self.pid);
+        match rate {
+            Some(Value::Bytes(rate)) if is_whole => Sampling::Every(rate),
+            Some(_) => Sampling::Lost,
+            None => Sampling::Off,
         }
     }
 
@@ -229,7 +263,7 @@ fn named(program: String, pid: u32) -> String {
 mod tests {
     use super::*;
     use crate::recording::Head;
-    use crate::recording::format::Heap;
+    use crate::recording::format::{Embedded, Heap};
 
     fn came(t_ms: u64, pid: u32, program: &str) -> Event {
         let program = program.to_owned();
@@ -273,6 +307,37 @@ mod tests {
             .collect();
         assert_eq!(names, ["./server", "process 8"]);
         assert_eq!(Subject::choose(&Material::default()).program, "the program");
+    }
+
+    #[test]
+    fn a_process_without_samples_is_told_from_one_that_was_not_sampled() {
+        let ended = Event {
+            t_ms: 10,
+            pid: 7,
+            what: Happening::Exited { status: 0 },
+        };
+        let sampling = |rate: Option<&str>, events: &[&Event], profiles: &[Embedded]| {
+            let events = events.iter().map(|event| (*event).clone()).collect();
+            let mut material = recording(events, vec![sample(5, 7, 9)]);
+            let recording = material.recording.as_mut().unwrap();
+            recording.profiles = profiles.to_vec();
+            let options = &mut recording.head.options;
+            options.extend(rate.map(|rate| ("NEAP_SAMPLE".to_owned(), rate.to_owned())));
+            Subject::choose(&material).sampling
+        };
+        assert_eq!(sampling(None, &[&ended], &[]), Sampling::Off);
+        assert_eq!(sampling(Some("lots"), &[&ended], &[]), Sampling::Off);
+        let fine = sampling(Some("512K"), &[&ended], &[]);
+        assert_eq!(fine, Sampling::Every(512 << 10));
+        assert_eq!(sampling(Some("512K"), &[], &[]), Sampling::Lost);
+        let damaged = Embedded {
+            peak_ms: None,
+            pid: 7,
+            program: "./server".to_owned(),
+            pprof: "!!".to_owned(),
+        };
+        let lost = sampling(Some("512K"), &[&ended], &[damaged]);
+        assert_eq!(lost, Sampling::Lost);
     }
 
     #[test]

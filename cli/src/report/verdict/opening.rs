@@ -5,7 +5,7 @@ use crate::profile::{Extent, Profile, session_words};
 use crate::recording::format::{Frontend, Happening};
 use crate::report::date::seconds;
 use crate::report::known::{Gap, History, Known};
-use crate::report::subject::Subject;
+use crate::report::subject::{Sampling, Subject};
 use neap_shared::stats::Bytes;
 
 /// Most findings in the first paragraph.
@@ -15,6 +15,9 @@ const TOLD: usize = 5;
 const NOT_SAMPLED: &str = "Places in the program were not sampled: record with `neap run --record \
                            --sample 512K -- PROGRAM` to \
                            see them.";
+
+/// Bytes between two samples that no option makes fewer.
+const FINEST: u64 = 4 << 10;
 
 /// The prose for `subject` and its findings.
 pub fn text(subject: &Subject, findings: &[Finding]) -> String {
@@ -182,7 +185,8 @@ fn rest(subject: &Subject, peak_is_known: bool, findings: usize) -> Option<Strin
     match findings {
         0 if subject.profile.is_none() && !peak_is_known => None,
         0 if subject.profile.is_none() => Some(format!(
-            "No line of the heap passes its threshold. {NOT_SAMPLED}"
+            "No line of the heap passes its threshold. {}",
+            unsampled(subject.sampling)
         )),
         0 if peak_is_known => Some(
             "Nothing stands out: no line of the heap and no place in the program passes its \
@@ -196,5 +200,24 @@ fn rest(subject: &Subject, peak_is_known: bool, findings: usize) -> Option<Strin
         ),
         1..=TOLD => None,
         more => Some(format!("{} more below.", more - TOLD)),
+    }
+}
+
+/// Why nothing is said of places in the program.
+fn unsampled(sampling: Sampling) -> String {
+    match sampling {
+        Sampling::Off => NOT_SAMPLED.to_owned(),
+        Sampling::Lost => "The recording lacks the profile of the program.".to_owned(),
+        Sampling::Every(rate) => {
+            let finer = match rate {
+                0..=FINEST => "",
+                _ => "; `neap run --record --sample 4K -- PROGRAM` samples more finely",
+            };
+            format!(
+                "The program was sampled every {} on average, and allocated so little that no \
+                 sample fell{finer}.",
+                Bytes(rate)
+            )
+        }
     }
 }

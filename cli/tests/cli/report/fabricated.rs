@@ -149,7 +149,8 @@ fn came() -> Value {
     json!({"event": {"t_ms": 1, "pid": 77, "event": "came", "program": HOSTILE}})
 }
 
-fn sample(t_ms: u64, step: u64) -> Value {
+/// A small heap, which grows with `step`.
+pub fn sample(t_ms: u64, step: u64) -> Value {
     let kib = 1024 * (step + 1);
     let ledger = json!({
         "requested": 1000 * kib, "rounding": 300 * kib, "untouched": 200 * kib, "swapped": 0, "tails": kib,

@@ -1,6 +1,6 @@
 //! The inputs of a report, and the inputs that it refuses.
 
-use super::fabricated::{Stack, head, pprof, recording, text};
+use super::fabricated::{Stack, head, pprof, recording, sample, text};
 use crate::stage::{neap, printed, room, said};
 use serde_json::{Value, json};
 use std::fs;
@@ -108,6 +108,37 @@ fn a_damaged_profile_inside_a_recording_is_left_out_and_that_is_said() {
         notes.contains("profile of process 77 is damaged"),
         "{notes}"
     );
+}
+
+#[test]
+fn a_program_too_small_for_a_sample_is_not_called_unsampled() {
+    let room = room();
+    let file = room.path().join("recording");
+    let mut head = head();
+    for (rate, said) in [
+        (
+            "",
+            "Places in the program were not sampled: record with `neap run --record --sample 512K",
+        ),
+        (
+            "512K",
+            "The program was sampled every 512.0 KiB on average, and allocated so little that no \
+             sample fell; `neap run --record --sample 4K -- PROGRAM` samples more finely.",
+        ),
+        (
+            "4K",
+            "sampled every 4.0 KiB on average, and allocated so little that no sample fell.",
+        ),
+    ] {
+        head["head"]["options"] = match rate {
+            "" => json!({}),
+            rate => json!({"NEAP_SAMPLE": rate}),
+        };
+        let end = json!({"event": {"t_ms": 9, "pid": 77, "event": "exited", "status": 0}});
+        fs::write(&file, text(&[head.clone(), sample(5, 1), end])).unwrap();
+        let opening = verdict(&file)["verdict"].as_str().unwrap().to_owned();
+        assert!(opening.contains(said), "{opening}");
+    }
 }
 
 #[test]
