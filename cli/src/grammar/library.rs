@@ -93,6 +93,42 @@ pub fn in_a_sentence(doc: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Values that the library takes.
+    fn examples(kind: Kind) -> Vec<String> {
+        match kind {
+            Kind::Choice(words) => words.iter().copied().map(str::to_owned).collect(),
+            Kind::Names(words) => vec!["0".to_owned(), "1".to_owned(), words.join(",")],
+            Kind::Bytes { min, max } => vec![min.to_string(), max.to_string()],
+            Kind::Time { min, max } => vec![format!("{min}ms"), format!("{max}ms")],
+            Kind::Interval { min, .. } => vec!["all".to_owned(), format!("{min}ms")],
+            Kind::Path | Kind::Socket => vec!["name".to_owned()],
+        }
+    }
+
+    #[test]
+    fn flags_take_what_the_library_takes() {
+        for option in OPTIONS {
+            let Some(flag) = argument(option) else {
+                continue;
+            };
+            let name = flag.get_long().unwrap().to_owned();
+            let command = clap::Command::new("neap").arg(flag);
+            let given = |word: &str| {
+                let matches = command.clone().try_get_matches_from(["neap", word]);
+                let matches = matches.unwrap_or_else(|error| panic!("{word}: {error}"));
+                given(option, &matches).unwrap()
+            };
+            if let Flag::Optional(usual) = option.flag {
+                assert_eq!(given(&format!("--{name}")), usual);
+            }
+            if let Flag::Optional(_) | Flag::Value = option.flag {
+                for value in examples(option.kind) {
+                    assert_eq!(given(&format!("--{name}={value}")), value.as_str());
+                }
+            }
+        }
+    }
+
     #[test]
     fn switches_to_turn_off_say_what_is_not_done() {
         let off = OPTIONS.iter().filter(|option| option.flag == Flag::Off);

@@ -88,7 +88,7 @@ pub fn without_credentials(url: &str) -> String {
     }
 }
 
-/// A number of bytes or of ms. A time needs its unit, except 0.
+/// A number of bytes or of ms, or the bits of names. A time needs its unit, except 0.
 fn value(kind: Kind, text: &str) -> Result<u64, String> {
     let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
     match control::parse(kind, text.as_bytes()) {
@@ -96,7 +96,8 @@ fn value(kind: Kind, text: &str) -> Result<u64, String> {
             Err(format!("a time needs its unit: {text}ms or {text}s"))
         }
         Ok(Value::Bytes(number) | Value::Millis(number)) => Ok(number),
-        Ok(_) => Err(format!("expected {kind}")),
+        Ok(Value::Names(bits)) => Ok(bits.into()),
+        Ok(Value::Choice(_) | Value::Path(_)) => Err(format!("expected {kind}")),
         Err(rejected) => Err(rejected.to_string()),
     }
 }

@@ -168,7 +168,7 @@ pub fn neap() -> Command {
             .arg(operand("FILE",
                 "A recording (neap run --record) or a profile (neap run --profile)"))
             .arg(program("PROGRAM", "A program to run, record and profile, and its arguments")
-                .trailing_var_arg(false).last(true))
+                .trailing_var_arg(false).last(true).required_unless_present("FILE"))
             .after_help("After --, the exit status is the program's own."),
         verb("purge", "Have a running process give its free memory back to the kernel", &[])
             .args([text_or_json("What to print"), timeout(), process().required(true)])

@@ -107,6 +107,14 @@ fn flags_become_variables() {
 }
 
 #[test]
+fn hardened_programs_are_hardened() {
+    for (flag, value) in [("--harden", "1"), ("--harden=canary,zero", "canary,zero")] {
+        let lines = printed(neap().args(["run", flag, "--", "env"]));
+        assert!(lines.contains(&format!("NEAP_HARDEN={value}\n")), "{lines}");
+    }
+}
+
+#[test]
 fn a_flag_overrules_the_variable_and_leaves_the_others() {
     let mut command = neap();
     command
@@ -141,6 +149,26 @@ fn wrong_flags_are_refused_before_the_start() {
         assert_eq!(output.status.code(), Some(125), "{flags:?}");
         assert_eq!(output.stdout, b"", "{flags:?}");
         assert!(said(&output).contains(hint), "{flags:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_command_without_its_program_says_how_it_is_used() {
+    for words in [
+        vec!["run"],
+        vec!["tune"],
+        vec!["profile"],
+        vec!["report"],
+        vec!["report", "--"],
+    ] {
+        let output = neap().args(&words).output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(125),
+            "{words:?}: {}",
+            said(&output)
+        );
+        assert!(said(&output).contains("Usage: neap"), "{}", said(&output));
     }
 }
 

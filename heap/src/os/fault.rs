@@ -55,6 +55,8 @@ type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_in
 struct Watch {
     /// Whether our handler is in front of the program's, or about to be. Changes under `locked`.
     in_force: AtomicBool,
+    /// Our handler was replaced, and has [come back](come_back).
+    is_back: AtomicBool,
     /// The action that the program set is in one of them; the other one is written when it sets a
     /// new one, so that a child whose parent's other thread was writing finds the last. Guarded by
     /// `locked`.
@@ -75,6 +77,7 @@ unsafe impl Sync for Watch {}
 
 static WATCH: Watch = Watch {
     in_force: AtomicBool::new(false),
+    is_back: AtomicBool::new(false),
     before: UnsafeCell::new([const { MaybeUninit::uninit() }; 2]),
     current: AtomicUsize::new(0),
     locked: futex::Word::new(0),
@@ -133,6 +136,23 @@ pub unsafe fn settle(old: *mut Action) {
         }
         take_over(before);
     });
+}
+
+/// Whether another handler has replaced ours, in a program whose `sigaction` is the C library's. One
+/// system call, until [`come_back`] was called.
+pub fn is_replaced() -> bool {
+    let is_bare = WATCH.real.load(Ordering::Acquire).is_null();
+    let may_be = is_bare && is_watching() && !WATCH.is_back.load(Ordering::Relaxed);
+    may_be && action_now().is_some_and(|now| !is_ours(&now))
+}
+
+/// Puts our handler in front of the one that [replaced](is_replaced) it, once in a process. The
+/// runtime of Rust looks at the action, allocates, and then installs a handler of its own before
+/// `main`: if the allocation is the process's first one, that replaces ours.
+pub fn come_back() {
+    if !WATCH.is_back.swap(true, Ordering::Relaxed) {
+        with_before(|before| _ = take_over(before));
+    }
 }
 
 /// Whether our handler is in front of the program's.

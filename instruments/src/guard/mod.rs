@@ -149,6 +149,10 @@ pub(crate) fn take(cache: &Cache, [size, align]: [usize; 2], class: Class) -> Op
     }
     let block = POOL.take([size, align], class.bytes() as u32, random(), Trace::here())?;
     note_block();
+    // Not in a child of `vfork`, whose parent's record it would change.
+    if fault::is_replaced() && purge::may_be_own_process() {
+        fault::come_back();
+    }
     Some(block.as_ptr())
 }
 
