@@ -138,8 +138,8 @@ pub unsafe fn settle(old: *mut Action) {
     });
 }
 
-/// Whether another handler has replaced ours, in a program whose `sigaction` is the C library's. One
-/// system call, until [`come_back`] was called.
+/// Whether another handler has replaced ours, in a program whose `sigaction` is the C library's.
+/// Takes a system call until [`come_back`] was called.
 pub fn is_replaced() -> bool {
     let is_bare = WATCH.real.load(Ordering::Acquire).is_null();
     let may_be = is_bare && is_watching() && !WATCH.is_back.load(Ordering::Relaxed);
