@@ -59,10 +59,12 @@ unsafe extern "C" fn sigaction(
         }
         match transmute::<*mut c_void, Option<SigAction>>(found(&SIGACTION)) {
             Some(next) => {
+                // Before the call, because both may be the same structure.
+                let wanted = new.as_ref().map(|new| new.sa_sigaction);
                 let done = next(signal, new, old);
                 // Another thread may have put our handler in front meanwhile.
                 if done == 0 && is_ours(signal) {
-                    fault::settle(old);
+                    fault::settle(wanted, old);
                 }
                 done
             }
@@ -75,7 +77,7 @@ unsafe extern "C" fn sigaction(
 }
 
 /// What `signal` told, unless another thread put our handler in front meanwhile.
-fn settled(signal: c_int, told: *mut c_void) -> *mut c_void {
+fn settled(signal: c_int, new: *mut c_void, told: *mut c_void) -> *mut c_void {
     if !is_ours(signal) || told.addr() == libc::SIG_ERR {
         return told;
     }
@@ -83,7 +85,7 @@ fn settled(signal: c_int, told: *mut c_void) -> *mut c_void {
     unsafe {
         let mut old = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         old.sa_sigaction = told.addr();
-        fault::settle(&mut old);
+        fault::settle(Some(new.addr()), &mut old);
         old.sa_sigaction as *mut c_void
     }
 }
@@ -98,7 +100,7 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
     unsafe {
         if !is_ours(signal) {
             return match transmute::<*mut c_void, Option<Signal>>(found(&SIGNAL)) {
-                Some(next) => settled(signal, next(signal, handler)),
+                Some(next) => settled(signal, handler, next(signal, handler)),
                 None => {
                     errno::set(libc::ENOSYS);
                     libc::SIG_ERR as *mut c_void

@@ -123,16 +123,20 @@ fn take_over(before: &mut Before<'_>) -> bool {
     replaced.is_some()
 }
 
-/// After a `sigaction` of SIGSEGV that began before [`watch`] did in another thread: our handler
-/// stays in front of what it set, and is not what it told.
+/// After a `sigaction` of SIGSEGV that began before [`watch`] did in another thread, and set the
+/// handler `new`, if any: ours stays in front of it, and is not what was told.
 ///
 /// # Safety
 /// - `old` is null or points to a structure, which may be written.
-pub unsafe fn settle(old: *mut Action) {
+pub unsafe fn settle(new: Option<usize>, old: *mut Action) {
     with_before(|before| {
         // SAFETY: the caller's promise.
         if let Some(old) = unsafe { old.as_mut() }.filter(|old| is_ours(old)) {
-            *old = before.get();
+            // The other thread may have found the new one already.
+            *old = match Some(before.get().sa_sigaction) == new {
+                true => before.previous(),
+                false => before.get(),
+            };
         }
         take_over(before);
     });
@@ -205,6 +209,14 @@ impl Before<'_> {
         let current = WATCH.current.load(Ordering::Relaxed);
         // SAFETY: `set` wrote it before it named it; `watch` sets one before all else.
         unsafe { self.0[current].assume_init() }
+    }
+
+    /// The action that the last one replaced.
+    fn previous(&self) -> Action {
+        let other = 1 - WATCH.current.load(Ordering::Relaxed);
+        // SAFETY: `take_over` sets one before it installs ours, and what it replaced after that, so
+        // both are written once ours was in front.
+        unsafe { self.0[other].assume_init() }
     }
 
     fn set(&mut self, action: Action) {
