@@ -6,6 +6,7 @@ mod value;
 
 pub use nearest::nearest;
 pub use options::{
-    Declaration, Flag, Group, HARDEN, Kind, OPTIONS, PREFIX, SWITCH, find, nearest_variable,
+    Declaration, FINEST_SAMPLE, Flag, Group, HARDEN, Kind, OPTIONS, PREFIX, SWITCH, find,
+    nearest_variable,
 };
 pub use value::{Rejected, Value, parse};

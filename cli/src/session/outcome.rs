@@ -12,6 +12,7 @@ use crate::recording::format::Embedded;
 use crate::supervise::Ending;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -43,9 +44,6 @@ pub enum ProfileFile {
     /// `neap.PROGRAM.PID.pb.gz` in this directory, the one that `neap` started in.
     In(PathBuf),
 }
-
-/// The least value of `--sample`.
-const FINEST: u64 = 4 << 10;
 
 impl ProfileFile {
     /// Checks before the start that the file can be written and would not overwrite another kind of
@@ -259,7 +257,7 @@ impl Session {
 /// The message if processes sampled but have no samples.
 fn no_sample(rate: u64) -> String {
     let finer = match rate {
-        0..=FINEST => "",
+        0..=FINEST_SAMPLE => "",
         _ => "; sample more finely, up to --sample 4K",
     };
     format!(

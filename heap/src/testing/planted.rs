@@ -86,7 +86,7 @@ fn a_decision_depends_on_what_was_not_written() {
     }
 }
 
-/// By the cache, because the first `malloc` runs on a stack of its own, which memcheck takes for
+/// By the cache, because the first `malloc` runs on a stack of its own. memcheck confuses it with
 /// another function's.
 #[test]
 #[ignore = "an error for ci/sanitizers.sh"]

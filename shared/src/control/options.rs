@@ -122,6 +122,9 @@ const fn size(min: u64, max: u64) -> Kind {
     Kind::Bytes { min, max }
 }
 
+/// The least value of `NEAP_SAMPLE`, in bytes.
+pub const FINEST_SAMPLE: u64 = 4 << 10;
+
 /// The measures of `NEAP_HARDEN`. `docs/harden.md` says what each stops and costs.
 pub const HARDEN: [&str; 7] = [
     "random", "canary", "delay", "zero", "nullpage", "guards", "deletes",
@@ -153,7 +156,7 @@ pub static OPTIONS: &[Declaration] = &[
         name: "sample",
         env: "NEAP_SAMPLE",
         was: None,
-        kind: size(4 << 10, 1 << 30),
+        kind: size(FINEST_SAMPLE, 1 << 30),
         default: "",
         flag: Flag::Value,
         group: Group::Write,

@@ -6,6 +6,7 @@ use crate::recording::format::{Frontend, Happening};
 use crate::report::date::seconds;
 use crate::report::known::{Gap, History, Known};
 use crate::report::subject::{Sampling, Subject};
+use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
 
 /// Most findings in the first paragraph.
@@ -15,9 +16,6 @@ const TOLD: usize = 5;
 const NOT_SAMPLED: &str = "Places in the program were not sampled: record with `neap run --record \
                            --sample 512K -- PROGRAM` to \
                            see them.";
-
-/// Bytes between two samples that no option makes fewer.
-const FINEST: u64 = 4 << 10;
 
 /// The prose for `subject` and its findings.
 pub fn text(subject: &Subject, findings: &[Finding]) -> String {
@@ -210,7 +208,7 @@ fn unsampled(sampling: Sampling) -> String {
         Sampling::Lost => "The recording lacks the profile of the program.".to_owned(),
         Sampling::Every(rate) => {
             let finer = match rate {
-                0..=FINEST => "",
+                0..=FINEST_SAMPLE => "",
                 _ => "; `neap run --record --sample 4K -- PROGRAM` samples more finely",
             };
             format!(
