@@ -13,16 +13,18 @@ use core::ops::Range;
 use core::slice;
 use neap_heap::os::errno::keep_errno;
 use neap_heap::os::process;
+use neap_shared::sanitizers;
+
+/// Looks for the function of each runtime.
+macro_rules! lookups {
+    ($(($init:literal, $name:literal),)*) => {
+        [$((optional!($init), $name)),*]
+    };
+}
 
 /// The sanitizer whose runtime is in the process and replaces `malloc`.
 fn name() -> Option<&'static str> {
-    let runtimes = [
-        (optional!("__asan_init"), "AddressSanitizer"),
-        (optional!("__hwasan_init"), "HWAddressSanitizer"),
-        (optional!("__tsan_init"), "ThreadSanitizer"),
-        (optional!("__msan_init"), "MemorySanitizer"),
-        (optional!("__lsan_init"), "LeakSanitizer"),
-    ];
+    let runtimes = sanitizers!(lookups);
     let found = runtimes.iter().find(|(init, _)| !init.is_null());
     found.map(|(_, name)| *name)
 }

@@ -15,6 +15,7 @@
 //! | [`control`] | the options |
 //! | [`pagemap`] | the structures of the kernel's `PAGEMAP_SCAN` |
 //! | [`classes`] | the built-in size classes, and a file of others |
+//! | [`sanitizers`](mod@sanitizers) | the sanitizers that replace `malloc` |
 //! | [`units`] | the slice |
 
 pub mod classes;
@@ -22,6 +23,7 @@ pub mod control;
 pub mod ledger;
 pub mod pagemap;
 pub mod pprof;
+pub mod sanitizers;
 pub mod sites;
 pub mod stats;
 pub mod status_page;

@@ -59,6 +59,7 @@ pub use session::subtract;
 pub use summary::{gap, session_words, source};
 pub use symbols::{Symbols, clean};
 pub use tree::{described, tree};
+pub use uncertainty::no_sample;
 
 use crate::failure::Failure;
 use region::{Region, Sampled};

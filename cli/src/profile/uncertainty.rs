@@ -2,6 +2,7 @@
 
 use super::calls::Place;
 use super::model::{Extent, Figures, Profile};
+use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
 
 /// Samples, and the variance of the bytes that they represent.
@@ -52,6 +53,20 @@ impl Estimate {
             percent => format!("{percent:.0} %"),
         }
     }
+}
+
+/// Why there is no profile of `what`, which was sampled at `rate`. `finer` says how to sample more
+/// finely, where that is possible.
+pub fn no_sample(what: &str, rate: u64, finer: &str) -> String {
+    let finer = match rate {
+        0..=FINEST_SAMPLE => String::new(),
+        _ => format!("; {finer}"),
+    };
+    format!(
+        "{what} was sampled every {} on average, and allocated so little that no sample \
+         fell{finer}",
+        Bytes(rate)
+    )
 }
 
 /// A sentence on the live bytes of a profile and of its first place; `None` if the rate is not

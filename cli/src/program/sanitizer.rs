@@ -1,17 +1,9 @@
-//! Sanitizers whose runtime replaces `malloc`. The library recognises them by the same symbols, and
-//! leaves their processes with the same words (`capi/src/sanitizer.rs`).
+//! Programs that are built with a sanitizer. The library recognises them as well, and leaves their
+//! processes with the same words (`capi/src/sanitizer.rs`).
 
 use super::elf::defined;
+use neap_shared::sanitizers::RUNTIMES;
 use std::path::Path;
-
-/// A function that only the runtime defines, and the sanitizer's name.
-const RUNTIMES: [(&str, &str); 5] = [
-    ("__asan_init", "AddressSanitizer"),
-    ("__hwasan_init", "HWAddressSanitizer"),
-    ("__tsan_init", "ThreadSanitizer"),
-    ("__msan_init", "MemorySanitizer"),
-    ("__lsan_init", "LeakSanitizer"),
-];
 
 /// The sanitizer whose runtime is in one of `files`: a program and the libraries that are loaded
 /// with it. A file that cannot be read has none.

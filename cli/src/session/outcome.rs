@@ -6,17 +6,19 @@ use crate::attach::Region;
 use crate::failure::{Failure, shown};
 use crate::files;
 use crate::launch::named_after;
-use crate::profile::{Profile, Value, leaks, pprof};
+use crate::profile::{Profile, Value, leaks, no_sample, pprof};
 use crate::recording::Record;
 use crate::recording::format::Embedded;
 use crate::supervise::Ending;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+/// How to have more samples.
+const FINER: &str = "sample more finely, up to --sample 4K";
 
 /// The requested outputs.
 pub struct Outputs {
@@ -230,7 +232,7 @@ impl Session {
         let regions = || self.processes.iter().flat_map(|process| &process.region);
         let mut rates = regions().filter_map(|region| region.head().ok());
         match rates.find(|head| head.rate > 0 && head.samples == 0) {
-            Some(head) => no_sample(head.rate),
+            Some(head) => no_sample("what ran", head.rate, FINER),
             None => {
                 "no process of the run was sampled (it allocated little, or does not run under \
                      Neap)"
@@ -252,19 +254,6 @@ impl Session {
             let _ = anstream::stderr().write_all(leaks(profile, Value::LiveSpace).as_bytes());
         }
     }
-}
-
-/// The message if processes sampled but have no samples.
-fn no_sample(rate: u64) -> String {
-    let finer = match rate {
-        0..=FINEST_SAMPLE => "",
-        _ => "; sample more finely, up to --sample 4K",
-    };
-    format!(
-        "what ran was sampled every {} on average, and allocated so little that no sample \
-         fell{finer}",
-        Bytes(rate)
-    )
 }
 
 fn of_process(process: &Watched, profile: Profile) -> Profile {

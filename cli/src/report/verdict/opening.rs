@@ -1,12 +1,11 @@
 //! The first paragraph.
 
 use super::finding::Finding;
-use crate::profile::{Extent, Profile, session_words};
+use crate::profile::{Extent, Profile, no_sample, session_words};
 use crate::recording::format::{Frontend, Happening};
 use crate::report::date::seconds;
 use crate::report::known::{Gap, History, Known};
 use crate::report::subject::{Sampling, Subject};
-use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
 
 /// Most findings in the first paragraph.
@@ -16,6 +15,9 @@ const TOLD: usize = 5;
 const NOT_SAMPLED: &str = "Places in the program were not sampled: record with `neap run --record \
                            --sample 512K -- PROGRAM` to \
                            see them.";
+
+/// How to have more samples.
+const FINER: &str = "`neap run --record --sample 4K -- PROGRAM` samples more finely";
 
 /// The prose for `subject` and its findings.
 pub fn text(subject: &Subject, findings: &[Finding]) -> String {
@@ -206,16 +208,6 @@ fn unsampled(sampling: Sampling) -> String {
     match sampling {
         Sampling::Off => NOT_SAMPLED.to_owned(),
         Sampling::Lost => "The recording lacks the profile of the program.".to_owned(),
-        Sampling::Every(rate) => {
-            let finer = match rate {
-                0..=FINEST_SAMPLE => "",
-                _ => "; `neap run --record --sample 4K -- PROGRAM` samples more finely",
-            };
-            format!(
-                "The program was sampled every {} on average, and allocated so little that no \
-                 sample fell{finer}.",
-                Bytes(rate)
-            )
-        }
+        Sampling::Every(rate) => no_sample("The program", rate, FINER) + ".",
     }
 }

@@ -84,7 +84,8 @@ fn damage_and_other_files_are_refused_with_the_reason() {
         refusal(&file)
     );
     fs::write(&file, "int main(void) {}").unwrap();
-    let neither = "neither a recording (neap run --record) nor a profile (neap run --profile); for a";
+    let neither =
+        "neither a recording (neap run --record) nor a profile (neap run --profile); for a";
     assert!(refusal(&file).contains(neither));
     fs::write(&file, "").unwrap();
     assert!(refusal(&file).contains("neither a recording"));
