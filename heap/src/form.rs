@@ -23,7 +23,8 @@ pub fn mark(block: *mut u8, form: Form) {
 /// Aborts if another call than `form` allocated the block that this form of `delete` gives back.
 /// What is no block's start is left to the free.
 pub(crate) fn refuse_other(address: usize, form: Form) {
-    if !HEAP.measures().has(Measures::DELETES) {
+    let has_form = matches!(form, Form::New | Form::Array);
+    if !has_form || !HEAP.measures().has(Measures::DELETES) {
         return;
     }
     let by = match HEAP.find(address) {
@@ -34,11 +35,6 @@ pub(crate) fn refuse_other(address: usize, form: Form) {
         Found::Large(place) => Some(large::form_of(&place)),
         _ => None,
     };
-    let delete = match form {
-        Form::Array => "delete[]",
-        Form::New => "delete",
-        Form::Any | Form::Malloc => return,
-    };
     let by = match by {
         None | Some(Form::Any) => return,
         Some(by) if by == form => return,
@@ -46,5 +42,13 @@ pub(crate) fn refuse_other(address: usize, form: Form) {
         Some(Form::New) => "new",
         Some(Form::Array) => "new[]",
     };
-    misuse::wrong_form(address, delete, by);
+    misuse::wrong_form(address, delete(form), by);
+}
+
+/// The operator of this form. With an alignment, the form is not known.
+pub(crate) fn delete(form: Form) -> &'static str {
+    match form {
+        Form::Array => "delete[]",
+        _ => "delete",
+    }
 }

@@ -39,7 +39,7 @@ pub unsafe fn free(block: *mut u8) {
 /// - As [`free`].
 #[inline]
 pub unsafe fn free_sized(block: *mut u8, size: usize) {
-    check_size(block, size, 1, Sizes::Requested);
+    check_size("free_sized", block, size, 1, Sizes::Requested);
     // SAFETY: the caller's promise.
     unsafe { free(block) };
 }
@@ -50,7 +50,7 @@ pub unsafe fn free_sized(block: *mut u8, size: usize) {
 /// - As [`free`].
 #[inline]
 pub unsafe fn free_aligned_sized(block: *mut u8, align: usize, size: usize) {
-    check_size(block, size, align, Sizes::Requested);
+    check_size("free_aligned_sized", block, size, align, Sizes::Requested);
     // SAFETY: the caller's promise.
     unsafe { free(block) };
 }
@@ -111,9 +111,12 @@ unsafe fn free_deleted_slow(block: *mut u8, size: usize, align: usize, form: For
         true => Sizes::Requested,
         false => Sizes::UpToTheBlocks,
     };
-    check_size(block, size, align, sizes);
+    if HEAP.mode() == Mode::Checking {
+        form::refuse_other(block.addr(), form);
+    }
+    check_size(form::delete(form), block, size, align, sizes);
     // SAFETY: the caller's promise.
-    unsafe { free_formed_slow(block, form) };
+    unsafe { free_slow(block) };
 }
 
 /// The usable bytes of `block`; 0 for null.
@@ -208,7 +211,7 @@ enum Sizes {
 }
 
 /// Aborts if the block of the stated size, or one at the stated alignment, cannot be this one.
-fn check_size(block: *mut u8, size: usize, align: usize, sizes: Sizes) {
+fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Sizes) {
     let address = block.addr();
     let (low, high) = match HEAP.find(address) {
         Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
@@ -247,10 +250,10 @@ fn check_size(block: *mut u8, size: usize, align: usize, sizes: Sizes) {
     };
     let is_small = size < low && sizes == Sizes::Requested;
     if is_small || size > high {
-        misuse::wrong_size(address, size, low, high);
+        misuse::wrong_size(call, address, size, low, high);
     }
     if align.is_power_of_two() && !address.is_multiple_of(align) {
-        misuse::wrong_alignment(address, align);
+        misuse::wrong_alignment(call, address, align);
     }
 }
 

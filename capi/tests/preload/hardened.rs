@@ -62,7 +62,12 @@ fn a_delete_has_the_form_and_the_size_of_its_new() {
         "harden_delete_malloc.cc",
         "delete of ADDR, a block of malloc",
     );
-    let line = "free_sized of ADDR with 59 bytes, but the block holds 60 bytes";
+    // The size does not fit either, but the form says what the error is.
+    dies(
+        "harden_delete_array_sized.cc",
+        "delete of ADDR, a block of new[]",
+    );
+    let line = "delete of ADDR with 59 bytes, but the block holds 60 bytes";
     dies("harden_delete_exact.cc", line);
 }
 

@@ -274,24 +274,25 @@ fn realloc_interior() {
     );
 }
 
-/// What a wrong `size` for a block of 64 bytes is answered with.
-fn holds(size: usize) -> String {
-    format!("neap: free_sized of ADDR with {size} bytes, but the block holds 49 to 64 bytes\n")
+/// What `call` with a wrong `size` for a block of 64 bytes is answered with.
+fn holds(call: &str, size: usize) -> String {
+    format!("neap: {call} of ADDR with {size} bytes, but the block holds 49 to 64 bytes\n")
 }
 
 #[test]
 fn sized_too_large() {
-    dies("sized_too_large.c", &holds(100));
+    dies("sized_too_large.c", &holds("free_sized", 100));
 }
 
 #[test]
 fn sized_too_small() {
-    dies("sized_too_small.c", &holds(10));
+    dies("sized_too_small.c", &holds("free_sized", 10));
 }
 
 #[test]
 fn delete_too_large() {
-    dies_at_once("delete_too_large.cc", &holds(100));
+    dies_at_once("delete_too_large.cc", &holds("delete", 100));
+    dies_at_once("delete_array_too_large.cc", &holds("delete[]", 100));
 }
 
 /// Harmless, and common in programs: only check mode looks.
@@ -310,13 +311,21 @@ fn delete_too_small() {
         "by default the program goes on"
     );
     let output = support::run(&program, &[], &[("NEAP_CHECK", "1")]);
-    assert_eq!(support::aborted(&output, source), holds(32));
+    assert_eq!(support::aborted(&output, source), holds("delete", 32));
 }
 
 #[test]
 fn sized_misaligned() {
     let line = "neap: free_aligned_sized of ADDR, which is not at a multiple of 4096 bytes\n";
     dies_at_once("sized_misaligned.c", line);
+    // By default it is seen on the slow path only.
+    let source = "misuse/delete_misaligned.cc";
+    let Some(program) = compile(source, Artifact::Program, &[]) else {
+        return;
+    };
+    let output = support::run(&program, &[], &[("NEAP_CHECK", "1")]);
+    let line = "neap: delete of ADDR, which is not at a multiple of 4096 bytes\n";
+    assert_eq!(support::aborted(&output, source), line);
 }
 
 /// Detected when the block leaves quarantine.

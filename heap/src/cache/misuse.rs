@@ -64,24 +64,24 @@ pub fn already_free(call: Call, address: usize) -> ! {
     ))
 }
 
-/// The size of a sized free cannot be the block's.
+/// The size that `call` states cannot be the block's.
 #[cold]
-pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
+pub fn wrong_size(call: &str, address: usize, said: usize, low: usize, high: usize) -> ! {
     if low == high {
         fatal(format_args!(
-            "free_sized of {address:#x} with {said} bytes, but the block holds {high} bytes"
+            "{call} of {address:#x} with {said} bytes, but the block holds {high} bytes"
         ));
     }
     fatal(format_args!(
-        "free_sized of {address:#x} with {said} bytes, but the block holds {low} to {high} bytes"
+        "{call} of {address:#x} with {said} bytes, but the block holds {low} to {high} bytes"
     ))
 }
 
-/// The alignment of an aligned free cannot be the block's.
+/// The alignment that `call` states cannot be the block's.
 #[cold]
-pub fn wrong_alignment(address: usize, said: usize) -> ! {
+pub fn wrong_alignment(call: &str, address: usize, said: usize) -> ! {
     fatal(format_args!(
-        "free_aligned_sized of {address:#x}, which is not at a multiple of {said} bytes"
+        "{call} of {address:#x}, which is not at a multiple of {said} bytes"
     ))
 }
 
