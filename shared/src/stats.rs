@@ -10,4 +10,4 @@ pub use json::Json;
 pub use snapshot::{
     ClassFigures, Counted, Snapshot, SpanFigures, StackFigures, USE_NAMES, USES, Use,
 };
-pub use text::{LedgerText, Row, Text, Zeros, ending};
+pub use text::{LedgerText, Row, Text, ending};

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Shows a process, or the list of all, until an event ends it.
 pub fn run(feed: Option<Feed>, pace: Pace) -> Result<Stop, Failure> {
+    let state = State::new(feed, pace)?;
     let mut terminal = Terminal::take().map_err(|error| unusable(&error))?;
-    follow(&mut terminal, State::new(feed, pace))
+    follow(&mut terminal, state)
 }
 
 fn unusable(error: &io::Error) -> Failure {

@@ -92,16 +92,20 @@ pub enum Act {
 
 impl State {
     /// Starts with one process, or with the list.
-    pub fn new(feed: Option<Feed>, pace: Pace) -> State {
+    ///
+    /// # Errors
+    ///
+    /// There is no /proc.
+    pub fn new(feed: Option<Feed>, pace: Pace) -> Result<State, Failure> {
         let page = match feed {
             Some(feed) => Page::One(Box::new(One::new(feed))),
-            None => Page::List(List::default()),
+            None => Page::List(List::new()?),
         };
-        State {
+        Ok(State {
             pace,
             page,
             message: String::new(),
-        }
+        })
     }
 
     /// Takes new figures.
@@ -115,11 +119,7 @@ impl State {
         match (act, &mut self.page) {
             (Act::Help, _) | (Act::Back, Page::Help(_)) => self.turn_help(),
             (Act::Quit, _) | (Act::Back, Page::List(_)) => return Ok(Some(Stop::Asked)),
-            (Act::Back, Page::One(_)) => {
-                let mut list = List::default();
-                list.tick()?;
-                self.page = Page::List(list);
-            }
+            (Act::Back, Page::One(_)) => self.page = Page::List(List::new()?),
             (Act::Open, Page::List(_)) => self.open(),
             (Act::Open, Page::One(_)) => {}
             (Act::Open | Act::Purge | Act::Sort | Act::Move(_), Page::Help(_)) => {}
@@ -201,6 +201,12 @@ impl Page {
 }
 
 impl List {
+    fn new() -> Result<List, Failure> {
+        let mut list = List::default();
+        list.tick()?;
+        Ok(list)
+    }
+
     fn tick(&mut self) -> Result<(), Failure> {
         let pid = self.entries.get(self.chosen).map(|entry| entry.pid);
         self.entries = entries(self.order)?;

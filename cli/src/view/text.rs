@@ -3,7 +3,7 @@
 use super::{State, View, live, slices, total, used};
 use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
-use neap_shared::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros, ending};
+use neap_shared::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, ending};
 use std::fmt::{Display, Write};
 
 /// Width of the column of names.
@@ -39,7 +39,7 @@ fn line(out: &mut String, name: &str, bytes: u64, meaning: &str) {
 
 fn ledger(figures: &Snapshot, view: &View) -> String {
     let ledger = &figures.ledger;
-    let mut out = format!("\n{}", LedgerText(ledger, Zeros::Kept));
+    let mut out = format!("\n{}", LedgerText(ledger));
     if ledger.sum() != i128::from(ledger.resident) {
         out += "    (the lines do not add up to that: the status page is damaged or forged)\n";
     }
@@ -269,6 +269,20 @@ mod tests {
     use super::*;
     use crate::view::tests::view_at_rest;
     use neap_shared::status_page::Coarse;
+
+    #[test]
+    fn the_ledger_has_no_lines_of_no_bytes() {
+        let mut figures = Snapshot::default();
+        figures.ledger.requested = 1 << 20;
+        figures.ledger.resident = 1 << 20;
+        let view = View {
+            figures: Some(figures),
+            ..view_at_rest()
+        };
+        let text = page(&view, "");
+        let lines = |sign: &str| text.lines().filter(|line| line.starts_with(sign)).count();
+        assert_eq!((lines("  + "), lines("  - ")), (1, 0), "{text}");
+    }
 
     #[test]
     fn no_name_stands_for_two_figures() {

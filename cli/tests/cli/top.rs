@@ -204,6 +204,7 @@ fn from_the_list_one_looks_into_a_process_and_back() {
     command.args(["top", "--interval=50ms"]);
     let mut terminal = Terminal::start(command);
     terminal.wait_for("under Neap");
+    assert!(!terminal.seen.contains("no process"), "{}", terminal.seen);
     terminal.press("s");
     terminal.wait_for("by free");
     terminal.press("\x1b[B\r");

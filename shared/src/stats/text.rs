@@ -14,11 +14,7 @@ impl fmt::Display for Text<'_> {
         for (name, bytes, meaning) in figures.lines() {
             writeln!(out, "  {name:<16} {:>11}  {meaning}", Bytes(bytes))?;
         }
-        write!(
-            out,
-            "\n  ledger\n{}",
-            LedgerText(&figures.ledger, Zeros::LeftOut)
-        )?;
+        write!(out, "\n  ledger\n{}", LedgerText(&figures.ledger))?;
         calls(out, figures)?;
         writeln!(out, "\n  spans          number     bytes")?;
         for (name, figure) in USE_NAMES.iter().zip(&figures.spans) {
@@ -54,31 +50,20 @@ impl fmt::Display for Row<'_> {
     }
 }
 
-/// The ledger, line by line, and its sum: for `--stats` and `neap stat`.
-pub struct LedgerText<'a>(pub &'a Ledger, pub Zeros);
-
-/// What becomes of lines of 0 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zeros {
-    /// They are written.
-    Kept,
-    /// They are left out.
-    LeftOut,
-}
+/// The ledger, line by line without those of 0 bytes, and its sum: for `--stats` and `neap stat`.
+pub struct LedgerText<'a>(pub &'a Ledger);
 
 impl fmt::Display for LedgerText<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LedgerText(ledger, zeros) = *self;
-        for line in ledger.lines() {
-            if line.bytes > 0 || zeros == Zeros::Kept {
-                let row = Row {
-                    sign: line.sign.mark(),
-                    name: line.name,
-                    bytes: line.bytes,
-                    meaning: line.meaning,
-                };
-                row.fmt(out)?;
-            }
+        let LedgerText(ledger) = *self;
+        for line in ledger.lines().iter().filter(|line| line.bytes > 0) {
+            let row = Row {
+                sign: line.sign.mark(),
+                name: line.name,
+                bytes: line.bytes,
+                meaning: line.meaning,
+            };
+            row.fmt(out)?;
         }
         let sum = Row {
             sign: '=',
@@ -207,10 +192,6 @@ mod tests {
   - swapped            2.0 MiB  of live blocks, swapped out
   = resident           8.0 MiB  the sum: resident, of Neap's arenas
 ";
-        let text = format!("\n{}", LedgerText(&ledger, Zeros::LeftOut));
-        assert_eq!(text, expected);
-        let all = format!("{}", LedgerText(&ledger, Zeros::Kept));
-        assert_eq!(all.lines().count(), crate::ledger::LINES + 1);
-        assert!(all.contains("\n  + sampling               0 B  pages around sampled blocks\n"));
+        assert_eq!(format!("\n{}", LedgerText(&ledger)), expected);
     }
 }
