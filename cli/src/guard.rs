@@ -17,8 +17,8 @@ const FILE: &str = "NEAP_GUARD_FILE";
 const START: &str = "neap: ";
 /// Most reports of a process. The library writes no more.
 const MOST: usize = 16;
-/// The line before the mappings.
-const MAPPED: &str = "  mapped:";
+/// The line before the mappings begins with this.
+const MAPPED: &str = "  mapped";
 
 /// Where the processes of a run leave their reports.
 pub struct Reports {
@@ -62,9 +62,38 @@ impl Reports {
     }
 }
 
+/// Whether a file that begins with these bytes may be one of reports.
+pub fn is_start(bytes: &[u8]) -> bool {
+    bytes.starts_with(START.as_bytes())
+}
+
+/// The processes with reports in a file, each with its count.
+pub fn processes(text: &str) -> Vec<(u32, u64)> {
+    let mut found: Vec<(u32, u64)> = Vec::new();
+    for pid in each(text).iter().filter_map(|report| of(report)) {
+        match found.iter_mut().find(|(other, _)| *other == pid) {
+            Some((_, count)) => *count += 1,
+            None => found.push((pid, 1)),
+        }
+    }
+    found
+}
+
 /// The last `most` reports of a process in a file that may have those of others, with the names of
 /// functions.
 pub fn of_process(text: &str, pid: u32, most: u64, began_ms: u64) -> String {
+    let mut found = each(text);
+    found.retain(|report| of(report) == Some(pid));
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(MOST);
+    let mut out = String::new();
+    for report in &found[found.len().saturating_sub(most)..] {
+        one(&mut out, report, began_ms);
+    }
+    out
+}
+
+/// The reports of a file, as lines. What is before the first is none.
+fn each(text: &str) -> Vec<Vec<&str>> {
     let mut found: Vec<Vec<&str>> = Vec::new();
     for line in text.lines() {
         match found.last_mut() {
@@ -73,14 +102,12 @@ pub fn of_process(text: &str, pid: u32, most: u64, began_ms: u64) -> String {
             None => {}
         }
     }
-    let is_theirs = |line: &&str| process(line) == Some(pid);
-    found.retain(|report| report.iter().any(is_theirs));
-    let most = usize::try_from(most).unwrap_or(usize::MAX).min(MOST);
-    let mut out = String::new();
-    for report in &found[found.len().saturating_sub(most)..] {
-        one(&mut out, report, began_ms);
-    }
-    out
+    found
+}
+
+/// The process of a report.
+fn of(report: &[&str]) -> Option<u32> {
+    report.iter().find_map(|line| process(line))
 }
 
 /// Reports with the names of functions instead of addresses, and without mappings.
@@ -98,10 +125,10 @@ fn symbolized(reports: &str, began_ms: u64) -> String {
 }
 
 fn one(text: &mut String, report: &[&str], began_ms: u64) {
-    let end = report.iter().position(|line| *line == MAPPED);
+    let end = report.iter().position(|line| line.starts_with(MAPPED));
     let (report, maps) = report.split_at(end.unwrap_or(report.len()));
     let maps: Vec<&str> = maps.iter().skip(1).map(|line| line.trim_start()).collect();
-    let pid = report.iter().find_map(|line| process(line)).unwrap_or(0);
+    let pid = of(report).unwrap_or(0);
     let mut symbols = Symbols::new(&maps.join("\n"), Origin { pid, began_ms });
     let mut innermost = Innermost::Call;
     let is_frame = |line: &str| address(line).is_some();
@@ -227,6 +254,7 @@ mod tests {
             report("a", 7) + &report("c", 7)
         );
         assert_eq!(of_process(&text, 9, 1, 0), "");
+        assert_eq!(processes(&text), [(7, 2), (8, 1)]);
     }
 
     #[test]

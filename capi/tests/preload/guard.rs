@@ -214,5 +214,6 @@ fn a_file_gets_the_report_and_standard_error_its_first_line() {
     fs::remove_file(&file).expect("the test's own file");
     assert_eq!(first.lines().count(), 1, "{first}");
     assert!(text.starts_with(&first), "{text}");
-    assert!(text.contains("\n  mapped:\n    "), "{text}");
+    let mapped = "\n  mapped (neap report FILE shows the names of the calls):\n    ";
+    assert!(text.contains(mapped), "{text}");
 }

@@ -166,7 +166,8 @@ pub fn neap() -> Command {
                 .default_value("html"))
             .arg(quiet())
             .arg(operand("FILE",
-                "A recording (neap run --record) or a profile (neap run --profile)"))
+                "A recording (neap run --record), a profile (neap run --profile), or the reports of \
+                 guarded samples (--guard-file)"))
             .arg(program("PROGRAM", "A program to run, record and profile, and its arguments")
                 .trailing_var_arg(false).last(true).required_unless_present("FILE"))
             .after_help("After --, the exit status is the program's own."),

@@ -2,6 +2,7 @@
 
 use crate::files;
 use crate::guard;
+use crate::profile::base;
 use crate::recording::Recording;
 use crate::recording::format::Happening;
 use std::collections::BTreeMap;
@@ -54,6 +55,22 @@ pub fn of(recording: &Recording) -> Vec<Errors> {
         .collect()
 }
 
+/// The errors of each process with reports in a file of them (`--guard-file`); of many, the last.
+/// A mapped file that changed since `began_ms` may not be the one of the report.
+pub fn of_reports(text: &str, began_ms: u64) -> Vec<Errors> {
+    let processes = guard::processes(text);
+    let last = processes.len().saturating_sub(PROCESSES);
+    let found = processes.iter().skip(last);
+    found
+        .map(|&(pid, count)| Errors {
+            pid,
+            program: String::new(),
+            count,
+            reports: guard::of_process(text, pid, count, began_ms),
+        })
+        .collect()
+}
+
 /// What the program last was.
 fn program(recording: &Recording, pid: u32) -> String {
     let names = recording.events.iter().filter(|event| event.pid == pid);
@@ -61,7 +78,12 @@ fn program(recording: &Recording, pid: u32) -> String {
         Happening::Came { program, .. } => Some(program.clone()),
         _ => None,
     });
-    names.next_back().unwrap_or_default()
+    let last = names.next_back().unwrap_or_default();
+    let head = &recording.head;
+    match last.is_empty() && head.pid == pid.cast_signed() {
+        true => base(&head.program).to_owned(),
+        false => last,
+    }
 }
 
 /// The file of the reports; empty if there is none, or if the user may not read it. The recording

@@ -3,6 +3,7 @@
 use super::errors::{self, Errors};
 use crate::failure::{Failure, shown};
 use crate::files;
+use crate::guard;
 use crate::profile::{Extent, Profile, gap, pprof};
 use crate::recording::format::Embedded;
 use crate::recording::{self, Recording};
@@ -10,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fs;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 /// A recording, profiles, or both.
 #[derive(Debug, Default)]
@@ -20,27 +22,28 @@ pub struct Material {
     pub profiles: Vec<Profile>,
     /// The recording's profiles from a process's peak, each with its time in ms.
     pub peaks: Vec<(u64, Profile)>,
-    /// Memory errors of the recording's processes.
+    /// Memory errors of the recording's processes, or those of the file.
     pub errors: Vec<Errors>,
     /// Notes for people: what could not be used, or has an unusual meaning.
     pub notes: Vec<String>,
 }
 
-/// Most bytes of a profile.
+/// Most bytes of a profile, or of reports.
 const LARGEST: u64 = 256 << 20;
 
-/// Reads a recording or a profile.
+/// Reads a recording, a profile, or the reports of guarded samples.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is neither, or is damaged.
+/// The file cannot be read, is none of these, or is damaged.
 pub fn load(file: &Path) -> Result<Material, Failure> {
     match start(file)? {
         pprof::GZIP => of_profile(file),
         [b'{', _] => Ok(Material::new(recording::read(file)?)),
+        [b'n', _] if guard::is_start(&files::read(file, 8)?) => of_guards(file),
         _ => Err(failure!(
-            "{} is neither a recording (neap run --record) nor a profile (neap run --profile); for \
-             a program write: neap report -- {0}",
+            "{} is no recording (neap run --record), no profile (neap run --profile) and no reports \
+             (--guard-file); for a program write: neap report -- {0}",
             shown(file)
         )),
     }
@@ -101,6 +104,22 @@ fn of_profile(file: &Path) -> Result<Material, Failure> {
         profiles: vec![profile],
         ..Material::default()
     })
+}
+
+fn of_guards(file: &Path) -> Result<Material, Failure> {
+    let text = files::read(file, LARGEST)?;
+    let made = fs::metadata(file).and_then(|found| found.created()).ok();
+    let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+    // The reports say not when they were written: no earlier than their file.
+    let began_ms = made.map_or(0, |made| made.as_millis() as u64);
+    let errors = errors::of_reports(&String::from_utf8_lossy(&text), began_ms);
+    match errors.is_empty() {
+        true => Err(failure!("{} has no report of a process", shown(file))),
+        false => Ok(Material {
+            errors,
+            ..Material::default()
+        }),
+    }
 }
 
 fn session_note(profile: &Profile) -> Option<String> {

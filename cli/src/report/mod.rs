@@ -1,4 +1,5 @@
-//! The report: a page of HTML, or the verdict as JSON, from a recording or a profile.
+//! The report: a page of HTML, or the verdict as JSON, from a recording, a profile, or a file of
+//! memory errors.
 //!
 //! | file | contents |
 //! |---|---|
@@ -44,11 +45,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report on a recording or a profile.
+    /// The report on a recording, a profile, or a file of memory errors.
     ///
     /// # Errors
     ///
-    /// The file is neither, or cannot be read.
+    /// The file is none of these, or cannot be read.
     pub fn load(file: &Path) -> Result<Self, Failure> {
         let material = material::load(file)?;
         Ok(Self { material })

@@ -3,7 +3,7 @@
 use super::errors::Errors;
 use super::known::History;
 use super::material::Material;
-use crate::profile::Profile;
+use crate::profile::{Profile, base};
 use crate::recording::Recording;
 use crate::recording::format::{Classes, Event, Frontend, Happening, Sample};
 use neap_shared::control::{self, Value};
@@ -149,11 +149,15 @@ impl<'a> Subject<'a> {
         let profile = material.profiles.first();
         let head = material.recording.as_ref().map(|recording| &recording.head);
         let program = match (head, profile) {
-            (Some(head), _) => head.program.clone(),
+            (Some(head), _) => base(&head.program).to_owned(),
             (None, Some(profile)) => profile.program.clone(),
             (None, None) => String::new(),
         };
-        let pid = profile.map_or(0, |profile| profile.pid);
+        let pid = match (profile, material.errors.as_slice()) {
+            (Some(profile), _) => profile.pid,
+            (None, [errors]) => errors.pid,
+            (None, _) => 0,
+        };
         Self {
             pid,
             program: named(program, pid),
@@ -206,7 +210,7 @@ pub fn processes(material: &Material) -> Vec<Process> {
     }
     for process in &mut found {
         if process.program.is_empty() && process.pid.cast_signed() == recording.head.pid {
-            process.program.clone_from(&recording.head.program);
+            base(&recording.head.program).clone_into(&mut process.program);
         }
         process.program = named(std::mem::take(&mut process.program), process.pid);
     }
@@ -305,7 +309,7 @@ mod tests {
             .into_iter()
             .map(|process| process.program)
             .collect();
-        assert_eq!(names, ["./server", "process 8"]);
+        assert_eq!(names, ["server", "process 8"]);
         assert_eq!(Subject::choose(&Material::default()).program, "the program");
     }
 

@@ -404,3 +404,35 @@ fn hostile_counts_are_shown_as_they_are() {
         "{page}"
     );
 }
+
+#[test]
+fn a_file_of_reports_is_shown_with_the_names_of_functions() {
+    let room = room();
+    let (program, file) = (built(&room), room.path().join("reports"));
+    for _ in 0..2 {
+        let mut command = neap();
+        command.args(["run", "--guard=all", "--guard-file"]);
+        command.arg(&file).arg("--").arg(&program).arg("dies");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
+    }
+    let reports = fs::read_to_string(&file).unwrap();
+    assert!(!reports.contains("freed.c:"), "{reports}");
+    assert!(
+        reports.contains("neap report FILE shows the names"),
+        "{reports}"
+    );
+    let page = room.path().join("page.html");
+    let text = printed(neap().arg("report").arg(&file).arg("-o").arg(&page));
+    let found = "- Guarded samples found 1 memory error in process ";
+    assert_eq!(text.matches(found).count(), 2, "{text}");
+    for name in ["serve  (in freed)  freed.c:", "parse  (in freed)  freed.c:"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    assert!(
+        !text.contains("mapped") && !text.contains("Nothing was recorded"),
+        "{text}"
+    );
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("serve  (in freed)"), "{page}");
+}

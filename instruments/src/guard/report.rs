@@ -195,7 +195,10 @@ impl Event<'_> {
                     .iter()
                     .flat_map(|(_, trace)| without_own(trace.frames()))
             };
-            let _ = writeln!(out, "  mapped:");
+            let _ = writeln!(
+                out,
+                "  mapped (neap report FILE shows the names of the calls):"
+            );
             for (number, &frame) in all().enumerate() {
                 with_mapping(frame, &mut |mapping| {
                     let holds = |other: &u64| mapping.holds(*other as usize);

@@ -84,11 +84,13 @@ fn damage_and_other_files_are_refused_with_the_reason() {
         refusal(&file)
     );
     fs::write(&file, "int main(void) {}").unwrap();
-    let neither =
-        "neither a recording (neap run --record) nor a profile (neap run --profile); for a";
+    let neither = "is no recording (neap run --record), no profile (neap run --profile) and no \
+                   reports (--guard-file); for a program write: ";
     assert!(refusal(&file).contains(neither));
     fs::write(&file, "").unwrap();
-    assert!(refusal(&file).contains("neither a recording"));
+    assert!(refusal(&file).contains("is no recording"));
+    fs::write(&file, "neap: stopped\n").unwrap();
+    assert!(refusal(&file).contains("has no report of a process"));
     fs::write(&file, b"\x1f\x8bnonsense").unwrap();
     assert!(refusal(&file).contains("file: "), "{}", refusal(&file));
     assert!(refusal(room.path()).contains("not an ordinary file"));
