@@ -5,6 +5,7 @@
 
 use crate::failure::{Failure, shown};
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::cmp::Reverse;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -56,11 +57,13 @@ impl Inbox {
         fs::read(&self.file)
     }
 
-    /// Copies what has arrived to standard error, and returns how many bytes that was.
-    pub fn print(&self) -> io::Result<usize> {
-        let pages = self.read()?;
-        io::stderr().write_all(&pages)?;
-        Ok(pages.len())
+    /// Writes the statistics that have arrived to standard error, shortened if they are of many
+    /// processes. `program` is the PID of the program itself. Returns how many bytes have arrived.
+    pub fn print(&self, program: u32) -> io::Result<usize> {
+        let arrived = self.read()?;
+        let text = shortened(&String::from_utf8_lossy(&arrived), program);
+        io::stderr().write_all(text.as_bytes())?;
+        Ok(arrived.len())
     }
 }
 
@@ -68,6 +71,117 @@ impl Drop for Inbox {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.room);
     }
+}
+
+/// Most pages in full.
+const FULL: usize = 3;
+/// Most processes with a line of their own.
+const LISTED: usize = 20;
+
+/// The page of a process, as text.
+struct Page<'a> {
+    name: &'a str,
+    pid: u32,
+    /// The most bytes that were resident.
+    peak: &'a str,
+    text: &'a str,
+}
+
+impl<'a> Page<'a> {
+    /// A part of the text that begins like a page.
+    fn of(text: &'a str) -> Option<Self> {
+        let (name, pid) = head(text)?;
+        let mut lines = text.lines();
+        let peak = lines.find_map(|line| line.strip_prefix("  peak_resident "));
+        Some(Self {
+            name,
+            pid,
+            peak: peak.unwrap_or_default().trim_start(),
+            text,
+        })
+    }
+
+    /// The peak in tenths of a byte.
+    fn size(&self) -> u64 {
+        let mut words = self.peak.split(' ');
+        let number = words.next().unwrap_or_default().replace('.', "");
+        let number: u64 = number.parse().unwrap_or(0);
+        let unit = words.next().unwrap_or_default();
+        match ["KiB", "MiB", "GiB", "TiB", "PiB"]
+            .iter()
+            .position(|name| *name == unit)
+        {
+            Some(step) => number.saturating_mul(1 << (10 * (step + 1))),
+            None => number.saturating_mul(10),
+        }
+    }
+
+    /// The peak without what it means.
+    fn bytes(&self) -> &str {
+        self.peak.split("  ").next().unwrap_or_default()
+    }
+}
+
+/// The program and the PID of a page's first line.
+fn head(line: &str) -> Option<(&str, u32)> {
+    let line = line.lines().next()?.strip_prefix("neap: ")?;
+    let (start, _) = line.split_once(") at its end")?;
+    let (name, pid) = start.rsplit_once(" (process ")?;
+    Some((name, pid.parse().ok()?))
+}
+
+/// Where the pages begin.
+fn starts(text: &str) -> Vec<usize> {
+    let lines = text.split_inclusive('\n').scan(0, |at, line| {
+        *at += line.len();
+        Some((*at - line.len(), line))
+    });
+    let heads = lines.filter(|(_, line)| head(line).is_some());
+    heads.map(|(at, _)| at).collect()
+}
+
+/// Of more than [`FULL`] pages, those of the program itself and of the largest processes, after a
+/// line for each of the others. What is no page stays as it is.
+fn shortened(text: &str, program: u32) -> String {
+    let starts = starts(text);
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    let parts = starts.iter().zip(ends).map(|(&from, to)| &text[from..to]);
+    let pages: Vec<Page> = parts.filter_map(Page::of).collect();
+    if pages.len() <= FULL {
+        return text.to_owned();
+    }
+    let mut order: Vec<usize> = (0..pages.len()).collect();
+    order.sort_by_key(|&index| {
+        let page = &pages[index];
+        (page.pid != program, Reverse(page.size()))
+    });
+    let (full, others) = order.split_at(FULL);
+    let mut out = text[..starts[0]].to_owned();
+    out += &format!(
+        "neap: {} pages of statistics, {FULL} of them below (--stats=FILE has all). The others in \
+         short:\n",
+        pages.len()
+    );
+    let others: Vec<&Page> = others.iter().map(|&index| &pages[index]).collect();
+    out += &list(&others);
+    let mut full = full.to_vec();
+    full.sort_unstable();
+    full.iter().for_each(|&index| out += pages[index].text);
+    out
+}
+
+/// A line for each of the processes, which come largest first.
+fn list(pages: &[&Page]) -> String {
+    let mut out = format!("{:>11} {:>14}  program\n", "PID", "peak resident");
+    for page in pages.iter().take(LISTED) {
+        let (pid, peak, name) = (page.pid, page.bytes(), shown(page.name));
+        out += &format!("{pid:>11} {peak:>14}  {name}\n");
+    }
+    if let Some(next) = pages.get(LISTED) {
+        let more = pages.len() - LISTED;
+        out += &format!("{more:>11} more, of at most {}\n", next.bytes());
+    }
+    out + "\n"
 }
 
 /// Checks before the start that the program can append to `file`. Returns a name for it that
@@ -89,4 +203,60 @@ pub fn secret() -> io::Result<u64> {
     // The kernel never gives a part of so few bytes.
     getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(name: &str, pid: u32, peak: &str) -> String {
+        format!(
+            "neap: {name} (process {pid}) at its end\n  live  1 B  usable\n  peak_resident  {peak}  \
+             the whole process, the most so far\n\n"
+        )
+    }
+
+    #[test]
+    fn few_pages_stay_as_they_are() {
+        let three = [
+            page("a", 1, "3.2 MiB"),
+            page("b", 2, "0 B"),
+            page("c", 3, "7 B"),
+        ];
+        for text in [&three.concat(), "", "page of 7\n", "{\"pid\":1}\n"] {
+            assert_eq!(shortened(text, 1), text);
+        }
+    }
+
+    #[test]
+    fn of_many_the_program_and_the_largest_are_in_full() {
+        let (own, small, tiny) = (
+            page("sh", 9, "1.0 KiB"),
+            page("ls", 2, "3.5 MiB"),
+            page("id", 3, "9 B"),
+        );
+        let (big, huge) = (page("(a) b", 4, "10.1 MiB"), page("c", 5, "1.0 GiB"));
+        let text = ["stray\n", &small, &big, &tiny, &huge, &own].concat();
+        let start = "stray\nneap: 5 pages of statistics, 3 of them below (--stats=FILE has all). \
+                     The others in short:\n";
+        let rest = "        PID  peak resident  program\n          2        3.5 MiB  ls\n          3 \
+                    \u{20}          9 B  id\n\n";
+        assert_eq!(
+            shortened(&text, 9),
+            [start, rest, &big, &huge, &own].concat()
+        );
+        let text = shortened(&text, 77);
+        assert!(text.ends_with(&[small, big, huge].concat()), "{text}");
+    }
+
+    #[test]
+    fn the_list_has_an_end() {
+        let text: String = (1..=33).map(|pid| page("sh", pid, "2.0 MiB")).collect();
+        let text = shortened(&text, 1);
+        assert!(
+            text.contains("\n         10 more, of at most 2.0 MiB\n\nneap: sh ("),
+            "{text}"
+        );
+        assert_eq!(text.matches("at its end").count(), FULL);
+    }
 }

@@ -17,6 +17,15 @@ pub enum Ending {
     Signal(i32),
 }
 
+/// A program that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// What its PID was.
+    pub pid: u32,
+    /// How it ended.
+    pub ending: Ending,
+}
+
 impl Ending {
     /// Ends this process by the same signal; leaves an exit status to the caller.
     pub fn imitate(self) -> i32 {
@@ -50,7 +59,7 @@ impl Watch for Unwatched {}
 /// # Errors
 ///
 /// The program could not be executed; no process is left behind.
-pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ending> {
+pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ended> {
     let signals = Signals::hold();
     let child = start(program, &signals)?;
     watch.began(child);
@@ -63,7 +72,8 @@ pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ending> {
             }
             Some(signal) if signal.si_signo == libc::SIGCHLD => {
                 if let Some(ending) = reap(child) {
-                    return Ok(ending);
+                    let pid = child.cast_unsigned();
+                    return Ok(Ended { pid, ending });
                 }
             }
             Some(signal) => forward(&signal, child),

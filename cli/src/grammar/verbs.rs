@@ -50,12 +50,8 @@ fn timeout() -> Arg {
     time("timeout", [0, LONGEST_MS], help).default_value("2s")
 }
 
-fn stats() -> Arg {
-    optional_file(
-        "stats",
-        "Write one page of statistics for each process when it exits, to standard error or \
-         appended to FILE",
-    )
+fn stats(help: &'static str) -> Arg {
+    optional_file("stats", help)
 }
 
 /// A verb. `usage` has what may follow its name, one form a line.
@@ -99,7 +95,9 @@ pub fn neap() -> Command {
             &["[OPTIONS] [--] PROGRAM [ARGUMENTS]..."])
             .disable_help_flag(true)
             .args(with_library(vec![], vec![
-                stats(),
+                stats("Write a page of statistics for each process when it exits, appended to FILE; \
+                    without FILE, print at most three, of the program and of the largest \
+                    processes, and a line for each of the others"),
                 optional_file("record",
                     "Record the heap over time, for neap report [default FILE: PROGRAM.neap]"),
                 optional_file("profile", "Sample allocations and write the heap profile \
@@ -226,7 +224,8 @@ pub fn neap() -> Command {
                     "An ENV line for a Dockerfile, or export lines for a shell")
                     .default_value("dockerfile"),
                 file("library", "Path of the library [default: the one that neap run uses]"),
-            ], vec![stats()]))
+            ], vec![stats("Have each process write a page of statistics when it exits, to \
+                standard error or appended to FILE")]))
             .arg(operand("VARIABLE=VALUE", "More variables for the line").num_args(0..))
             .after_help(UNITS),
         verb("doctor", "Check what this kernel offers, and whether a program can run under Neap",

@@ -9,7 +9,7 @@ use crate::progress::Talk;
 use crate::recording::Writer;
 use crate::report::{Report, quoted};
 use crate::session::{Leaks, Outputs, Session};
-use crate::supervise::{self, Ending};
+use crate::supervise;
 use clap::ArgMatches;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::env;
@@ -43,12 +43,12 @@ fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
     let (recording, writer) = Temporary::new()?;
     Session::sample_by_default();
     let mut session = Session::new(words, Some(writer), INTERVAL, talk)?;
-    let ending = supervise::run(&program, &mut session).map_err(|error| program.failure(&error))?;
-    session.finish(ending, NOTHING_ELSE, program.name());
+    let ended = supervise::run(&program, &mut session).map_err(|error| program.failure(&error))?;
+    session.finish(ended.ending, NOTHING_ELSE, program.name());
     let report = talk.during("reading", || Report::load(&recording.path()))?;
     deliver(matches, &report, default_name(&program, report.pid()))?;
     drop(recording);
-    Ok(Ending::imitate(ending))
+    Ok(ended.ending.imitate())
 }
 
 /// Checks before the program runs that the page can be written to its file.

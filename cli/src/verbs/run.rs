@@ -13,7 +13,7 @@ use crate::progress::Talk;
 use crate::recording::Writer;
 use crate::session::{Leaks, Outputs, ProfileFile, Session};
 use crate::statistics::{Inbox, writable};
-use crate::supervise::{self, Ending, Unwatched};
+use crate::supervise::{self, Ended, Ending, Unwatched};
 use clap::ArgMatches;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -59,9 +59,10 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(session) => supervise::run(&program, session),
         None => supervise::run(&program, &mut Unwatched),
     };
-    let ending = ran.map_err(|error| program.failure(&error))?;
+    let ended = ran.map_err(|error| program.failure(&error))?;
+    let ending = ended.ending;
     if let Some(inbox) = inbox {
-        report(&inbox, ending, program.name());
+        report(&inbox, ended, program.name());
     }
     if let Some(reports) = reports {
         reports.print();
@@ -150,9 +151,9 @@ fn inbox(matches: &ArgMatches) -> Result<Option<Inbox>, Failure> {
     Ok(inbox)
 }
 
-fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {
+fn report(inbox: &Inbox, ended: Ended, program: &OsStr) {
     let program = shown(program);
-    match (inbox.print(), ending) {
+    match (inbox.print(ended.pid), ended.ending) {
         (Ok(1..), _) => {}
         (Ok(0), Ending::Signal(signal)) => {
             let advice = match env::var_os(LIMIT).is_some_and(|limit| !limit.is_empty()) {

@@ -128,9 +128,8 @@ fn counted(words: &[OsString]) -> Result<Histogram, Failure> {
     let program = prepare(words)?;
     let name = Path::new(program.name()).file_name().unwrap_or_default();
     let mut counting = Counting::new(monitor, Histogram::new(&name.to_string_lossy()));
-    let ending =
-        supervise::run(&program, &mut counting).map_err(|error| program.failure(&error))?;
-    counting.finish(ending)
+    let ended = supervise::run(&program, &mut counting).map_err(|error| program.failure(&error))?;
+    counting.finish(ended.ending)
 }
 
 /// The processes that count.

@@ -1,6 +1,6 @@
 //! Statistics arrive at the requested destination, after the program's own output.
 
-use crate::stage::{Stage, executable, is_root, printed, room, said};
+use crate::stage::{Stage, executable, is_root, neap, printed, room, said};
 use std::fs;
 
 #[test]
@@ -21,6 +21,39 @@ fn pages_of_all_processes_are_printed_at_the_end() {
         lines[1..].iter().all(|line| line.starts_with("page of ")),
         "{lines:?}"
     );
+}
+
+#[test]
+fn of_many_processes_the_program_and_the_largest_have_pages() {
+    let room = room();
+    let script = "for i in $(seq 30); do /bin/true; done; dd if=/dev/zero of=/dev/null bs=40M \
+                  count=1 status=none; exit 0";
+    let run = |flags: &[&str]| {
+        let mut command = neap();
+        command.current_dir(room.path()).arg("run").args(flags);
+        said(&command.args(["--", "sh", "-c", script]).output().unwrap())
+    };
+    let text = run(&["--stats"]);
+    assert!(
+        text.starts_with("neap: 33 pages of statistics, 3 of them below "),
+        "{text}"
+    );
+    assert!(text.contains("(--stats=FILE has all)"), "{text}");
+    let pages: Vec<&str> = text
+        .lines()
+        .filter(|line| line.ends_with("at its end"))
+        .collect();
+    assert_eq!(pages.len(), 3, "{text}");
+    for name in ["neap: dd (process ", "neap: sh (process "] {
+        assert!(pages.iter().any(|line| line.starts_with(name)), "{text}");
+    }
+    assert_eq!(text.matches("  true\n").count(), 20, "{text}");
+    assert!(text.contains("         10 more, of at most "), "{text}");
+    // Programs read all of them.
+    assert_eq!(run(&["--stats", "--format=json"]).lines().count(), 33);
+    assert_eq!(run(&["--stats=pages"]), "");
+    let pages = fs::read_to_string(room.path().join("pages")).unwrap();
+    assert_eq!(pages.matches(") at its end\n").count(), 33);
 }
 
 #[test]
