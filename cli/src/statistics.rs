@@ -140,8 +140,8 @@ fn starts(text: &str) -> Vec<usize> {
     heads.map(|(at, _)| at).collect()
 }
 
-/// Of more than [`FULL`] pages, those of the program itself and of the largest processes, after a
-/// line for each of the others. What is no page stays as it is.
+/// Of more than [`FULL`] pages, those that are [`important`], after a line for each of the
+/// others. What is no page stays as it is.
 fn shortened(text: &str, program: u32) -> String {
     let starts = starts(text);
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
@@ -150,24 +150,32 @@ fn shortened(text: &str, program: u32) -> String {
     if pages.len() <= FULL {
         return text.to_owned();
     }
-    let mut order: Vec<usize> = (0..pages.len()).collect();
-    order.sort_by_key(|&index| {
-        let page = &pages[index];
-        (page.pid != program, Reverse(page.size()))
-    });
-    let (full, others) = order.split_at(FULL);
+    let full = important(&pages, program);
+    let (full, mut others): (Vec<_>, Vec<_>) = (0..pages.len()).partition(|at| full.contains(at));
+    others.sort_by_key(|&at| Reverse(pages[at].size()));
     let mut out = text[..starts[0]].to_owned();
     out += &format!(
-        "neap: {} pages of statistics, {FULL} of them below (--stats=FILE has all). The others in \
-         short:\n",
-        pages.len()
+        "neap: {} pages of statistics, {} below (--stats=FILE has all). The others in short:\n",
+        pages.len(),
+        full.len()
     );
-    let others: Vec<&Page> = others.iter().map(|&index| &pages[index]).collect();
-    out += &list(&others);
-    let mut full = full.to_vec();
-    full.sort_unstable();
-    full.iter().for_each(|&index| out += pages[index].text);
+    out += &list(&others.iter().map(|&at| &pages[at]).collect::<Vec<_>>());
+    full.iter().for_each(|&at| out += pages[at].text);
     out
+}
+
+/// Which pages are in full: the program's own, and, up to [`FULL`], those of processes at least
+/// half as large as the largest.
+fn important(pages: &[Page], program: u32) -> Vec<usize> {
+    let largest = pages.iter().map(Page::size).max().unwrap_or(0);
+    let is_own = |at: usize| pages[at].pid == program;
+    let is_large = |at: usize| pages[at].size() >= largest / 2;
+    let mut order: Vec<usize> = (0..pages.len())
+        .filter(|&at| is_own(at) || is_large(at))
+        .collect();
+    order.sort_by_key(|&at| (!is_own(at), Reverse(pages[at].size())));
+    order.truncate(FULL);
+    order
 }
 
 /// A line for each of the processes, which come largest first.
@@ -229,24 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn of_many_the_program_and_the_largest_are_in_full() {
-        let (own, small, tiny) = (
-            page("sh", 9, "1.0 KiB"),
-            page("ls", 2, "3.5 MiB"),
-            page("id", 3, "9 B"),
-        );
-        let (big, huge) = (page("(a) b", 4, "10.1 MiB"), page("c", 5, "1.0 GiB"));
+    fn of_many_the_program_and_the_large_are_in_full() {
+        let own = page("sh", 9, "1.0 KiB");
+        let (small, tiny) = (page("ls", 2, "3.5 MiB"), page("id", 3, "9 B"));
+        let (big, huge) = (page("(a) b", 4, "0.6 GiB"), page("c", 5, "1.0 GiB"));
         let text = ["stray\n", &small, &big, &tiny, &huge, &own].concat();
-        let start = "stray\nneap: 5 pages of statistics, 3 of them below (--stats=FILE has all). \
-                     The others in short:\n";
+        let start = "stray\nneap: 5 pages of statistics, 3 below (--stats=FILE has all). The others \
+                     in short:\n";
         let rest = "        PID  peak resident  program\n          2        3.5 MiB  ls\n          3 \
                     \u{20}          9 B  id\n\n";
-        assert_eq!(
-            shortened(&text, 9),
-            [start, rest, &big, &huge, &own].concat()
-        );
+        let shown = [start, rest, &big, &huge, &own].concat();
+        assert_eq!(shortened(&text, 9), shown);
         let text = shortened(&text, 77);
-        assert!(text.ends_with(&[small, big, huge].concat()), "{text}");
+        assert!(text.contains(" 2 below ("), "{text}");
+        assert!(text.ends_with(&[big, huge].concat()), "{text}");
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub fn neap() -> Command {
             .disable_help_flag(true)
             .args(with_library(vec![], vec![
                 stats("Write a page of statistics for each process when it exits, appended to FILE; \
-                    without FILE, print at most three, of the program and of the largest \
+                    without FILE, print up to three, of the program and of the large \
                     processes, and a line for each of the others"),
                 optional_file("record",
                     "Record the heap over time, for neap report [default FILE: PROGRAM.neap]"),

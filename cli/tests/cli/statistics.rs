@@ -24,7 +24,7 @@ fn pages_of_all_processes_are_printed_at_the_end() {
 }
 
 #[test]
-fn of_many_processes_the_program_and_the_largest_have_pages() {
+fn of_many_processes_the_program_and_the_large_have_pages() {
     let room = room();
     let script = "for i in $(seq 30); do /bin/true; done; dd if=/dev/zero of=/dev/null bs=40M \
                   count=1 status=none; exit 0";
@@ -35,20 +35,20 @@ fn of_many_processes_the_program_and_the_largest_have_pages() {
     };
     let text = run(&["--stats"]);
     assert!(
-        text.starts_with("neap: 33 pages of statistics, 3 of them below "),
+        text.starts_with("neap: 33 pages of statistics, 2 below (--stats=FILE has all)."),
         "{text}"
     );
-    assert!(text.contains("(--stats=FILE has all)"), "{text}");
     let pages: Vec<&str> = text
         .lines()
         .filter(|line| line.ends_with("at its end"))
         .collect();
-    assert_eq!(pages.len(), 3, "{text}");
+    assert_eq!(pages.len(), 2, "{text}");
     for name in ["neap: dd (process ", "neap: sh (process "] {
         assert!(pages.iter().any(|line| line.starts_with(name)), "{text}");
     }
-    assert_eq!(text.matches("  true\n").count(), 20, "{text}");
-    assert!(text.contains("         10 more, of at most "), "{text}");
+    // The one of `seq` may be among them.
+    assert!(text.matches("  true\n").count() >= 19, "{text}");
+    assert!(text.contains("         11 more, of at most "), "{text}");
     // Programs read all of them.
     assert_eq!(run(&["--stats", "--format=json"]).lines().count(), 33);
     assert_eq!(run(&["--stats=pages"]), "");
