@@ -16,6 +16,7 @@ use crate::large;
 use crate::reclaim::start::end_slow_path;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
+use crate::turn::{self, Freed};
 
 /// Takes a block back. Null is allowed.
 ///
@@ -285,7 +286,12 @@ pub(crate) unsafe extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
 #[inline(never)]
 unsafe extern "C" fn free_missed_from(block: *mut u8, caller: usize) {
     // SAFETY: the caller's promise.
-    unsafe { free_missed(block) };
+    match unsafe { turn::free(block) } {
+        Freed::Held => return,
+        Freed::Brought => {}
+        // SAFETY: as above.
+        Freed::Not => unsafe { free_missed(block) },
+    }
     end_slow_path(caller);
 }
 

@@ -13,16 +13,18 @@
 //! freed meanwhile; one may be handed out, and then its canary says so first.
 
 use crate::base::sync::Ordering;
-use crate::cache::flush::{give_found, give_one};
+use crate::cache::flush::give_found;
 use crate::cache::heap::{Found, HEAP};
+use crate::cache::machine;
 pub use crate::cache::measures::{Canary, Form, Measures};
 use crate::cache::measures::{EARLY, SECRETS};
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::Cache;
+use crate::cache::waiting::Blocks;
 use crate::init::entered;
 use crate::slab::Slab;
 use crate::slab::class::Class;
-use crate::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other};
+use crate::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other, is_zero};
 use core::ptr;
 
 /// What fills a block that waits in the checking mode: as a pointer it leads nowhere.
@@ -103,9 +105,17 @@ pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
 /// that they are free. `None` also for a thread without a cache.
 #[inline]
 fn own_cache(class: Class) -> Option<&'static Cache> {
-    let has_canaries = HEAP.measures().has(Measures::CANARY) && EARLY.is_empty();
-    match has_canaries && !HEAP.is_no_bytes(class) {
-        true => entered(),
+    match HEAP.is_no_bytes(class) {
+        true => None,
+        false => closed_cache(),
+    }
+}
+
+/// [`own_cache`] of any class whose blocks have canaries. `None` also in a handler of signals that
+/// interrupted a turn of the thread.
+fn closed_cache() -> Option<&'static Cache> {
+    match HEAP.measures().has(Measures::CANARY) && EARLY.is_empty() {
+        true => entered().filter(|cache| !cache.is_at_work()),
         false => None,
     }
 }
@@ -124,19 +134,25 @@ pub(crate) unsafe fn give(slab: &'static Slab, class: Class, address: usize) {
     }
 }
 
-/// [`give`] of a block with a canary that has waited since it was closed. Aborts if it has changed
-/// meanwhile.
+/// [`give`] of blocks with canaries that have waited since they were closed. Aborts if one has
+/// changed meanwhile.
 ///
 /// # Safety
-/// - As [`give`].
-pub unsafe fn reuse(address: usize, class: Class) {
-    // SAFETY: the caller's promise.
-    unsafe { refuse_written(address, class, Seal::Canary) };
-    match own_cache(class) {
+/// - As [`give`], of each.
+pub unsafe fn reuse_all(blocks: &Blocks) {
+    for (address, class) in blocks.iter() {
+        let bytes = class.bytes();
+        // SAFETY: the caller's promise. The other bytes are looked at when the block is handed out.
+        let word = unsafe { canary_at(address, bytes) };
+        if word.load(Ordering::Acquire) != Canary::Freed.word(address) {
+            misuse::written_freed(address, bytes, bytes - CANARY_BYTES);
+        }
+    }
+    match closed_cache() {
         // SAFETY: as in `give`.
-        Some(cache) => unsafe { HEAP.keep(cache, class, address as *mut u8) },
+        Some(cache) => unsafe { HEAP.keep_all(cache, blocks) },
         // SAFETY: the caller's promise.
-        None => unsafe { give_one(&HEAP, address) },
+        None => unsafe { HEAP.give_all(blocks) },
     }
 }
 
@@ -156,28 +172,56 @@ fn is_unused(address: usize) -> bool {
 ///
 /// # Safety
 /// - A block of `class` of the caller's, which no other thread has.
-#[inline(always)]
 unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) {
     let (address, bytes) = (block.addr(), class.bytes());
-    let held = held_bytes(seal, bytes);
-    let checks = HEAP.measures().has(Measures::ZERO) && !EARLY.has(address);
+    let measures = HEAP.measures();
+    let checks = measures.has(Measures::ZERO) && !EARLY.has(address);
     if seal == Seal::Canary {
-        // SAFETY: the word behind the block. Written first, because a read of an untouched page
-        // costs a fault of its own.
-        let word = unsafe { canary_at(address, bytes) };
-        let [live, freed] =
-            Canary::words([Canary::Live(Form::Malloc, size), Canary::Freed], address);
-        let before = word.swap(live, Ordering::AcqRel);
-        if checks && before != 0 && before != freed {
-            misuse::written_freed(address, bytes, held);
-        }
-    }
-    if checks {
+        // SAFETY: the caller's promise.
+        unsafe { hand_out_sealed(address, size, bytes, measures) };
+    } else if checks {
         // SAFETY: the block's own bytes.
-        if let Some(offset) = unsafe { first_other(address, held, 0) } {
+        if let Some(offset) = unsafe { first_other(address, held_bytes(seal, bytes), 0) } {
             misuse::written_freed(address, bytes, offset);
         }
     }
+}
+
+/// [`hand_out`] of a block of `bytes` bytes with a canary.
+///
+/// # Safety
+/// - As [`hand_out`].
+#[inline(always)]
+pub(crate) unsafe fn hand_out_sealed(
+    address: usize,
+    size: usize,
+    bytes: usize,
+    measures: Measures,
+) {
+    let held = bytes - CANARY_BYTES;
+    let [live, freed] = Canary::words([Canary::Live(Form::Malloc, size), Canary::Freed], address);
+    // SAFETY: the word behind the block. Written first, because a read of an untouched page costs a
+    // fault of its own.
+    let before = unsafe { machine::exchange_own(canary_at(address, bytes), live) };
+    if measures.has(Measures::ZERO) {
+        // SAFETY: the block's own bytes.
+        let is_zero = unsafe { is_zero(address, held) };
+        if !is_zero || (before != 0 && before != freed) {
+            // SAFETY: as above.
+            unsafe { refuse_written_at(address, bytes) };
+        }
+    }
+}
+
+/// # Safety
+/// - A block of the caller's with a canary, whose free bytes or canary something has overwritten.
+#[cold]
+#[inline(never)]
+unsafe fn refuse_written_at(address: usize, bytes: usize) -> ! {
+    let held = bytes - CANARY_BYTES;
+    // SAFETY: the caller's promise.
+    let offset = unsafe { first_other(address, held, 0) };
+    misuse::written_freed(address, bytes, offset.unwrap_or(held))
 }
 
 /// Bytes of a block that its owner or the fill of a free block has.
@@ -307,25 +351,41 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
 ///
 /// # Safety
 /// - The program frees this block of the slab, and uses it no more.
-/// - No thread frees another block of a slab meanwhile, because the caller holds a lock.
-#[inline]
-pub unsafe fn close_sealed(slab: &Slab, class: Class, address: usize) {
+pub unsafe fn close_sealed(address: usize, class: Class) {
     let bytes = class.bytes();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if close_if_in_use(address, bytes, HEAP.measures()) {
+            return;
+        }
+        match canary_of(address, class) {
+            None if !is_unused(address) => {
+                misuse::canary(Call::Free, address, bytes - CANARY_BYTES)
+            }
+            _ => misuse::double_free(address, bytes),
+        }
+    }
+}
+
+/// [`close_sealed`] of a block of `bytes` bytes whose canary says that it is in use; false, and nothing happens, if
+/// it says otherwise.
+///
+/// # Safety
+/// - As [`close_sealed`].
+#[inline(always)]
+pub(crate) unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Measures) -> bool {
     let mut held = bytes - CANARY_BYTES;
     // SAFETY: a block with a canary starts there, or a free one.
     let word = unsafe { canary_at(address, bytes) };
-    let size = match Canary::read(word.load(Ordering::Acquire), address) {
-        Some(Canary::Live(_, size)) => size,
-        Some(Canary::Freed) => misuse::double_free(address, bytes),
-        None if is_unused(address) => misuse::double_free(address, bytes),
-        None => misuse::canary(Call::Free, address, held),
+    let canary = word.load(Ordering::Acquire);
+    let Some(Canary::Live(_, size)) = Canary::read(canary, address) else {
+        return false;
     };
-    let measures = HEAP.measures();
     if measures.has(Measures::ZERO) {
         // SAFETY: the block's own bytes; the caller's promise.
         unsafe {
             check_slack(Call::Free, address, size, held);
-            check_beside(slab, class, address, size);
+            check_beside(address, bytes, size);
         }
         // What is past the requested bytes is zero already.
         held = size;
@@ -334,7 +394,11 @@ pub unsafe fn close_sealed(slab: &Slab, class: Class, address: usize) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(address as *mut u8, fill, held) };
     }
-    word.store(Canary::Freed.word(address), Ordering::Release);
+    let freed = Canary::Freed.word(address);
+    // Of two threads that free the block at once, one fails here.
+    let order = (Ordering::AcqRel, Ordering::Acquire);
+    word.compare_exchange(canary, freed, order.0, order.1)
+        .is_ok()
 }
 
 /// What fills the freed block at `address`.
@@ -354,29 +418,17 @@ fn fill_by(measures: Measures) -> Option<u8> {
     }
 }
 
-/// Aborts if a block of this seal has changed since it was [closed](close).
+/// Aborts if a block without a canary has changed since it was [closed](close).
 ///
 /// # Safety
 /// - It was closed, and nothing may use it since.
-#[inline]
 pub unsafe fn refuse_written(address: usize, class: Class, seal: Seal) {
-    let bytes = class.bytes();
-    let held = held_bytes(seal, bytes);
-    let fill = match seal {
-        Seal::Canary => fill_by(HEAP.measures()),
-        Seal::Open | Seal::NoBytes => fill_of(address),
-    };
-    if let Some(fill) = fill {
+    debug_assert_ne!(seal, Seal::Canary);
+    if let Some(fill) = fill_of(address) {
         // SAFETY: the block's bytes; the caller's promise.
-        if let Some(offset) = unsafe { first_other(address, held, fill) } {
-            misuse::written_freed(address, bytes, offset);
-        }
-    }
-    if seal == Seal::Canary {
-        // SAFETY: as above.
-        let word = unsafe { canary_at(address, bytes) };
-        if word.load(Ordering::Acquire) != Canary::Freed.word(address) {
-            misuse::written_freed(address, bytes, held);
+        if let Some(offset) = unsafe { first_other(address, held_bytes(seal, class.bytes()), fill) }
+        {
+            misuse::written_freed(address, class.bytes(), offset);
         }
     }
 }

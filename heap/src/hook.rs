@@ -11,6 +11,7 @@ use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::cache::heap::Found;
 use crate::cache::misuse::Call;
 use crate::cache::thread_cache::Cache;
+use crate::cache::waiting::Blocks;
 use crate::os::lock::Lock;
 use crate::os::shared;
 use crate::pages::SliceRef;
@@ -68,6 +69,15 @@ pub trait Instruments: Sync {
     /// In the checking mode: holds back the block that `found` describes, which the program freed.
     /// False if the caller is to take it back now. Aborts if it was freed before.
     fn hold(&self, _address: usize, _found: &Found) -> bool {
+        false
+    }
+
+    /// In hardened mode: holds freed blocks back, which have canaries, and takes the oldest ones
+    /// back instead. False if the caller is to take them back now.
+    ///
+    /// # Safety
+    /// - The program freed these blocks, and nothing uses them any more.
+    unsafe fn hold_back(&self, _blocks: &Blocks) -> bool {
         false
     }
 

@@ -4,7 +4,6 @@
 //! before any constructor. Options count from the constructor on.
 
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
-use crate::cache::bounds::FastPath;
 use crate::cache::countdown::Counts;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::machine;
@@ -26,8 +25,8 @@ use crate::reclaim::schedule::Reason;
 use crate::reclaim::thread as purge;
 use crate::slab::class::Class;
 use crate::slab::class_table;
-use core::ffi::{CStr, c_char};
-use core::ptr;
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr::{self, NonNull};
 use neap_shared::classes;
 use neap_shared::control::{self, Value};
 
@@ -156,10 +155,26 @@ fn enter() -> Option<&'static Cache> {
     begin_on_the_way();
     let cache = current();
     if ptr::eq(cache, &EMPTY) {
-        return HEAP.enter();
+        return HEAP.enter(at_thread_end);
     }
     // It has allocated, and so entered.
     Some(cache).filter(|cache| !cache.is_sentinel())
+}
+
+/// The thread is ending: its cache goes back.
+///
+/// # Safety
+/// - `cache` is null, or the calling thread's cache, which nothing reaches afterwards.
+pub(crate) unsafe extern "C" fn at_thread_end(cache: *mut c_void) {
+    if let Some(cache) = NonNull::new(cache.cast::<Cache>()) {
+        let waiting = HEAP.retire_cache(cache);
+        // SAFETY: freed by the program, and held back since.
+        unsafe {
+            if !hook::instruments().hold_back(&waiting) {
+                HEAP.give_all(&waiting);
+            }
+        }
+    }
 }
 
 /// Begins the process, as the first allocation does, if no call has: reads the options, prepares
@@ -189,6 +204,8 @@ pub fn start_eagerly() {
 /// holds for the parent.
 pub fn ask_no_more() {
     forbid_pagemap();
+    // What excludes the owners of biased caches.
+    HEAP.end_bias();
     thread::forbid_barrier();
     sandbox::forbid();
     purge::disable();
@@ -370,8 +387,7 @@ fn switch(mode: Mode) {
     }
     HEAP.decay(Reason::Refusal);
     HEAP.set_mode(mode);
-    HEAP.registry
-        .for_each(|cache| cache.open().set_path(FastPath::Off));
+    HEAP.set_paths();
 }
 
 /// Puts measures against memory errors into force, for good.
@@ -387,6 +403,9 @@ pub fn take_measures(measures: Measures) {
         EARLY.set(base, HEAP.pages.primary_bytes());
     }
     HEAP.add_measures(measures);
+    if measures.has(Measures::CANARY) {
+        HEAP.allow_bias();
+    }
     switch(Mode::Checking);
 }
 

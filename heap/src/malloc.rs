@@ -7,7 +7,7 @@ use crate::hook;
 use crate::init::{begin_on_the_way, count_allocation, current, entered};
 use crate::reclaim::start::end_slow_path;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
-use crate::{free, harden, large};
+use crate::{free, harden, large, turn};
 use core::ptr;
 
 /// A block of at least `size` bytes at a multiple of 16; null when out of memory. A `size` of 0
@@ -266,6 +266,16 @@ fn take_hardened(size: usize, align: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_slow(size: usize, class: Class, align: usize) -> *mut u8 {
+    let in_turn = (align <= 16).then(|| turn::allocate(size)).flatten();
+    match in_turn {
+        Some(block) => block,
+        None => allocate_slower(size, class, align),
+    }
+}
+
+/// [`allocate_slow`] out of turn.
+#[inline(never)]
+fn allocate_slower(size: usize, class: Class, align: usize) -> *mut u8 {
     let block = match take(size, class, align) {
         block if block.is_null() && HEAP.relieve(size) => take(size, class, align),
         block => block,

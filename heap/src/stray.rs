@@ -6,10 +6,9 @@
 //! it looks at, without a branch for each word.
 
 use crate::base::sync::{AtomicU64, Ordering, fence};
+use crate::base::units::SLICE_BYTES;
 use crate::cache::measures::Canary;
 use crate::cache::misuse::{self, Call};
-use crate::slab::Slab;
-use crate::slab::class::Class;
 use core::ops::Range;
 use core::ptr;
 
@@ -17,6 +16,8 @@ use core::ptr;
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 /// How far from a block a free looks for stray writes, in bytes.
 const BESIDE: usize = 32;
+/// How often a free looks at what it found there before it aborts.
+const LOOKS: usize = 64;
 
 /// The word at the end of a block.
 ///
@@ -43,6 +44,17 @@ pub(crate) unsafe fn first_other(address: usize, bytes: usize, fill: u8) -> Opti
         true => None,
         false => first_other_word(words, fill),
     }
+}
+
+/// Whether `bytes` bytes are 0, a multiple of 8.
+///
+/// # Safety
+/// - As [`first_other`].
+#[inline(always)]
+pub(crate) unsafe fn is_zero(address: usize, bytes: usize) -> bool {
+    debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
+    // SAFETY: the caller's promise.
+    are_zero(unsafe { core::slice::from_raw_parts(address as *const u64, bytes / 8) })
 }
 
 /// Whether all words are 0. Those past the last whole eight, or four, are read with the ones before
@@ -126,13 +138,12 @@ struct Freed {
 /// use.
 ///
 /// # Safety
-/// - The block is one of this slab, whose blocks have canaries, and is in use.
-/// - No thread frees another block of a slab meanwhile.
+/// - A block of `bytes` bytes starts there, of a slab whose blocks have canaries, and is in use.
 #[inline]
-pub(crate) unsafe fn check_beside(slab: &Slab, class: Class, address: usize, size: usize) {
-    let bytes = class.bytes();
-    let start = slab.base();
-    let blocks = start..start + class.blocks() * bytes;
+pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize) {
+    // A slab is a slice, and what is left behind its last block is less than a block.
+    let base = address / SLICE_BYTES * SLICE_BYTES;
+    let blocks = base..base + SLICE_BYTES + 1 - bytes;
     let freed = Freed {
         address,
         size,
@@ -233,19 +244,26 @@ unsafe fn refuse_unless_used(freed: Freed, start: usize, from: usize, near: usiz
     let held = freed.bytes - CANARY_BYTES;
     // SAFETY: the caller's promise.
     let word = unsafe { canary_at(start, freed.bytes) };
-    let offset = match State::read(word.load(Ordering::Acquire), start) {
-        State::Changed => held,
-        // SAFETY: the caller's promise.
-        _ => match unsafe { first_stray(start + from, near) } {
-            Some(offset) => from + offset,
-            None => return,
-        },
-    };
-    fence(Ordering::Acquire);
-    if State::read(word.load(Ordering::Relaxed), start) != State::Used {
-        let distance = (start + offset) as isize - freed.address as isize;
-        misuse::stray_write(freed.address, freed.size, distance);
+    let mut offset = 0;
+    // Other threads may hand the block out and free it meanwhile, even more than once. What a stray
+    // write left stays.
+    for _ in 0..LOOKS {
+        offset = match State::read(word.load(Ordering::Acquire), start) {
+            State::Changed => held,
+            // SAFETY: the caller's promise.
+            _ => match unsafe { first_stray(start + from, near) } {
+                Some(offset) => from + offset,
+                None => return,
+            },
+        };
+        fence(Ordering::Acquire);
+        if State::read(word.load(Ordering::Relaxed), start) == State::Used {
+            return;
+        }
+        core::hint::spin_loop();
     }
+    let distance = (start + offset) as isize - freed.address as isize;
+    misuse::stray_write(freed.address, freed.size, distance);
 }
 
 /// The offset of the first byte that is not 0.

@@ -4,10 +4,12 @@
 //! pages of a large block may be inaccessible ([`neap_heap::harden`], [`neap_heap::large`]).
 
 use bytemuck::Zeroable;
+use core::mem;
 use core::ptr::NonNull;
 use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::cache::heap::{Found, HEAP};
 use neap_heap::cache::misuse::{self, Call};
+use neap_heap::cache::waiting::{self, Blocks};
 use neap_heap::free::{free_found, start_of};
 use neap_heap::harden::{self, Measures, Seal};
 use neap_heap::hook;
@@ -15,11 +17,15 @@ use neap_heap::large;
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::slab::Slab;
-use neap_heap::slab::class::{CLASSES, Class};
+use neap_heap::slab::class::Class;
 
-/// The most blocks in quarantine.
+/// The most blocks with canaries in quarantine, and the most others.
 const PLACES: usize = 8192;
-/// The most bytes in quarantine; a larger block passes through at once.
+/// The same, in groups.
+const GROUPS: usize = PLACES / waiting::MOST;
+/// The most bytes of blocks with canaries: as much as stays in a processor's cache.
+const MOST_SEALED_BYTES: usize = 1 << 20;
+/// The most bytes of other blocks; a larger one passes through at once.
 const MOST_BYTES: usize = 64 << 20;
 /// Among how many of the newest blocks the order is random.
 const SHUFFLED: usize = 64;
@@ -34,7 +40,7 @@ static QUARANTINE: Quarantine = Quarantine {
 
 struct Quarantine {
     lock: Lock,
-    /// 256 KiB, mapped when the first block is freed in the checking mode. guarded by: lock
+    /// 320 KiB, mapped when the first block is freed in the checking mode. guarded by: lock
     inner: Late<Inner>,
     /// What is held, for statistics: bytes, and of these bytes and blocks of large ones. Written
     /// under `lock`.
@@ -42,57 +48,68 @@ struct Quarantine {
 }
 
 struct Inner {
-    /// Oldest first.
-    ring: [Waiting; PLACES],
-    first: usize,
-    count: usize,
-    bytes: usize,
+    /// Blocks with canaries, [`waiting::MOST`] at a time, and the bytes of all of them.
+    sealed: Ring<Blocks, GROUPS>,
+    sealed_bytes: usize,
+    /// The newest of these, which came one by one.
+    single: Blocks,
+    /// The others, and their bytes.
+    open: Ring<OpenBlock, PLACES>,
+    open_bytes: usize,
     /// Of these, bytes and blocks of large ones.
     large: [usize; 2],
-    /// The same addresses, hashed, linear probing; 0 is empty.
+    /// The addresses in `open`, hashed, linear probing; 0 is empty.
     slots: [usize; SLOTS],
 }
 
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Inner {}
 
-/// A block in quarantine.
+/// A block without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Waiting {
+struct OpenBlock {
     address: usize,
-    /// Its bytes, and in the lowest [`CLASS_BITS`] the number of its class, if it has a canary;
-    /// otherwise 0.
-    bytes_and_class: usize,
+    bytes: usize,
 }
 
-const CLASS_BITS: u32 = 8;
-const _: () = assert!(CLASSES < 1 << CLASS_BITS);
+/// At most `MOST` blocks, or groups of them, in the order in which they came.
+struct Ring<T, const MOST: usize> {
+    places: [T; MOST],
+    first: usize,
+    count: usize,
+}
 
-impl Waiting {
-    /// A block with a canary.
-    #[inline]
-    fn sealed(address: usize, class: Class) -> Waiting {
-        Waiting {
-            address,
-            bytes_and_class: class.bytes() << CLASS_BITS | class.index(),
+impl<T, const MOST: usize> Ring<T, MOST> {
+    /// Adds the newest. Returns the oldest if there was no place.
+    #[inline(never)]
+    fn exchange(&mut self, newest: T) -> Option<T> {
+        let place = &mut self.places[(self.first + self.count) % MOST];
+        if self.count < MOST {
+            *place = newest;
+            self.count += 1;
+            return None;
         }
+        self.first = (self.first + 1) % MOST;
+        Some(mem::replace(place, newest))
     }
 
-    /// Another block.
-    fn open(address: usize, bytes: usize) -> Waiting {
-        Waiting {
-            address,
-            bytes_and_class: bytes << CLASS_BITS,
+    /// The oldest, which is in the ring no longer.
+    fn pop(&mut self) -> Option<&T> {
+        self.count = self.count.checked_sub(1)?;
+        let oldest = self.first;
+        self.first = (self.first + 1) % MOST;
+        Some(&self.places[oldest % MOST])
+    }
+
+    /// If choices are random, exchanges the newest block with one of the newest [`SHUFFLED`], so
+    /// that the order in which blocks leave is not that of their frees. Blocks of one slab still
+    /// leave together: if any two were exchanged, each free would list another slab in its depot.
+    fn shuffle(&mut self) {
+        if let Some(draw) = harden::random().filter(|_| self.count > 0) {
+            let newest = self.first + self.count - 1;
+            let other = newest - draw % self.count.min(SHUFFLED);
+            self.places.swap(newest % MOST, other % MOST);
         }
-    }
-
-    fn bytes(self) -> usize {
-        self.bytes_and_class >> CLASS_BITS
-    }
-
-    fn sealed_class(self) -> Option<Class> {
-        let class = self.bytes_and_class % (1 << CLASS_BITS);
-        (class != 0).then(|| Class::new(class))
     }
 }
 
@@ -107,12 +124,18 @@ pub(crate) struct Held {
     pub(super) large_blocks: usize,
 }
 
-/// What waits in quarantine.
+/// What waits in quarantine, and on its way there in the caches of threads.
 pub(crate) fn held() -> Held {
-    let [bytes, large_bytes, large_blocks] = QUARANTINE
+    let [mut bytes, large_bytes, large_blocks] = QUARANTINE
         .held
         .each_ref()
         .map(|held| held.load(Ordering::Relaxed));
+    if harden::is_on() {
+        HEAP.registry.for_each(|cache| {
+            let waiting = cache.open_other().map(|open| open.waiting_bytes());
+            bytes += waiting.unwrap_or(0);
+        });
+    }
     Held {
         bytes,
         large_bytes: large_bytes.min(bytes),
@@ -143,16 +166,34 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
 /// [`hold`] of a block with a canary, which tells of a second free by itself.
 fn hold_sealed(address: usize, slab: &Slab, class: Class) -> bool {
     start_of(Call::Free, slab, class, address);
+    // SAFETY: the program frees the block.
+    unsafe { harden::close_sealed(address, class) };
+    let mut blocks = Blocks::none();
+    blocks.push(address, class);
+    // SAFETY: as above.
+    unsafe { hold_back(&blocks) }
+}
+
+/// Puts freed blocks with canaries into quarantine and takes the oldest back. False as for [`hold`].
+///
+/// # Safety
+/// - The program freed these blocks, and nothing uses them any more.
+pub(super) unsafe fn hold_back(blocks: &Blocks) -> bool {
     let guard = QUARANTINE.lock.lock();
-    // SAFETY: the program frees the block; every free in this mode takes the lock.
-    unsafe { harden::close_sealed(slab, class, address) };
     let Some(mut inner) = places() else {
         return false;
     };
     // SAFETY: the lock is held.
-    let leaving = unsafe { inner.as_mut() }.admit(Waiting::sealed(address, class));
+    let mut leaving = unsafe { inner.as_mut() }.admit_sealed(blocks);
     drop(guard);
-    reuse_all(leaving);
+    // Outside of the lock, because a magazine that is full gives blocks back to their slabs.
+    while let Some(blocks) = leaving {
+        // SAFETY: freed by the program, and in quarantine since they were closed.
+        unsafe { harden::reuse_all(&blocks) };
+        let _guard = QUARANTINE.lock.lock();
+        // SAFETY: the lock is held.
+        leaving = unsafe { inner.as_mut() }.release_sealed();
+    }
     true
 }
 
@@ -178,9 +219,8 @@ fn hold_open(address: usize, found: &Found) -> bool {
     if let Found::Large(_) = found {
         inner.large = [inner.large[0] + bytes, inner.large[1] + 1];
     }
-    let leaving = inner.admit(Waiting::open(address, bytes));
+    inner.admit_open(OpenBlock { address, bytes });
     drop(guard);
-    reuse_all(leaving);
     true
 }
 
@@ -191,41 +231,13 @@ fn places() -> Option<NonNull<Inner>> {
     delays.then(|| QUARANTINE.inner.open()).flatten()
 }
 
-/// A block with a canary that has left the quarantine.
-struct Leaving {
-    address: usize,
-    class: Class,
-    /// No other has to leave.
-    is_last: bool,
-}
-
-/// Gives back the block that has left, and those that have to leave after it. Not under the lock,
-/// because a magazine that is full gives blocks back to their slabs.
-#[inline]
-fn reuse_all(mut leaving: Option<Leaving>) {
-    while let Some(block) = leaving {
-        // SAFETY: freed by the program, and in quarantine since it was closed.
-        unsafe { harden::reuse(block.address, block.class) };
-        leaving = if block.is_last { None } else { release_more() };
-    }
-}
-
-/// Lets the oldest blocks go while too many wait, up to the first with a canary, which it returns.
-#[cold]
-fn release_more() -> Option<Leaving> {
-    let _guard = QUARANTINE.lock.lock();
-    // SAFETY: the lock is held to the end of this function.
-    let inner = unsafe { QUARANTINE.inner.find()?.as_mut() };
-    inner.release()
-}
-
 /// Takes a block without a canary back, which has left the quarantine.
-fn take_back(inner: &mut Inner, oldest: Waiting) {
+fn take_back(inner: &mut Inner, oldest: OpenBlock) {
     let (address, found) = (oldest.address, HEAP.find(oldest.address));
     inner.remove(address);
     match found {
         Found::Large(_) => {
-            inner.large = [inner.large[0] - oldest.bytes(), inner.large[1] - 1];
+            inner.large = [inner.large[0] - oldest.bytes, inner.large[1] - 1];
         }
         // SAFETY: in quarantine since it was filled.
         Found::Slab(_, class) => unsafe {
@@ -311,69 +323,72 @@ impl Inner {
         self.slots[gap] = 0;
     }
 
-    /// Lets a block wait and the oldest go. Returns what [`release_more`] does.
-    #[inline]
-    fn admit(&mut self, block: Waiting) -> Option<Leaving> {
-        self.push(block);
-        if let Some(draw) = harden::random() {
-            self.shuffle(draw);
+    /// Lets blocks with canaries wait. Returns some that have to leave.
+    fn admit_sealed(&mut self, blocks: &Blocks) -> Option<Blocks> {
+        self.sealed_bytes += blocks.bytes();
+        self.tell();
+        let oldest = match blocks.is_full() {
+            true => self.sealed.exchange(blocks.clone()),
+            false => self.admit_one_by_one(blocks),
+        };
+        match oldest {
+            Some(oldest) => {
+                self.sealed_bytes -= oldest.bytes();
+                self.tell();
+                Some(oldest)
+            }
+            None => self.release_sealed(),
         }
-        self.release()
     }
 
-    fn push(&mut self, block: Waiting) {
-        self.ring[(self.first + self.count) % PLACES] = block;
-        self.count += 1;
-        self.bytes += block.bytes();
-    }
-
-    /// Exchanges the newest block with one of the newest [`SHUFFLED`], so that the order in which
-    /// blocks leave is not that of their frees. Blocks of one slab still leave together: if any two
-    /// were exchanged, each free would list another slab in its depot.
-    fn shuffle(&mut self, draw: usize) {
-        let newest = self.first + self.count - 1;
-        let other = newest - draw % self.count.min(SHUFFLED);
-        self.ring.swap(newest % PLACES, other % PLACES);
-    }
-
-    /// The oldest block.
-    fn pop(&mut self) -> Waiting {
-        let oldest = self.ring[self.first];
-        self.first = (self.first + 1) % PLACES;
-        self.count -= 1;
-        self.bytes -= oldest.bytes();
+    /// Lets less than a group of blocks wait. Returns the oldest if there was no place.
+    fn admit_one_by_one(&mut self, blocks: &Blocks) -> Option<Blocks> {
+        let mut oldest = None;
+        for (address, class) in blocks.iter() {
+            self.single.push(address, class);
+            if self.single.is_full() {
+                oldest = self.sealed.exchange(self.single.clone());
+                self.single.clear();
+            }
+        }
         oldest
     }
 
-    fn has_too_many(&self) -> bool {
-        self.count == PLACES || self.bytes > MOST_BYTES
+    /// The oldest blocks with canaries, if too many bytes wait.
+    fn release_sealed(&mut self) -> Option<Blocks> {
+        let too_many = self.sealed_bytes > MOST_SEALED_BYTES;
+        let oldest = too_many.then(|| self.sealed.pop().cloned()).flatten();
+        self.sealed_bytes -= oldest.as_ref().map_or(0, Blocks::bytes);
+        self.tell();
+        oldest
     }
 
-    /// As [`release_more`], and tells the statistics what waits then.
-    fn release(&mut self) -> Option<Leaving> {
-        let leaving = self.next_leaving();
+    /// Lets a block without a canary wait, and takes the oldest back.
+    fn admit_open(&mut self, block: OpenBlock) {
+        self.open_bytes += block.bytes;
+        let mut leaving = self.open.exchange(block);
+        self.open.shuffle();
+        loop {
+            if let Some(oldest) = leaving {
+                self.open_bytes -= oldest.bytes;
+                take_back(self, oldest);
+            }
+            if self.open_bytes <= MOST_BYTES {
+                break;
+            }
+            leaving = self.open.pop().copied();
+        }
+        self.tell();
+    }
+
+    /// Tells the statistics what waits.
+    fn tell(&self) {
         let [large_bytes, large_blocks] = self.large;
-        let now = [self.bytes, large_bytes, large_blocks];
+        let bytes = self.sealed_bytes + self.open_bytes;
+        let now = [bytes, large_bytes, large_blocks];
         for (held, now) in QUARANTINE.held.iter().zip(now) {
             held.store(now, Ordering::Relaxed);
         }
-        leaving
-    }
-
-    fn next_leaving(&mut self) -> Option<Leaving> {
-        while self.has_too_many() {
-            let oldest = self.pop();
-            let Some(class) = oldest.sealed_class() else {
-                take_back(self, oldest);
-                continue;
-            };
-            return Some(Leaving {
-                address: oldest.address,
-                class,
-                is_last: !self.has_too_many(),
-            });
-        }
-        None
     }
 }
 
@@ -384,29 +399,16 @@ fn home(address: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeSet, VecDeque};
     use std::vec::Vec;
 
-    #[test]
-    fn a_block_with_a_canary_waits_with_its_class() {
-        for class in Class::all() {
-            let waiting = Waiting::sealed(1 << 46, class);
-            assert_eq!(waiting.sealed_class(), Some(class));
-            assert_eq!((waiting.address, waiting.bytes()), (1 << 46, class.bytes()));
-        }
+    fn new_inner() -> std::boxed::Box<Inner> {
+        std::boxed::Box::new(Inner::zeroed())
     }
 
     #[test]
     fn the_table_holds_what_was_put_in_and_not_taken_out() {
-        let empty = Inner {
-            ring: [Waiting::open(0, 0); PLACES],
-            first: 0,
-            count: 0,
-            bytes: 0,
-            large: [0; 2],
-            slots: [0; SLOTS],
-        };
-        let mut inner = std::boxed::Box::new(empty);
+        let mut inner = new_inner();
         let mut model = BTreeSet::new();
         let mut state = 1usize;
         let mut order = Vec::new();
@@ -417,19 +419,70 @@ mod tests {
             let address = (state >> 40) / 16 * 16 + 16;
             if order.len() < PLACES - 1 && inner.insert(address) {
                 assert!(model.insert(address));
-                inner.push(Waiting::open(address, 16));
                 order.push(address);
             } else if order.len() >= PLACES - 1 {
                 let oldest = order.remove(0);
-                let left = inner.pop();
-                assert_eq!((left.address, left.bytes()), (oldest, 16));
-                assert_eq!(left.sealed_class(), None);
                 inner.remove(oldest);
                 model.remove(&oldest);
             }
             assert_eq!(inner.slot_of(address).is_ok(), model.contains(&address));
         }
         assert!(model.iter().all(|&address| inner.slot_of(address).is_ok()));
-        assert_eq!(inner.bytes, inner.count * 16);
+    }
+
+    #[test]
+    fn a_ring_gives_blocks_out_in_the_order_in_which_they_came() {
+        let mut ring = Ring {
+            places: [0; 8],
+            first: 0,
+            count: 0,
+        };
+        let mut model = VecDeque::new();
+        for number in 1..100 {
+            model.push_back(number);
+            let oldest = match model.len() > 8 {
+                true => model.pop_front(),
+                false => None,
+            };
+            assert_eq!(ring.exchange(number), oldest);
+            if number % 5 == 0 {
+                assert_eq!(ring.pop().copied(), model.pop_front());
+            }
+        }
+        assert_eq!(ring.count, model.len());
+    }
+
+    /// Admits blocks of `class`, `count` at a time. Returns how many wait at the end.
+    fn admitted(inner: &mut Inner, class: Class, count: usize) -> usize {
+        let mut waiting = BTreeSet::new();
+        let mut next = 16..;
+        for _ in 0..20_000 / count {
+            let mut blocks = Blocks::none();
+            (0..count).for_each(|_| blocks.push(next.next().unwrap() * 16, class));
+            waiting.extend(blocks.iter().map(|(address, _)| address));
+            let mut leaving = inner.admit_sealed(&blocks);
+            while let Some(blocks) = leaving {
+                for (address, left) in blocks.iter() {
+                    assert!(waiting.remove(&address) && left == class);
+                }
+                leaving = inner.release_sealed();
+            }
+            let bytes = waiting.len() * class.bytes();
+            assert_eq!(inner.sealed_bytes, bytes);
+            assert!(bytes <= MOST_SEALED_BYTES + waiting::MOST * class.bytes());
+        }
+        waiting.len()
+    }
+
+    #[test]
+    fn blocks_leave_when_there_is_no_place_or_too_many_bytes() {
+        let [small, large] = [16, 4096].map(Class::of_size);
+        for count in [1, 5, waiting::MOST] {
+            let places = PLACES..PLACES + waiting::MOST;
+            assert!(places.contains(&admitted(&mut new_inner(), small, count)));
+            let most = MOST_SEALED_BYTES / large.bytes();
+            let held = admitted(&mut new_inner(), large, count);
+            assert!(held <= most + waiting::MOST && held >= most - waiting::MOST);
+        }
     }
 }

@@ -5,6 +5,7 @@ use attach::When;
 use neap_heap::cache::heap::Found;
 use neap_heap::cache::misuse::Call;
 use neap_heap::cache::thread_cache::Cache;
+use neap_heap::cache::waiting::Blocks;
 use neap_heap::hook::{self, Instruments};
 use neap_heap::os::lock::Lock;
 use neap_heap::pages::SliceRef;
@@ -87,6 +88,11 @@ impl Instruments for All {
 
     fn hold(&self, address: usize, found: &Found) -> bool {
         check::hold(address, found)
+    }
+
+    unsafe fn hold_back(&self, blocks: &Blocks) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { check::hold_back(blocks) }
     }
 
     fn holds(&self, address: usize) -> bool {

@@ -5,6 +5,7 @@
 //! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples, a
 //! separate one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
+use super::draw::pick;
 use super::magazine::{GUARD, Magazine, no_entries, word};
 use crate::base::sync::{AtomicUsize, Ordering, plain};
 use core::ptr::{self, NonNull};
@@ -18,6 +19,16 @@ pub enum FastPath {
     Sampling,
     /// Nothing: every call takes the slow path (the counting and the checking mode).
     Off,
+    /// The same, but the slow path takes turns instead of the cache's lock
+    /// ([`super::bias`], hardened mode).
+    Biased,
+}
+
+impl FastPath {
+    /// Whether magazines are closed to the fast path.
+    pub(crate) fn is_closed(self) -> bool {
+        matches!(self, FastPath::Off | FastPath::Biased)
+    }
 }
 
 /// What pops that read no bottom may do for a cache's owner.
@@ -143,6 +154,12 @@ impl<'a> Held<'a> {
         (self.magazine.top.load(Ordering::Acquire) - self.bounds.floor) / 8
     }
 
+    /// Whether the magazine has half of the blocks that it may hold, or fewer.
+    #[inline(always)]
+    pub(crate) fn is_half_empty(&self) -> bool {
+        self.filled() <= self.bounds.capacity as usize / 2
+    }
+
     /// Lets the fast path see the bounds, as far as it may use them.
     pub(crate) fn publish(&mut self) {
         let floor = self.bounds.floor;
@@ -150,7 +167,7 @@ impl<'a> Held<'a> {
         let (bottom, sampling, limit) = match self.path {
             FastPath::On => (floor, usize::MAX, end),
             FastPath::Sampling => (usize::MAX, floor, end),
-            FastPath::Off => (usize::MAX, usize::MAX, 0),
+            FastPath::Off | FastPath::Biased => (usize::MAX, usize::MAX, 0),
         };
         self.magazine.bottom.store(bottom, Ordering::Relaxed);
         self.sampling_bottom.store(sampling, Ordering::Relaxed);
@@ -284,17 +301,20 @@ impl<'a> Held<'a> {
     ///
     /// # Safety
     /// - As [`Held::pop`].
+    #[inline(always)]
     pub(crate) unsafe fn draw(&mut self, draw: u64) -> Option<*mut u8> {
-        debug_assert_eq!(self.path, FastPath::Off);
-        let count = self.filled() as u64;
-        // SAFETY: the caller's promise.
-        let newest = unsafe { self.pop() }?;
-        let place = ((draw >> 32) * count) >> 32;
-        // SAFETY: one of the entries between floor and top, or the one that was just taken.
-        let entry = unsafe { word(self.bounds.floor + 8 * place as usize) };
-        let drawn = entry.load(plain::Ordering::Relaxed);
-        entry.store(newest, plain::Ordering::Relaxed);
-        Some(drawn)
+        debug_assert!(self.path.is_closed());
+        let (floor, top) = (self.bounds.floor, self.magazine.top.load(Ordering::Relaxed));
+        let count = (top - floor) / 8;
+        if count == 0 {
+            return None;
+        }
+        // SAFETY: two of the entries between floor and top.
+        let (drawn, newest) = unsafe { (word(floor + 8 * pick(draw, count)), word(top - 8)) };
+        let block = drawn.load(plain::Ordering::Relaxed);
+        drawn.store(newest.load(plain::Ordering::Relaxed), plain::Ordering::Relaxed);
+        self.magazine.top.store(top - 8, Ordering::Relaxed);
+        Some(block)
     }
 
     /// Adds a block, whatever the fast path may do; false if the magazine is full.
@@ -320,8 +340,8 @@ impl<'a> Held<'a> {
         match self.path {
             FastPath::On => self.magazine.bottom.store(bottom, Ordering::Relaxed),
             FastPath::Sampling => self.sampling_bottom.store(bottom, Ordering::Relaxed),
-            // The owner does nothing without the lock.
-            FastPath::Off => {}
+            // The owner does nothing while the lock is held.
+            FastPath::Off | FastPath::Biased => {}
         }
         Some(bottom)
     }
@@ -338,7 +358,7 @@ impl<'a> Held<'a> {
         let bottom = match self.path {
             FastPath::On => self.magazine.bottom.load(Ordering::Relaxed),
             FastPath::Sampling => self.sampling_bottom.load(Ordering::Relaxed),
-            FastPath::Off => self.to_offer()?,
+            FastPath::Off | FastPath::Biased => self.to_offer()?,
         };
         (bottom > self.bounds.floor).then_some(bottom)
     }

@@ -55,6 +55,7 @@ fn cost(cache: usize, word: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::own_cache;
     use std::vec::Vec;
 
     #[test]
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn a_threads_cache_stands_where_its_tops_cost_least() {
         let look = || {
-            let cache = HEAP.enter().expect("a cache");
+            let cache = own_cache::enter().expect("a cache");
             let slot = machine::slot_address();
             // SAFETY: the slot is a pointer's, and this thread's own.
             let held = unsafe { *(slot as *const usize) };

@@ -76,10 +76,9 @@ impl Heap {
     pub(crate) fn flush_own(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = unsafe { &*machine::slot() };
-        if own.is_sentinel() {
+        let Some(mut open) = own.open_own() else {
             return;
-        }
-        let mut open = own.open();
+        };
         for class in Class::all() {
             // SAFETY: the thread's own cache.
             unsafe { open.magazine(class).settle() };
@@ -121,7 +120,9 @@ impl Heap {
         let own = machine::slot();
         let others = batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own));
         others.fold(0, |offering, (place, cache)| {
-            let mut open = cache.open();
+            let Some(mut open) = cache.open_other() else {
+                return offering;
+            };
             let is_due = open.is_idle() || scope == Scope::All;
             let is_offering = is_due && !open.inner.is_drained && self.offer_all(&mut open);
             offering | u32::from(is_offering) << place
@@ -164,7 +165,9 @@ impl Heap {
             .caches()
             .filter(|(place, _)| offering >> place & 1 != 0)
         {
-            let mut open = cache.open();
+            let Some(mut open) = cache.open_other() else {
+                continue;
+            };
             let stands = open.inner.access.is_offering;
             let is_unused = stands && open.is_unused();
             for class in open.classes() {
@@ -231,7 +234,7 @@ mod tests {
 
     #[test]
     fn an_owner_ends_what_a_drainer_left_in_the_middle() {
-        let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(328));
+        let (cache, class) = (own_cache::enter().expect("a cache"), Class::of_size(328));
         own_cache::refill(cache, class);
         own_cache::refill(cache, class);
         cache.open().set_offering(true);
@@ -251,7 +254,7 @@ mod tests {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = unsafe { &*machine::slot() };
         let cache = match own.is_sentinel() {
-            true => HEAP.enter().expect("a cache"),
+            true => own_cache::enter().expect("a cache"),
             false => own,
         };
         let class = Class::of_size(size);

@@ -8,9 +8,11 @@
 use super::budget::Verdict;
 use super::flush::give_one;
 use super::heap::Heap;
+use super::magazine::Tag;
 use super::measures::{Measures, SECRETS};
 use super::refill::{Paced, Share};
 use super::thread_cache::{Cache, Opened};
+use super::waiting::Blocks;
 use crate::slab::class::Class;
 use core::ptr;
 
@@ -19,7 +21,38 @@ const MOST_ENTRIES: usize = 256;
 /// The most bytes of these blocks.
 const MOST_BYTES: usize = 32 << 10;
 
+/// One of `count` places, by a random number: by its high half, without a division.
+#[inline(always)]
+pub(super) fn pick(random: u64, count: usize) -> usize {
+    (((random >> 32) * count as u64) >> 32) as usize
+}
+
 impl Heap {
+    /// A block of the class of `tag` from the thread's magazine in a turn, any of many if choices
+    /// are random. `None` if the magazine is half empty, or if the thread gets no turn.
+    ///
+    /// # Safety
+    /// - `cache` is the calling thread's own, or a sentinel; `tag` is a class's.
+    #[inline(always)]
+    pub(crate) unsafe fn draw_in_turn(
+        &self,
+        cache: &Cache,
+        tag: Tag,
+        measures: Measures,
+    ) -> Option<*mut u8> {
+        let mut turn = cache.begin_turn()?;
+        let random = turn.random();
+        // SAFETY: the caller's promise, and the owner's turn.
+        unsafe {
+            let mut magazine = turn.magazine(tag);
+            match measures.has(Measures::RANDOM) {
+                _ if magazine.is_half_empty() => None,
+                true => magazine.draw(random),
+                false => magazine.pop(),
+            }
+        }
+    }
+
     /// A block of `class` from the thread's magazine, any of many if choices are random. Null when
     /// out of memory.
     ///
@@ -28,8 +61,7 @@ impl Heap {
     pub(crate) unsafe fn draw(&'static self, cache: &Cache, class: Class) -> *mut u8 {
         let mut open = cache.open();
         open.lose_patience();
-        let magazine = open.magazine(class);
-        if magazine.filled() <= magazine.bounds.capacity as usize / 2 {
+        if open.magazine(class).is_half_empty() {
             // SAFETY: the caller's promise.
             return unsafe { self.draw_few(open, class) };
         }
@@ -132,6 +164,26 @@ impl Heap {
         }
     }
 
+    /// [`Heap::keep`] of several blocks, each of its class.
+    ///
+    /// # Safety
+    /// - As [`Heap::keep`].
+    pub(crate) unsafe fn keep_all(&'static self, cache: &Cache, blocks: &Blocks) {
+        let mut open = cache.open();
+        for (address, tag) in blocks.tagged() {
+            let block = address as *mut u8;
+            // SAFETY: a class's tag; the caller's promise.
+            if unsafe { open.magazine_of(tag).push(block) } {
+                continue;
+            }
+            if let Some(class) = tag.class() {
+                // SAFETY: as above.
+                unsafe { self.keep_full(open, class, block) };
+                open = cache.open();
+            }
+        }
+    }
+
     /// [`Heap::keep`] in a magazine that is full, or has no array.
     ///
     /// # Safety
@@ -182,7 +234,7 @@ mod tests {
     /// what `work` returns.
     fn in_a_closed_cache<R: Send>(work: impl Fn(&Cache) -> R + Sync) -> R {
         let work = || {
-            let cache = HEAP.enter().expect("a cache");
+            let cache = own_cache::enter().expect("a cache");
             cache.open().set_path(crate::cache::bounds::FastPath::Off);
             work(cache)
         };

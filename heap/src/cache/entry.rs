@@ -3,14 +3,14 @@
 use super::bounds::FastPath;
 use super::bounds::array_bytes;
 use super::colour;
-use super::heap::{HEAP, Heap};
+use super::heap::Heap;
 use super::machine;
-use super::registry::{End, Heir};
+use super::registry::{Destructor, End, Heir};
 use super::thread_cache::{CACHE_BYTES, Cache, GONE, Opened};
+use super::waiting::Blocks;
 use crate::base::sync::Ordering;
 use crate::slab::class::Class;
 use crate::slab::class_table;
-use core::ffi::c_void;
 use core::ptr::NonNull;
 
 /// How often [`Heap::is_quiet`] looks.
@@ -36,20 +36,22 @@ impl Heap {
         self.sampling.store(rate, Ordering::Relaxed);
         let path = self.fast_path();
         self.registry.for_each(|cache| {
-            let mut open = cache.open();
-            draw(&mut open);
-            open.set_path(path);
+            if let Some(mut open) = cache.open_other() {
+                draw(&mut open);
+                open.set_path(path);
+            }
         });
     }
 
     /// Makes a cache for the calling thread, which has none. `None` when out of memory: the call
-    /// at hand goes without.
+    /// at hand goes without. At the thread's end, `at_end` gets the cache and
+    /// [ends](Heap::retire_cache) it.
     #[cold]
-    pub fn enter(&'static self) -> Option<&'static Cache> {
+    pub fn enter(&'static self, at_end: Destructor) -> Option<&'static Cache> {
         // A cache and its magazines take two slabs, too much where writable memory is scant.
         let Some(end) = self
             .registry
-            .end(at_thread_end)
+            .end(at_end)
             .filter(|_| !self.pages.is_scant())
         else {
             // SAFETY: a static.
@@ -82,7 +84,7 @@ impl Heap {
         unsafe { machine::set_slot(cache) };
         cache.end_move();
         if let End::WithThread(key) = end
-            // SAFETY: `at_thread_end` takes the block of a cache.
+            // SAFETY: the key's destructor takes the block of a cache.
             && !unsafe { key.set(block.as_ptr().cast()) }
         {
             self.retire_cache(block);
@@ -91,11 +93,12 @@ impl Heap {
         Some(cache)
     }
 
-    /// Ends the calling thread's cache: all it holds goes back.
-    fn retire_cache(&'static self, block: NonNull<Cache>) {
+    /// Ends the calling thread's cache: all it holds goes back, but for freed blocks that it held
+    /// back. These are the caller's.
+    pub(crate) fn retire_cache(&'static self, block: NonNull<Cache>) -> Blocks {
         // SAFETY: the thread's own cache, alive until it is released below.
         let cache = unsafe { block.as_ref() };
-        let open = cache.open();
+        let mut open = cache.open();
         // First, while the slot shows the cache: a fork's child counts no grants of one that moves.
         let granted = core::mem::take(&mut open.inner.granted);
         self.budget.restore(granted);
@@ -103,6 +106,7 @@ impl Heap {
         // Destructors that run after this one are served without a cache.
         // SAFETY: a static.
         unsafe { machine::set_slot(&GONE) };
+        let waiting = self.end_waiting(&mut open);
         self.empty(open);
         if self.registry.leave(cache) == Heir::Thread {
             self.release_cache(cache);
@@ -111,6 +115,7 @@ impl Heap {
         if self.registry.is_empty() {
             self.tide.end_soon();
         }
+        waiting
     }
 
     /// Gives back the blocks and the arrays of the calling thread's cache. It stays empty: its
@@ -139,12 +144,5 @@ impl Heap {
         let start = NonNull::from(cache).cast::<u8>();
         // SAFETY: where its memory starts; nothing reaches it any more.
         unsafe { self.give_meta(start.byte_sub(shift), CACHE_BYTES) };
-    }
-}
-
-/// The destructor of the key: the thread is ending.
-unsafe extern "C" fn at_thread_end(cache: *mut c_void) {
-    if let Some(cache) = NonNull::new(cache.cast::<Cache>()) {
-        HEAP.retire_cache(cache);
     }
 }

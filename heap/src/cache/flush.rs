@@ -411,7 +411,7 @@ fn give(word: Word, origin: Origin, returned: &mut Returned) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cache::heap::HEAP;
+    
     use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
     use std::vec::Vec;
@@ -420,11 +420,11 @@ mod tests {
     /// share a cache line with the neighbours of the first for ever.
     #[test]
     fn a_thread_that_was_handed_a_block_gets_a_line_of_its_own() {
-        let cache = HEAP.enter().expect("a cache");
+        let cache = own_cache::enter().expect("a cache");
         for class in [16, 32, 48].map(Class::of_size) {
             let handed = own_cache::refill(cache, class).addr();
             let replaced = || {
-                let own = HEAP.enter().expect("a cache");
+                let own = own_cache::enter().expect("a cache");
                 own_cache::put(own, class, handed as *mut u8);
                 own_cache::pop_held(own, class).expect("a block").addr()
             };

@@ -76,9 +76,12 @@ impl Registry {
     /// changing them stay as they are, and hold nothing for it when it goes on.
     fn abandon_left(&self) {
         // SAFETY: the child has one thread.
-        for cache in unsafe { self.caches() } {
+        let (own, caches) = unsafe { (self.own(), self.caches()) };
+        for cache in caches {
             cache.forget_mover();
-            if cache.lock().free_if_left() {
+            let is_own = own.is_some_and(|own| ptr::eq(own, cache));
+            let was_at_work = !is_own && cache.bias.end_if_left();
+            if cache.lock().free_if_left() || was_at_work {
                 cache.open().abandon();
             }
         }

@@ -2,14 +2,16 @@
 
 use super::bounds::FastPath;
 use super::budget::Budget;
-use super::magazine::Tag;
+use super::magazine::{Start, Tag};
 use super::measures::{EARLY, Measures, SECRETS};
 use super::misuse::{self, Call};
 use super::registry::Registry;
-use crate::base::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use crate::base::units::{SLICE_BYTES, slices_for};
+use super::thread_cache::Cache;
+use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT, slices_for};
 use crate::os::Os;
 use crate::os::linux::Linux;
+use crate::os::thread::heavy_barrier;
 use crate::pages::{self, Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use, Zero};
 use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
@@ -36,6 +38,8 @@ pub struct Heap {
     measures: AtomicU8,
     /// The number of the class whose slabs are not accessible; 0: there is none.
     no_bytes: AtomicU8,
+    /// Whether the kernel has the barrier by which others exclude the owner of a biased cache.
+    can_bias: AtomicBool,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
     /// The state of the rounds of decay.
@@ -143,6 +147,7 @@ impl Heap {
             guarding: AtomicU8::new(Guarding::Off as u8),
             measures: AtomicU8::new(0),
             no_bytes: AtomicU8::new(0),
+            can_bias: AtomicBool::new(false),
             sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
@@ -172,8 +177,17 @@ impl Heap {
     /// Changes which allocations get a guarded block, for existing and future caches.
     pub fn set_guarding(&'static self, guarding: Guarding) {
         self.guarding.store(guarding as u8, Ordering::Relaxed);
+        self.set_paths();
+    }
+
+    /// Lets all caches follow what was changed.
+    pub(crate) fn set_paths(&'static self) {
         let path = self.fast_path();
-        self.registry.for_each(|cache| cache.open().set_path(path));
+        self.registry.for_each(|cache| {
+            if let Some(mut open) = cache.open_other() {
+                open.set_path(path);
+            }
+        });
     }
 
     /// The measures against memory errors that are in force. Only in the checking mode there are
@@ -210,6 +224,12 @@ impl Heap {
         class.index() == self.no_bytes.load(Ordering::Relaxed) as usize
     }
 
+    /// [`Heap::is_no_bytes`] of the class of a tag.
+    #[inline(always)]
+    pub(crate) fn is_no_bytes_tag(&self, tag: Tag) -> bool {
+        tag == Tag::of_index(self.no_bytes.load(Ordering::Relaxed))
+    }
+
     /// Whether the profiler samples.
     #[inline]
     pub fn is_sampling(&self) -> bool {
@@ -227,7 +247,28 @@ impl Heap {
             (Mode::Plain, _) if self.guarding() == Guarding::All => FastPath::Off,
             (Mode::Plain, false) => FastPath::On,
             (Mode::Plain, true) => FastPath::Sampling,
+            (Mode::Checking, false) if self.is_biased() => FastPath::Biased,
             (Mode::Counting | Mode::Checking, _) => FastPath::Off,
+        }
+    }
+
+    /// Whether owners of caches take turns: in hardened mode, where canaries tell which blocks of a
+    /// magazine are free, and nothing looks at each call.
+    fn is_biased(&self) -> bool {
+        let has_canaries = self.measures().has(Measures::CANARY) && EARLY.is_empty();
+        let is_watched = self.guarding() != Guarding::Off;
+        self.can_bias.load(Ordering::Relaxed) && has_canaries && !is_watched
+    }
+
+    /// From now on owners of caches may take turns. Before any thread but the first has a cache.
+    pub(crate) fn allow_bias(&self) {
+        self.can_bias.store(heavy_barrier(), Ordering::Relaxed);
+    }
+
+    /// From now on they may not, because the barrier is about to be forbidden.
+    pub(crate) fn end_bias(&'static self) {
+        if self.can_bias.swap(false, Ordering::Relaxed) {
+            self.set_paths();
         }
     }
 
@@ -264,6 +305,24 @@ impl Heap {
             (None, _) if self.is_in_pool(address) => Found::Guarded,
             (None, _) => Found::NoBlock,
         }
+    }
+
+    /// The tag of the block of a slab in the first arena that starts at `address`, and what tells
+    /// so; `None` if none does, as far as this lookup knows.
+    #[inline(always)]
+    pub(crate) fn starting_at(&self, cache: &Cache, address: usize) -> Option<(Tag, Start)> {
+        let base = self.pages.primary_base.load(Ordering::Relaxed);
+        let slice = address.wrapping_sub(base) >> SLICE_SHIFT;
+        if slice >= self.pages.primary_slices.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: the first arena begins with its tag table, a byte of a tag for each slice.
+        let tag = unsafe { Tag::from_byte(*((base + slice) as *const u8)) };
+        let start = cache.start(tag);
+        let offset = (address % SLICE_BYTES) as u32;
+        // Of a tag of no class, none is below the limit.
+        let starts = offset.wrapping_mul(start.test) < start.limit;
+        starts.then_some((tag, start))
     }
 
     /// A block of `class` straight from a slab, past all magazines. Null when out of memory.

@@ -7,14 +7,14 @@
 #[cfg(target_arch = "aarch64")]
 pub use super::aarch64::{pop_sized, push_deleted, push_freed, set_slot, slot, slot_address};
 #[cfg(any(sanitized, not(target_arch = "x86_64")))]
-pub use super::portable::{pop, pop_sampling};
+pub use super::portable::{exchange_own, pop, pop_sampling};
 #[cfg(any(
     all(sanitized, target_arch = "x86_64"),
     not(any(target_arch = "x86_64", target_arch = "aarch64"))
 ))]
 pub use super::portable::{pop_sized, push_deleted, push_freed};
 #[cfg(all(not(sanitized), target_arch = "x86_64"))]
-pub use super::x86_64::{pop, pop_sampling, pop_sized, push_deleted, push_freed};
+pub use super::x86_64::{exchange_own, pop, pop_sampling, pop_sized, push_deleted, push_freed};
 #[cfg(target_arch = "x86_64")]
 pub use super::x86_64::{set_slot, slot, slot_address};
 

@@ -117,10 +117,10 @@ impl Secrets {
     /// A random number. Threads that draw at the same moment may get the same one.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
-        let state = self.draws.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut state = self.draws.load(Relaxed);
+        let random = next_random(&mut state);
         self.draws.store(state, Relaxed);
-        let mixed = (state ^ (state >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        mixed ^ (mixed >> 32)
+        random
     }
 
     /// What the canary of the block at `address` is counted from.
@@ -129,6 +129,14 @@ impl Secrets {
         let [first, second] = [&self.words[0], &self.words[1]].map(|word| word.load(Relaxed));
         (address as u64 ^ first).wrapping_mul(second)
     }
+}
+
+/// The random number after a state, which it moves on.
+#[inline(always)]
+pub(crate) fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
 }
 
 /// By which call a block was allocated.

@@ -5,6 +5,8 @@ mod aarch64;
 #[cfg(not(loom))]
 mod arming;
 #[cfg_attr(loom, allow(dead_code))]
+pub mod bias;
+#[cfg_attr(loom, allow(dead_code))]
 pub mod bounds;
 #[cfg(not(loom))]
 pub mod budget;
@@ -39,6 +41,8 @@ pub mod refill;
 pub mod registry;
 #[cfg(not(loom))]
 pub mod thread_cache;
+#[cfg(not(loom))]
+pub mod waiting;
 #[cfg(all(not(loom), target_arch = "x86_64"))]
 #[cfg_attr(sanitized, allow(dead_code))]
 mod x86_64;

@@ -7,7 +7,7 @@
 //! so x86-64 has its own version. So has AArch64, for what C programs call. The rest comes from
 //! here. The tests below run both.
 
-use crate::base::sync::Ordering;
+use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 #[cfg(target_arch = "aarch64")]
 use crate::cache::aarch64::slot;
@@ -125,10 +125,20 @@ unsafe fn push(block: *mut u8, fits: impl FnOnce(Start) -> bool) -> bool {
     unsafe { magazine.push(block) }
 }
 
+/// Writes a word that no other thread writes to, and returns what it was. By one operation, because
+/// a read of a page that was never touched costs a fault of its own.
+///
+/// # Safety
+/// - The caller may write the word.
+#[inline(always)]
+pub unsafe fn exchange_own(word: &AtomicU64, new: u64) -> u64 {
+    word.swap(new, Ordering::AcqRel)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::base::units::SLICE_BYTES;
-    use crate::cache::heap::HEAP;
+    
     use crate::cache::magazine::Tag;
     use crate::cache::thread_cache::Cache;
     use crate::cache::{machine, portable};
@@ -152,7 +162,7 @@ mod tests {
     fn both_forms_refuse_a_block_that_lies_two_below() {
         let (class, size) = (Class::of_size(264), 264);
         let tag = Tag::of(class);
-        let cache = HEAP.enter().expect("a cache");
+        let cache = own_cache::enter().expect("a cache");
         let [p, q] = [
             own_cache::refill(cache, class),
             own_cache::refill(cache, class),
@@ -185,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_class_without_an_array_and_a_size_past_the_table_are_refused() {
-        let cache = HEAP.enter().expect("a cache");
+        let cache = own_cache::enter().expect("a cache");
         let class = Class::of_size(1016);
         assert_eq!(popped(cache, Tag::of(class), 1016), [None; 4]);
         for size in [TABLE_BYTES + 1, usize::MAX] {
@@ -198,7 +208,7 @@ mod tests {
     fn both_forms_see_the_same_magazine() {
         let class = Class::of_size(200);
         let tag = Tag::of(class);
-        let cache = HEAP.enter().expect("a cache");
+        let cache = own_cache::enter().expect("a cache");
         let first = own_cache::refill(cache, class);
         assert!(core::ptr::eq(machine::slot(), cache));
         let mut blocks: Vec<*mut u8> = std::vec![first];

@@ -287,7 +287,7 @@ fn most_capacity(class: Class) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::heap::HEAP;
+    
     use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
     use std::vec::Vec;
@@ -299,7 +299,7 @@ mod tests {
     /// Lets the calling thread's magazine of blocks of 64 bytes miss until it should hold
     /// [`CAPACITY`] blocks. Returns what it holds.
     fn grown_capacity() -> usize {
-        let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(64));
+        let (cache, class) = (own_cache::enter().expect("a cache"), Class::of_size(64));
         for _ in 0..8 {
             let blocks: Vec<_> = (0..CAPACITY)
                 .map(|_| {

@@ -73,6 +73,9 @@ pub(super) enum End {
     WithProcess,
 }
 
+/// What the C library calls with a thread's cache when the thread ends.
+pub type Destructor = unsafe extern "C" fn(*mut c_void);
+
 impl Registry {
     /// No caches.
     pub const fn new() -> Registry {
@@ -148,8 +151,9 @@ impl Registry {
     pub(crate) fn holds(&self, class: Class, address: usize) -> bool {
         let mut is_held = false;
         self.for_each(|cache| {
-            let mut open = cache.open();
-            is_held |= open.magazine(class).blocks().any(|block| block == address);
+            if let Some(mut open) = cache.open_other() {
+                is_held |= open.magazine(class).blocks().any(|block| block == address);
+            }
         });
         is_held
     }
@@ -181,7 +185,7 @@ impl Registry {
     /// How the next cache ends; with a thread, its key has `destructor`. `None` if it could not
     /// end: the process has no keys left, or it got the functions of threads after its start
     /// and this is not the first thread.
-    pub(super) fn end(&self, destructor: unsafe extern "C" fn(*mut c_void)) -> Option<End> {
+    pub(super) fn end(&self, destructor: Destructor) -> Option<End> {
         let _guard = self.lock.lock();
         if !thread::are_there() {
             let is_first = self.first.load(Ordering::Relaxed).is_null();

@@ -1,11 +1,15 @@
 //! A thread's cache: its magazines, and what its slow path needs to know about them.
 
+use super::bias::{Bias, Turn};
 use super::bounds::{Access, Bounds, FastPath, Held};
 use super::countdown::{Countdown, Counts, Drawn};
+use super::machine;
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
+use super::measures::{SECRETS, next_random};
+use super::waiting::Place;
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
-use crate::os::thread;
+use crate::os::thread::{self, heavy_barrier};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
 
@@ -29,7 +33,7 @@ pub struct Cache {
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the
     /// magazines.
     lock: Lock,
-    /// guarded by: lock
+    /// guarded by: lock, or a turn of the owner
     inner: UnsafeCell<Inner>,
     /// The registry's list; guarded by the registry's lock.
     pub next: AtomicPtr<Cache>,
@@ -43,6 +47,8 @@ pub struct Cache {
     pub pin: AtomicU8,
     /// The owner is to get a guarded block soon (see `arming`). Written under the lock.
     pub(super) armed: AtomicBool,
+    /// Lets the owner reach `inner` without the lock (hardened mode).
+    pub(super) bias: Bias,
     /// Exact counters of the counting mode, written by the owner only.
     pub counts: Counts,
 }
@@ -66,8 +72,11 @@ pub(super) struct Inner {
     pub is_drained: bool,
     /// How many bytes after the start of its memory the cache begins.
     pub shift: u8,
-    /// State of the random numbers that the profiler draws; 0 before the first.
+    /// State of the random numbers: of hardened mode's choices, or of what the profiler draws; 0
+    /// before the first.
     pub random: u64,
+    /// The freed blocks that the owner holds back.
+    pub waiting: Place,
     /// What [`Opened::traces`] was when a round of decay last came by.
     pub seen: usize,
 }
@@ -100,6 +109,8 @@ pub const CACHE_BYTES: usize = 8 << 10;
 pub const MOST_SHIFT: usize = size_of::<Magazine>() - size_of::<usize>();
 
 const _: () = assert!(size_of::<Cache>() + MOST_SHIFT <= CACHE_BYTES);
+// So that a tag finds them without a shift.
+const _: () = assert!(size_of::<Bounds>() == size_of::<Magazine>());
 #[cfg(not(target_arch = "aarch64"))]
 // The address of this word must not collide with that of a magazine's top (see `colour`).
 const _: () =
@@ -118,6 +129,7 @@ impl Cache {
             is_drained: false,
             shift: shift as u8,
             random: 0,
+            waiting: None,
             seen: 0,
         };
         Cache {
@@ -135,6 +147,7 @@ impl Cache {
             moved_by: AtomicUsize::new(NO_THREAD),
             pin: AtomicU8::new(UNPINNED),
             armed: AtomicBool::new(false),
+            bias: Bias::closed(),
             counts: Counts::new(),
         }
     }
@@ -267,9 +280,11 @@ impl Cache {
         }
     }
 
-    /// Whether the cache's lock is free now.
+    /// Whether the cache's lock is free now, and the calling thread, if it is the owner, did not
+    /// interrupt a turn.
     pub fn is_quiet(&self) -> bool {
-        self.lock.try_lock().is_some()
+        let is_own = ptr::eq(self, machine::slot());
+        !(is_own && self.bias.is_at_work()) && self.lock.try_lock().is_some()
     }
 
     /// The calling thread is about to put the cache into the list, or to take it out. A handler of
@@ -304,16 +319,123 @@ impl Cache {
         &self.lock
     }
 
-    /// Takes the cache's lock and everything it guards.
+    /// Takes the cache's lock and everything it guards. For the owner, and for caches that have no
+    /// owner any more.
     pub fn open(&self) -> Opened<'_> {
+        debug_assert!(!self.bias.is_at_work());
+        self.opened(self.lock.lock())
+    }
+
+    /// The same of what the calling thread's slot holds; `None` of a sentinel, and in a handler of
+    /// signals that interrupted the owner's turn.
+    pub(super) fn open_own(&self) -> Option<Opened<'_>> {
+        let is_quiet = !self.is_sentinel() && !self.bias.is_at_work();
+        is_quiet.then(|| self.open())
+    }
+
+    /// The same for any thread. `None` if the owner of a biased cache may be at work: the kernel
+    /// refuses the barrier that tells, or the caller is a handler of signals that interrupted it.
+    #[inline(never)]
+    pub fn open_other(&self) -> Option<Opened<'_>> {
         let guard = self.lock.lock();
-        // SAFETY: the lock is held until the guard in the same value is dropped.
+        let is_free = match ptr::eq(self, machine::slot()) {
+            // Not in a handler of signals that interrupted a turn.
+            true => !self.bias.is_at_work(),
+            false => self.bias.exclude(heavy_barrier, thread::give_way),
+        };
+        is_free.then(|| self.opened(guard))
+    }
+
+    fn opened<'a>(&'a self, guard: Guard<'a>) -> Opened<'a> {
+        // SAFETY: the lock is held until the guard in the same value is dropped, and the owner has
+        // no turn.
         let inner = unsafe { &mut *self.inner.get() };
         Opened {
             cache: self,
             inner,
             _guard: guard,
         }
+    }
+
+    /// Whether the owner may have a turn, most likely.
+    #[inline(always)]
+    pub(crate) fn has_turns(&self) -> bool {
+        self.bias.is_ready()
+    }
+
+    /// For the owner: whether it is in a handler of signals that interrupted its turn.
+    #[inline(always)]
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.bias.is_at_work()
+    }
+
+    /// A turn of the owner at its magazines. `None` unless the path is [`FastPath::Biased`] and the
+    /// lock is free, and in a handler of signals that interrupted a turn.
+    #[inline(always)]
+    pub(crate) fn begin_turn(&self) -> Option<AtWork<'_>> {
+        let turn = self.bias.begin(|| self.lock.is_taken())?;
+        // SAFETY: others wait until the turn in the same value is dropped.
+        let inner = unsafe { &mut *self.inner.get() };
+        Some(AtWork {
+            cache: self,
+            inner,
+            _turn: turn,
+        })
+    }
+}
+
+/// A cache whose owner has a turn.
+pub(crate) struct AtWork<'a> {
+    cache: &'a Cache,
+    pub(super) inner: &'a mut Inner,
+    _turn: Turn<'a>,
+}
+
+impl AtWork<'_> {
+    /// The magazine of the class of `tag`.
+    ///
+    /// # Safety
+    /// - `tag` is a class's.
+    #[inline(always)]
+    pub(super) unsafe fn magazine(&mut self, tag: Tag) -> Held<'_> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.magazine_of(self.cache, tag) }
+    }
+
+    /// A random number.
+    #[inline(always)]
+    pub(super) fn random(&mut self) -> u64 {
+        next_random(&mut self.inner.random)
+    }
+}
+
+impl Inner {
+    /// [`Inner::magazine`] of the class of `tag`.
+    ///
+    /// # Safety
+    /// - `tag` is a class's.
+    #[inline(always)]
+    unsafe fn magazine_of<'a>(&'a mut self, cache: &'a Cache, tag: Tag) -> Held<'a> {
+        debug_assert!(tag.class().is_some());
+        let offset = tag.byte() as usize * 8;
+        let path = self.access.path;
+        // SAFETY: the caller's promise: bounds are as long as magazines, and so are countdowns.
+        // They are of this class, and what excludes others lasts as long as the borrow.
+        unsafe {
+            let bounds = &mut *self.bounds.as_mut_ptr().byte_add(offset);
+            let countdown = cache.countdown_of(tag);
+            Held::new(cache.magazine(tag), &countdown.bottom, bounds, path)
+        }
+    }
+
+    /// The magazine of `class` of `cache`, whose lock is held, or whose owner has a turn.
+    #[inline(always)]
+    fn magazine<'a>(&'a mut self, cache: &'a Cache, class: Class) -> Held<'a> {
+        let bounds = &mut self.bounds[class.index()];
+        let sampling = &cache.countdowns[class.index()].bottom;
+        let magazine = cache.magazine(Tag::of(class));
+        // SAFETY: the bounds of this class; what excludes others lasts as long as the borrow.
+        unsafe { Held::new(magazine, sampling, bounds, self.access.path) }
     }
 }
 
@@ -330,6 +452,7 @@ impl Opened<'_> {
     /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change:
     /// it has nothing to drain.
     pub(super) fn abandon(&mut self) {
+        self.cache.bias.set_open(false);
         self.inner.access.is_offering = false;
         self.inner.is_drained = true;
         self.inner.arrays = Default::default();
@@ -350,12 +473,17 @@ impl Opened<'_> {
 
     /// The magazine of `class`.
     pub fn magazine(&mut self, class: Class) -> Held<'_> {
-        let inner = &mut *self.inner;
-        let bounds = &mut inner.bounds[class.index()];
-        let sampling = &self.cache.countdowns[class.index()].bottom;
-        let magazine = self.cache.magazine(Tag::of(class));
-        // SAFETY: the bounds of this class; the guard in `self` holds the lock.
-        unsafe { Held::new(magazine, sampling, bounds, inner.access.path) }
+        self.inner.magazine(self.cache, class)
+    }
+
+    /// [`Opened::magazine`] of the class of `tag`.
+    ///
+    /// # Safety
+    /// - `tag` is a class's.
+    #[inline(always)]
+    pub(super) unsafe fn magazine_of(&mut self, tag: Tag) -> Held<'_> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.magazine_of(self.cache, tag) }
     }
 
     /// Gives a magazine an array of `room` entries. See [`Held::set_array`].
@@ -438,6 +566,10 @@ impl Opened<'_> {
     /// Says what the owner may do by its fast path.
     pub fn set_path(&mut self, path: FastPath) {
         self.inner.access.path = path;
+        self.cache.bias.set_open(path == FastPath::Biased);
+        if path == FastPath::Biased {
+            self.inner.random = SECRETS.next();
+        }
         Class::all().for_each(|class| self.magazine(class).publish());
         self.set_offering(false);
     }

@@ -246,6 +246,17 @@ pub fn heavy_barrier() -> bool {
     })
 }
 
+/// Waits for a moment, for a thread that is about to be done. A real-time thread, too, lets others
+/// run meanwhile.
+pub fn give_way() {
+    const MOMENT: libc::timespec = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 20_000,
+    };
+    // SAFETY: a constant; no time that is left is asked for.
+    keep_errno(|| unsafe { libc::nanosleep(&MOMENT, core::ptr::null_mut()) });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

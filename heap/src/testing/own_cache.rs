@@ -4,7 +4,13 @@ use crate::cache::heap::HEAP;
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::Cache;
+use crate::init::at_thread_end;
 use crate::slab::class::Class;
+
+/// Makes a cache for the calling thread, which has none.
+pub(crate) fn enter() -> Option<&'static Cache> {
+    HEAP.enter(at_thread_end)
+}
 
 /// A block from the slow path. `cache` is the calling thread's own, as in all functions here.
 pub(crate) fn refill(cache: &Cache, class: Class) -> *mut u8 {

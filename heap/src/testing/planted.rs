@@ -3,7 +3,6 @@
 
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, Ordering};
-use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
 use crate::slab::class::Class;
@@ -92,7 +91,7 @@ fn a_decision_depends_on_what_was_not_written() {
 #[ignore = "an error for ci/sanitizers.sh"]
 fn a_freed_block_of_the_heap_is_read() {
     let class = Class::of_size(100);
-    let cache = HEAP.enter().expect("a cache");
+    let cache = own_cache::enter().expect("a cache");
     let block = own_cache::refill(cache, class);
     own_cache::put(cache, class, block);
     // SAFETY: the block's slab stays mapped.

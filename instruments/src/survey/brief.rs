@@ -45,8 +45,10 @@ pub fn brief() -> Brief {
         Use::Large if place.tag() == Tag::SAMPLED.byte() => brief.move_sampled(&place),
         Use::Large | Use::Stack | Use::Meta => {}
     });
-    HEAP.registry
-        .for_each(|cache| brief.magazines += held_by(&mut cache.open()));
+    HEAP.registry.for_each(|cache| {
+        let bytes = cache.open_other().map(|mut open| held_by(&mut open));
+        brief.magazines += bytes.unwrap_or(0);
+    });
     guard::for_each_live(|_, class| brief.live += class.bytes() as u64);
     brief.sum_up();
     brief

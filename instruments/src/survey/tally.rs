@@ -224,8 +224,9 @@ impl<'r> Tally<'r> {
         figures.threads = 0;
         HEAP.registry.for_each(|cache| {
             figures.threads += 1;
-            let mut open = cache.open();
-            Class::all().for_each(|class| self.magazine(figures, &mut open, class));
+            if let Some(mut open) = cache.open_other() {
+                Class::all().for_each(|class| self.magazine(figures, &mut open, class));
+            }
         });
     }
 

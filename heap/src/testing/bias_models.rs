@@ -1,0 +1,121 @@
+//! Models of biased locking, explored by loom: an owner's turns beside a thread that takes the lock.
+//! The protocol is the real one (`cache/bias.rs`). The kernel's `membarrier` is a fence on both
+//! sides, as in `magazine_models.rs`.
+//!
+//! Bounds: an owner that tries two turns, and another thread that takes the lock once and may close
+//! the bias or open it; all interleavings.
+//!
+//! The last tests leave out a step, and expect that both change the same word at once.
+
+use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::cache::bias::Bias;
+use crate::os::lock::{Lock, Rank};
+use loom::sync::Arc;
+
+/// The step that a thread leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// The heavy barrier.
+    Barrier,
+    /// The owner's look at the lock.
+    Look,
+}
+
+/// What the other thread does with the bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Other {
+    Keeps,
+    Closes,
+}
+
+struct World {
+    lock: Lock,
+    bias: Bias,
+    /// Read and written in two steps, by one thread at a time if the protocol holds.
+    changes: AtomicUsize,
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        Arc::new(World {
+            lock: Lock::new(Rank::Apart),
+            bias: Bias {
+                is_open: AtomicBool::new(true),
+                at_work: AtomicBool::new(false),
+            },
+            changes: AtomicUsize::new(0),
+        })
+    }
+
+    /// A change that another one in the middle of it would undo.
+    fn change(&self) {
+        let before = self.changes.load(Ordering::Relaxed);
+        self.changes.store(before + 1, Ordering::Relaxed);
+    }
+
+    /// The owner's change, in a turn or under the lock.
+    fn own(&self, flaw: Flaw) {
+        let is_locked = || flaw != Flaw::Look && self.lock.is_taken();
+        match self.bias.begin(is_locked) {
+            Some(_turn) => self.change(),
+            None => {
+                let _guard = self.lock.lock();
+                self.change();
+            }
+        }
+    }
+
+    fn visit(&self, other: Other, flaw: Flaw) {
+        let _guard = self.lock.lock();
+        let barrier = || {
+            if flaw != Flaw::Barrier {
+                fence(Ordering::SeqCst);
+            }
+            true
+        };
+        assert!(self.bias.exclude(barrier, loom::thread::yield_now));
+        self.change();
+        if other == Other::Closes {
+            self.bias.set_open(false);
+        }
+    }
+}
+
+fn side_by_side(other: Other, visits: usize, flaw: Flaw) {
+    loom::model(move || {
+        let world = World::new();
+        let visited = world.clone();
+        let visitor = loom::thread::spawn(move || {
+            (0..visits).for_each(|_| visited.visit(other, flaw));
+        });
+        world.own(flaw);
+        world.own(flaw);
+        visitor.join().unwrap();
+        let changes = world.changes.load(Ordering::Relaxed);
+        assert_eq!(changes, 2 + visits, "two threads were at it at once");
+    });
+}
+
+#[test]
+fn turns_and_visits_do_not_overlap() {
+    side_by_side(Other::Keeps, 1, Flaw::None);
+    side_by_side(Other::Keeps, 2, Flaw::None);
+}
+
+#[test]
+fn turns_end_when_the_bias_is_closed() {
+    side_by_side(Other::Closes, 2, Flaw::None);
+}
+
+#[test]
+#[should_panic(expected = "at it at once")]
+fn without_the_barrier_they_overlap() {
+    side_by_side(Other::Keeps, 1, Flaw::Barrier);
+}
+
+#[test]
+#[should_panic(expected = "at it at once")]
+fn without_a_look_at_the_lock_they_overlap() {
+    side_by_side(Other::Keeps, 1, Flaw::Look);
+}

@@ -1,0 +1,125 @@
+//! Hardened mode's short calls: `malloc` and `free` of a small block with a canary, by a thread
+//! that has its magazines to itself for a turn ([`crate::cache::bias`]).
+//!
+//! They do what the slow path does for such a block, without its locks and without what else a
+//! slow path looks after. Where anything is out of the ordinary they change nothing, and the slow
+//! path says what is wrong. It also serves what a magazine cannot, brings freed blocks to
+//! quarantine, and ends as every slow path does: for one call of many.
+
+use crate::cache::heap::HEAP;
+use crate::cache::magazine::Tag;
+use crate::cache::measures::Measures;
+use crate::cache::thread_cache::Cache;
+use crate::harden;
+use crate::hook;
+use crate::init::current;
+use crate::large;
+use crate::slab::class::TABLE_BYTES;
+use crate::stray::CANARY_BYTES;
+
+/// A block of `size` bytes at a multiple of 16, all of whose bytes are zero if freed blocks are
+/// filled with zeros. `None` if the call takes the slow path.
+#[inline(always)]
+pub(crate) fn allocate(size: usize) -> Option<*mut u8> {
+    let cache = current();
+    if !cache.has_turns() {
+        return None;
+    }
+    let tag = tag_for(cache, size)?;
+    let measures = HEAP.measures();
+    // SAFETY: a class's.
+    let block = unsafe { HEAP.draw_in_turn(cache, tag, measures)? };
+    let bytes = cache.start(tag).bytes as usize;
+    // SAFETY: drawn from the thread's magazine of that class, which holds free blocks.
+    unsafe { harden::hand_out_sealed(block.addr(), size, bytes, measures) };
+    Some(block)
+}
+
+/// The tag of the class for `size` bytes and a canary behind them; `None` for a block that has no
+/// canary.
+#[inline(always)]
+fn tag_for(cache: &Cache, size: usize) -> Option<Tag> {
+    // A request of no bytes is not below.
+    if size.wrapping_sub(1) < TABLE_BYTES - CANARY_BYTES {
+        // The table has the classes of C requests, whose blocks are multiples of 16.
+        let tag = cache.tags[size + CANARY_BYTES];
+        if !HEAP.is_no_bytes_tag(tag) {
+            return Some(tag);
+        }
+    }
+    unusual_tag_for(size)
+}
+
+/// [`tag_for`] of sizes that are not in the table, or of the class of no bytes there.
+#[inline(never)]
+fn unusual_tag_for(size: usize) -> Option<Tag> {
+    let has_canary = size > 0 && !large::guards(size);
+    has_canary.then(|| harden::class_for(size, 16).map(Tag::of))?
+}
+
+/// What became of a freed block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// Nothing: the slow path is to take it.
+    Not,
+    /// The thread holds it back.
+    Held,
+    /// The same, and what the thread holds back was brought to quarantine: the caller ends a slow
+    /// path.
+    Brought,
+}
+
+/// Takes a block back, if it has a canary that says that it is in use.
+///
+/// # Safety
+/// - As [`crate::free::free`].
+#[inline(always)]
+pub(crate) unsafe fn free(block: *mut u8) -> Freed {
+    let (cache, address) = (current(), block.addr());
+    let measures = HEAP.measures();
+    if !cache.has_turns() || !measures.has(Measures::DELAY) {
+        return Freed::Not;
+    }
+    let Some((tag, start)) = HEAP.starting_at(cache, address) else {
+        return Freed::Not;
+    };
+    if HEAP.is_no_bytes_tag(tag) {
+        return Freed::Not;
+    }
+    let bytes = start.bytes as usize;
+    let is_full = {
+        let Some(mut turn) = cache.begin_turn() else {
+            return Freed::Not;
+        };
+        if !turn.can_hold() {
+            drop(turn);
+            HEAP.prepare_waiting(cache);
+            return Freed::Not;
+        }
+        // SAFETY: a block with a canary starts there; the caller's promise.
+        if !unsafe { harden::close_if_in_use(address, bytes, measures) } {
+            return Freed::Not;
+        }
+        turn.hold(address, tag, bytes)
+    };
+    match is_full {
+        false => Freed::Held,
+        true => {
+            bring(cache);
+            Freed::Brought
+        }
+    }
+}
+
+/// Brings the blocks that the calling thread holds back to quarantine.
+#[cold]
+#[inline(never)]
+fn bring(cache: &Cache) {
+    let blocks = HEAP.take_waiting(cache);
+    // SAFETY: freed by the program, and held back since.
+    unsafe {
+        if !hook::instruments().hold_back(&blocks) {
+            harden::reuse_all(&blocks);
+        }
+    }
+}
