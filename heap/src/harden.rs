@@ -367,8 +367,8 @@ pub unsafe fn close_sealed(address: usize, class: Class) {
     }
 }
 
-/// [`close_sealed`] of a block of `bytes` bytes whose canary says that it is in use; false, and nothing happens, if
-/// it says otherwise.
+/// [`close_sealed`] of a block of `bytes` bytes whose canary says that it is in use; false, and
+/// nothing happens, if it says otherwise.
 ///
 /// # Safety
 /// - As [`close_sealed`].

@@ -86,7 +86,7 @@ pub mod slab;
 pub mod stacks;
 #[cfg(not(loom))]
 mod stray;
-#[cfg(not(loom))]
-mod turn;
 #[cfg(test)]
 mod testing;
+#[cfg(not(loom))]
+mod turn;

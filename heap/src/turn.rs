@@ -6,8 +6,10 @@
 //! path says what is wrong. It also serves what a magazine cannot, brings freed blocks to
 //! quarantine, and ends as every slow path does: for one call of many.
 
+use crate::base::sync::Ordering;
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::cache::heap::HEAP;
-use crate::cache::magazine::Tag;
+use crate::cache::magazine::{Start, Tag};
 use crate::cache::measures::Measures;
 use crate::cache::thread_cache::Cache;
 use crate::harden;
@@ -80,7 +82,7 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     if !cache.has_turns() || !measures.has(Measures::DELAY) {
         return Freed::Not;
     }
-    let Some((tag, start)) = HEAP.starting_at(cache, address) else {
+    let Some((tag, start)) = starting_at(cache, address) else {
         return Freed::Not;
     };
     if HEAP.is_no_bytes_tag(tag) {
@@ -109,6 +111,24 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
             Freed::Brought
         }
     }
+}
+
+/// The tag of the block of a slab in the first arena that starts at `address`, and what tells so;
+/// `None` if none does, as far as this lookup knows.
+#[inline(always)]
+fn starting_at(cache: &Cache, address: usize) -> Option<(Tag, Start)> {
+    let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
+    let slice = address.wrapping_sub(base) >> SLICE_SHIFT;
+    if slice >= HEAP.pages.primary_slices.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: the first arena begins with its tag table, a byte of a tag for each slice.
+    let tag = unsafe { Tag::from_byte(*((base + slice) as *const u8)) };
+    let start = cache.start(tag);
+    let offset = (address % SLICE_BYTES) as u32;
+    // Of a tag of no class, none is below the limit.
+    let starts = offset.wrapping_mul(start.test) < start.limit;
+    starts.then_some((tag, start))
 }
 
 /// Brings the blocks that the calling thread holds back to quarantine.

@@ -27,6 +27,8 @@ const GROUPS: usize = PLACES / waiting::MOST;
 const MOST_SEALED_BYTES: usize = 1 << 20;
 /// The most bytes of other blocks; a larger one passes through at once.
 const MOST_BYTES: usize = 64 << 20;
+/// The most large blocks, each of which takes 64 KiB of address space or more.
+const MOST_LARGE: usize = 1024;
 /// Among how many of the newest blocks the order is random.
 const SHUFFLED: usize = 64;
 /// Slots of the table of addresses: a power of two, half empty when the ring is full.
@@ -174,7 +176,8 @@ fn hold_sealed(address: usize, slab: &Slab, class: Class) -> bool {
     unsafe { hold_back(&blocks) }
 }
 
-/// Puts freed blocks with canaries into quarantine and takes the oldest back. False as for [`hold`].
+/// Puts freed blocks with canaries into quarantine and takes the oldest back. False as for
+/// [`hold`].
 ///
 /// # Safety
 /// - The program freed these blocks, and nothing uses them any more.
@@ -373,7 +376,7 @@ impl Inner {
                 self.open_bytes -= oldest.bytes;
                 take_back(self, oldest);
             }
-            if self.open_bytes <= MOST_BYTES {
+            if self.open_bytes <= MOST_BYTES && self.large[1] <= MOST_LARGE {
                 break;
             }
             leaving = self.open.pop().copied();

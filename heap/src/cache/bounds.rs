@@ -5,8 +5,8 @@
 //! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples, a
 //! separate one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
-use super::draw::pick;
 use super::magazine::{GUARD, Magazine, no_entries, word};
+use super::measures::pick;
 use crate::base::sync::{AtomicUsize, Ordering, plain};
 use core::ptr::{self, NonNull};
 
@@ -312,7 +312,10 @@ impl<'a> Held<'a> {
         // SAFETY: two of the entries between floor and top.
         let (drawn, newest) = unsafe { (word(floor + 8 * pick(draw, count)), word(top - 8)) };
         let block = drawn.load(plain::Ordering::Relaxed);
-        drawn.store(newest.load(plain::Ordering::Relaxed), plain::Ordering::Relaxed);
+        drawn.store(
+            newest.load(plain::Ordering::Relaxed),
+            plain::Ordering::Relaxed,
+        );
         self.magazine.top.store(top - 8, Ordering::Relaxed);
         Some(block)
     }

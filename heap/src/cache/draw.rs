@@ -11,7 +11,7 @@ use super::heap::Heap;
 use super::magazine::Tag;
 use super::measures::{Measures, SECRETS};
 use super::refill::{Paced, Share};
-use super::thread_cache::{Cache, Opened};
+use super::thread_cache::{AtWork, Cache, Opened};
 use super::waiting::Blocks;
 use crate::slab::class::Class;
 use core::ptr;
@@ -20,12 +20,6 @@ use core::ptr;
 const MOST_ENTRIES: usize = 256;
 /// The most bytes of these blocks.
 const MOST_BYTES: usize = 32 << 10;
-
-/// One of `count` places, by a random number: by its high half, without a division.
-#[inline(always)]
-pub(super) fn pick(random: u64, count: usize) -> usize {
-    (((random >> 32) * count as u64) >> 32) as usize
-}
 
 impl Heap {
     /// A block of the class of `tag` from the thread's magazine in a turn, any of many if choices
@@ -213,6 +207,94 @@ impl Heap {
         if paced == Paced::Due {
             self.decay_on_the_way();
         }
+    }
+}
+
+impl AtWork<'_> {
+    /// Whether the thread may hold back a block now.
+    #[inline(always)]
+    pub(crate) fn can_hold(&self) -> bool {
+        self.inner.waiting.is_some()
+    }
+
+    /// Holds a freed block back, if the thread [may](AtWork::can_hold). True if it is then to bring
+    /// what it holds to quarantine.
+    #[inline(always)]
+    pub(crate) fn hold(&mut self, address: usize, tag: Tag, bytes: usize) -> bool {
+        let Some(mut blocks) = self.inner.waiting else {
+            return false;
+        };
+        // SAFETY: the thread's own memory, which others reach while it has no turn.
+        let blocks = unsafe { blocks.as_mut() };
+        blocks.push_tagged(address, tag, bytes);
+        blocks.is_full()
+    }
+}
+
+impl Opened<'_> {
+    /// Bytes of the freed blocks that the thread holds back.
+    pub fn waiting_bytes(&self) -> usize {
+        // SAFETY: the thread's own memory; the lock is held, and the owner has no turn.
+        let blocks = self.inner.waiting.map(|blocks| unsafe { blocks.as_ref() });
+        blocks.map_or(0, Blocks::bytes)
+    }
+
+    /// Takes the blocks that the thread holds back.
+    fn take_waiting(&mut self) -> Blocks {
+        match self.inner.waiting {
+            Some(mut waiting) => {
+                // SAFETY: as above.
+                let waiting = unsafe { waiting.as_mut() };
+                let blocks = waiting.clone();
+                waiting.clear();
+                blocks
+            }
+            None => Blocks::none(),
+        }
+    }
+}
+
+impl Heap {
+    /// Gives the calling thread memory for blocks that it holds back, if it has none.
+    #[cold]
+    pub(crate) fn prepare_waiting(&'static self, cache: &Cache) {
+        let Some(open) = cache.open_own().filter(|open| open.inner.waiting.is_none()) else {
+            return;
+        };
+        if let Some(memory) = self.take_meta(size_of::<Blocks>()) {
+            let blocks = memory.cast::<Blocks>();
+            // SAFETY: taken above, for that many bytes; metadata is at a multiple of 8.
+            unsafe { blocks.write(Blocks::none()) };
+            open.inner.waiting = Some(blocks);
+        }
+    }
+
+    /// Takes the blocks that the calling thread holds back.
+    pub(crate) fn take_waiting(&self, cache: &Cache) -> Blocks {
+        let open = cache.open_own();
+        open.map_or(Blocks::none(), |mut open| open.take_waiting())
+    }
+
+    /// Gives blocks back to their slabs.
+    ///
+    /// # Safety
+    /// - The program freed them, and nothing uses them any more.
+    pub(crate) unsafe fn give_all(&'static self, blocks: &Blocks) {
+        for (address, _) in blocks.iter() {
+            // SAFETY: the caller's promise.
+            unsafe { give_one(self, address) };
+        }
+    }
+
+    /// At the end of a thread: its memory for blocks goes back. Returns the blocks, which are then
+    /// to be brought to quarantine.
+    pub(super) fn end_waiting(&'static self, open: &mut Opened<'_>) -> Blocks {
+        let blocks = open.take_waiting();
+        if let Some(memory) = open.inner.waiting.take() {
+            // SAFETY: taken in `prepare_waiting` for as many bytes; the blocks were copied.
+            unsafe { self.give_meta(memory.cast(), size_of::<Blocks>()) };
+        }
+        blocks
     }
 }
 

@@ -9,12 +9,42 @@ use super::registry::{Destructor, End, Heir};
 use super::thread_cache::{CACHE_BYTES, Cache, GONE, Opened};
 use super::waiting::Blocks;
 use crate::base::sync::Ordering;
+use crate::os::thread::{give_way, heavy_barrier};
 use crate::slab::class::Class;
 use crate::slab::class_table;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 /// How often [`Heap::is_quiet`] looks.
 const QUIET_TRIES: usize = 10_000;
+
+impl Cache {
+    /// Whether the cache's lock is free now, and the calling thread, if it is the owner, did not
+    /// interrupt a turn.
+    pub fn is_quiet(&self) -> bool {
+        let is_own = ptr::eq(self, machine::slot());
+        !(is_own && self.bias.is_at_work()) && self.lock().try_lock().is_some()
+    }
+
+    /// [`Cache::open`] of what the calling thread's slot holds; `None` of a sentinel, and in a
+    /// handler of signals that interrupted the owner's turn.
+    pub(super) fn open_own(&self) -> Option<Opened<'_>> {
+        let is_quiet = !self.is_sentinel() && !self.bias.is_at_work();
+        is_quiet.then(|| self.open())
+    }
+
+    /// The same for any thread. `None` if the owner of a biased cache may be at work: the kernel
+    /// refuses the barrier that tells, or the caller is a handler of signals that interrupted it.
+    #[inline(never)]
+    pub fn open_other(&self) -> Option<Opened<'_>> {
+        let guard = self.lock().lock();
+        let is_free = match ptr::eq(self, machine::slot()) {
+            // Not in a handler of signals that interrupted a turn.
+            true => !self.bias.is_at_work(),
+            false => self.bias.exclude(heavy_barrier, give_way),
+        };
+        is_free.then(|| self.opened(guard))
+    }
+}
 
 impl Heap {
     /// Whether the locks that a report takes can be had: not so, for good, in a signal handler that
@@ -49,11 +79,7 @@ impl Heap {
     #[cold]
     pub fn enter(&'static self, at_end: Destructor) -> Option<&'static Cache> {
         // A cache and its magazines take two slabs, too much where writable memory is scant.
-        let Some(end) = self
-            .registry
-            .end(at_end)
-            .filter(|_| !self.pages.is_scant())
-        else {
+        let Some(end) = self.registry.end(at_end).filter(|_| !self.pages.is_scant()) else {
             // SAFETY: a static.
             unsafe { machine::set_slot(&GONE) };
             return None;

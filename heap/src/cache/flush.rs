@@ -411,7 +411,7 @@ fn give(word: Word, origin: Origin, returned: &mut Returned) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    
+
     use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
     use std::vec::Vec;

@@ -2,13 +2,12 @@
 
 use super::bounds::FastPath;
 use super::budget::Budget;
-use super::magazine::{Start, Tag};
+use super::magazine::Tag;
 use super::measures::{EARLY, Measures, SECRETS};
 use super::misuse::{self, Call};
 use super::registry::Registry;
-use super::thread_cache::Cache;
 use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use crate::base::units::{SLICE_BYTES, SLICE_SHIFT, slices_for};
+use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::thread::heavy_barrier;
@@ -305,24 +304,6 @@ impl Heap {
             (None, _) if self.is_in_pool(address) => Found::Guarded,
             (None, _) => Found::NoBlock,
         }
-    }
-
-    /// The tag of the block of a slab in the first arena that starts at `address`, and what tells
-    /// so; `None` if none does, as far as this lookup knows.
-    #[inline(always)]
-    pub(crate) fn starting_at(&self, cache: &Cache, address: usize) -> Option<(Tag, Start)> {
-        let base = self.pages.primary_base.load(Ordering::Relaxed);
-        let slice = address.wrapping_sub(base) >> SLICE_SHIFT;
-        if slice >= self.pages.primary_slices.load(Ordering::Relaxed) {
-            return None;
-        }
-        // SAFETY: the first arena begins with its tag table, a byte of a tag for each slice.
-        let tag = unsafe { Tag::from_byte(*((base + slice) as *const u8)) };
-        let start = cache.start(tag);
-        let offset = (address % SLICE_BYTES) as u32;
-        // Of a tag of no class, none is below the limit.
-        let starts = offset.wrapping_mul(start.test) < start.limit;
-        starts.then_some((tag, start))
     }
 
     /// A block of `class` straight from a slab, past all magazines. Null when out of memory.

@@ -138,7 +138,7 @@ pub unsafe fn exchange_own(word: &AtomicU64, new: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use crate::base::units::SLICE_BYTES;
-    
+
     use crate::cache::magazine::Tag;
     use crate::cache::thread_cache::Cache;
     use crate::cache::{machine, portable};

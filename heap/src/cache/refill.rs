@@ -287,7 +287,7 @@ fn most_capacity(class: Class) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    
+
     use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
     use std::vec::Vec;

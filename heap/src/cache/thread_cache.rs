@@ -3,13 +3,12 @@
 use super::bias::{Bias, Turn};
 use super::bounds::{Access, Bounds, FastPath, Held};
 use super::countdown::{Countdown, Counts, Drawn};
-use super::machine;
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
 use super::measures::{SECRETS, next_random};
 use super::waiting::Place;
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
-use crate::os::thread::{self, heavy_barrier};
+use crate::os::thread;
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
 
@@ -280,13 +279,6 @@ impl Cache {
         }
     }
 
-    /// Whether the cache's lock is free now, and the calling thread, if it is the owner, did not
-    /// interrupt a turn.
-    pub fn is_quiet(&self) -> bool {
-        let is_own = ptr::eq(self, machine::slot());
-        !(is_own && self.bias.is_at_work()) && self.lock.try_lock().is_some()
-    }
-
     /// The calling thread is about to put the cache into the list, or to take it out. A handler of
     /// signals that interrupts it, and forks, finds the cache by this.
     pub(super) fn begin_move(&self) {
@@ -326,27 +318,8 @@ impl Cache {
         self.opened(self.lock.lock())
     }
 
-    /// The same of what the calling thread's slot holds; `None` of a sentinel, and in a handler of
-    /// signals that interrupted the owner's turn.
-    pub(super) fn open_own(&self) -> Option<Opened<'_>> {
-        let is_quiet = !self.is_sentinel() && !self.bias.is_at_work();
-        is_quiet.then(|| self.open())
-    }
-
-    /// The same for any thread. `None` if the owner of a biased cache may be at work: the kernel
-    /// refuses the barrier that tells, or the caller is a handler of signals that interrupted it.
-    #[inline(never)]
-    pub fn open_other(&self) -> Option<Opened<'_>> {
-        let guard = self.lock.lock();
-        let is_free = match ptr::eq(self, machine::slot()) {
-            // Not in a handler of signals that interrupted a turn.
-            true => !self.bias.is_at_work(),
-            false => self.bias.exclude(heavy_barrier, thread::give_way),
-        };
-        is_free.then(|| self.opened(guard))
-    }
-
-    fn opened<'a>(&'a self, guard: Guard<'a>) -> Opened<'a> {
+    /// The cache, whose lock is held, and whose owner has no turn.
+    pub(super) fn opened<'a>(&'a self, guard: Guard<'a>) -> Opened<'a> {
         // SAFETY: the lock is held until the guard in the same value is dropped, and the owner has
         // no turn.
         let inner = unsafe { &mut *self.inner.get() };

@@ -253,8 +253,9 @@ pub fn give_way() {
         tv_sec: 0,
         tv_nsec: 20_000,
     };
+    // Not the C library's, at which a thread may be cancelled.
     // SAFETY: a constant; no time that is left is asked for.
-    keep_errno(|| unsafe { libc::nanosleep(&MOMENT, core::ptr::null_mut()) });
+    keep_errno(|| unsafe { libc::syscall(libc::SYS_nanosleep, &MOMENT, 0) });
 }
 
 #[cfg(test)]

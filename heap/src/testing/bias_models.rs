@@ -1,4 +1,4 @@
-//! Models of biased locking, explored by loom: an owner's turns beside a thread that takes the lock.
+//! Models of biased locking, explored by loom: turns of an owner beside a thread with the lock.
 //! The protocol is the real one (`cache/bias.rs`). The kernel's `membarrier` is a fence on both
 //! sides, as in `magazine_models.rs`.
 //!
