@@ -11,7 +11,7 @@
 //! The table of [locks](crate::os::lock_order) says it for each of them. A cache whose thread was
 //! changing it loses its magazines, and is out of the list. A thread that was itself draining, or
 //! changing the list of caches, finds the other caches there when it goes on; those whose threads
-//! were changing them are [empty for it](crate::cache::thread_cache::Opened::abandon).
+//! were changing them are [empty for it](crate::cache::opened::Opened::abandon).
 //!
 //! A thread that was putting its cache into the list, or taking it out, goes on with that. Its slot
 //! need not show the cache then, but the cache names the thread.

@@ -3,6 +3,7 @@
 use crate::cache::heap::{Guarding, HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
+use crate::cache::measures::Measures;
 use crate::hook;
 use crate::init::{begin_on_the_way, count_allocation, current, entered};
 use crate::reclaim::start::end_slow_path;
@@ -137,6 +138,15 @@ pub fn allocate_layout_zeroed(size: usize, align: usize) -> *mut u8 {
 fn zeroed_closely(size: usize, align: usize) -> *mut u8 {
     if Class::of_layout(size, align).is_none() {
         return large::allocate_zeroed(size, align);
+    }
+    if align <= 16
+        && let Some(block) = turn::allocate(size)
+    {
+        // What fills freed blocks with zeros has looked at these bytes.
+        return match HEAP.measures().has(Measures::ZERO) {
+            true => block,
+            false => zeroed(block, size),
+        };
     }
     let block = allocate_layout(size, align.max(16));
     // SAFETY: null, or a fresh block.

@@ -139,8 +139,48 @@ struct Freed {
 ///
 /// # Safety
 /// - A block of `bytes` bytes starts there, of a slab whose blocks have canaries, and is in use.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize) {
+    let (offset, far) = (address % SLICE_BYTES, bytes >= BESIDE + CANARY_BYTES);
+    // SAFETY: blocks of a slab in use, whose pages may be read. A slab is a slice.
+    let is_clean = far
+        && unsafe {
+            let before = offset < bytes || is_clean(address - bytes, bytes, Side::End);
+            let behind =
+                offset + 2 * bytes > SLICE_BYTES || is_clean(address + bytes, bytes, Side::Start);
+            before & behind
+        };
+    if !is_clean {
+        // SAFETY: the caller's promise.
+        unsafe { look_beside(address, bytes, size) };
+    }
+}
+
+/// Whether the block at `start` is in use, or nothing was written at this side of it.
+///
+/// # Safety
+/// - A block of a slab in use starts there, of `bytes` bytes, [`BESIDE`] and a canary or more.
+#[inline(always)]
+unsafe fn is_clean(start: usize, bytes: usize, side: Side) -> bool {
+    let near = match side {
+        Side::Start => start,
+        Side::End => start + bytes - CANARY_BYTES - BESIDE,
+    };
+    // SAFETY: the caller's promise.
+    let (word, strays) = unsafe { (canary_at(start, bytes), strays(near, BESIDE)) };
+    match State::read(word.load(Ordering::Acquire), start) {
+        State::Used => true,
+        State::Free => strays == 0,
+        State::Changed => false,
+    }
+}
+
+/// [`check_beside`], block by block.
+///
+/// # Safety
+/// - As [`check_beside`].
+#[inline(never)]
+unsafe fn look_beside(address: usize, bytes: usize, size: usize) {
     // A slab is a slice, and what is left behind its last block is less than a block.
     let base = address / SLICE_BYTES * SLICE_BYTES;
     let blocks = base..base + SLICE_BYTES + 1 - bytes;

@@ -21,7 +21,7 @@ use crate::stray::CANARY_BYTES;
 
 /// A block of `size` bytes at a multiple of 16, all of whose bytes are zero if freed blocks are
 /// filled with zeros. `None` if the call takes the slow path.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn allocate(size: usize) -> Option<*mut u8> {
     let cache = current();
     if !cache.has_turns() {

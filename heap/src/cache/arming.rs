@@ -8,7 +8,8 @@
 use super::bounds::FastPath;
 use super::heap::{Guarding, HEAP, Heap};
 use super::measures::SECRETS;
-use super::thread_cache::{Cache, Opened};
+use super::opened::Opened;
+use super::thread_cache::Cache;
 use crate::base::sync::Ordering;
 use crate::os::Os;
 use crate::os::linux::Linux;

@@ -6,7 +6,6 @@
 //! separate one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
 use super::magazine::{GUARD, Magazine, no_entries, word};
-use super::measures::pick;
 use crate::base::sync::{AtomicUsize, Ordering, plain};
 use core::ptr::{self, NonNull};
 
@@ -412,4 +411,10 @@ impl<'a> Held<'a> {
             unsafe { word(floor - 8 * below) }.store(ptr::null_mut(), plain::Ordering::Relaxed);
         }
     }
+}
+
+/// One of `count` places, by a random number: by its high half, without a division.
+#[inline(always)]
+fn pick(random: u64, count: usize) -> usize {
+    (((random >> 32) * count as u64) >> 32) as usize
 }

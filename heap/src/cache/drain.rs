@@ -36,11 +36,12 @@
 //! `docs/decisions/0003-draining.md`.
 
 use super::flush::Gather;
-use super::heap::{Heap, Origin};
+use super::heap::Heap;
 use super::machine;
+use super::opened::Opened;
+use super::origin::Origin;
 use super::refill::first_capacity;
 use super::registry::{BATCH, Batch};
-use super::thread_cache::Opened;
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
 use crate::pages::Age;

@@ -2,10 +2,12 @@
 //! that each word costs one atomic operation.
 
 use super::countdown::Miss;
-use super::heap::{Found, Heap, Origin};
+use super::heap::{Found, Heap};
 use super::misuse::{self, Call};
+use super::opened::Opened;
+use super::origin::Origin;
 use super::refill::{Paced, half_capacity};
-use super::thread_cache::{Cache, Opened};
+use super::thread_cache::Cache;
 use crate::base::units::SLICE_BYTES;
 use crate::pages::Age;
 use crate::slab::class::Class;

@@ -139,12 +139,6 @@ pub(crate) fn next_random(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// One of `count` places, by a random number: by its high half, without a division.
-#[inline(always)]
-pub(super) fn pick(random: u64, count: usize) -> usize {
-    (((random >> 32) * count as u64) >> 32) as usize
-}
-
 /// By which call a block was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -33,6 +33,10 @@ pub mod magazine;
 pub mod measures;
 #[cfg(not(loom))]
 pub mod misuse;
+#[cfg(not(loom))]
+pub mod opened;
+#[cfg(not(loom))]
+pub mod origin;
 #[cfg(all(not(loom), any(test, sanitized, not(target_arch = "x86_64"))))]
 pub mod portable;
 #[cfg(not(loom))]

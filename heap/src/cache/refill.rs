@@ -3,9 +3,11 @@
 use super::bounds::array_bytes;
 use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
 use super::countdown::Miss;
-use super::heap::{Heap, Origin};
+use super::heap::Heap;
 use super::misuse;
-use super::thread_cache::{Cache, Opened};
+use super::opened::Opened;
+use super::origin::Origin;
+use super::thread_cache::Cache;
 use crate::pages::Age;
 use crate::slab::class::Class;
 use crate::slab::depot_id::DepotId;

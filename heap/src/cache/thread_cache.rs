@@ -1,13 +1,12 @@
 //! A thread's cache: its magazines, and what its slow path needs to know about them.
 
-use super::bias::{Bias, Turn};
-use super::bounds::{Access, Bounds, FastPath, Held};
+use super::bias::Bias;
+use super::bounds::{Access, Bounds};
 use super::countdown::{Countdown, Counts, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
-use super::measures::{SECRETS, next_random};
 use super::waiting::Place;
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
-use crate::os::lock::{Guard, Lock, Rank};
+use crate::os::lock::{Lock, Rank};
 use crate::os::thread;
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
@@ -31,9 +30,9 @@ pub struct Cache {
     pub drawn: Drawn,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the
     /// magazines.
-    lock: Lock,
+    pub(super) lock: Lock,
     /// guarded by: lock, or a turn of the owner
-    inner: UnsafeCell<Inner>,
+    pub(super) inner: UnsafeCell<Inner>,
     /// The registry's list; guarded by the registry's lock.
     pub next: AtomicPtr<Cache>,
     /// The registry's list; guarded by the registry's lock.
@@ -57,7 +56,7 @@ pub(super) struct Inner {
     /// By class index; 0 unused.
     pub bounds: [Bounds; CLASSES + 1],
     /// The classes that have an array, by index.
-    arrays: [u64; CLASSES / 64 + 1],
+    pub arrays: [u64; CLASSES / 64 + 1],
     /// Bytes of blocks that the magazines together may hold (their capacities), granted by the
     /// budget.
     pub granted: usize,
@@ -309,322 +308,5 @@ impl Cache {
     /// The cache's lock, for a fork's child.
     pub fn lock(&self) -> &Lock {
         &self.lock
-    }
-
-    /// Takes the cache's lock and everything it guards. For the owner, and for caches that have no
-    /// owner any more.
-    pub fn open(&self) -> Opened<'_> {
-        debug_assert!(!self.bias.is_at_work());
-        self.opened(self.lock.lock())
-    }
-
-    /// The cache, whose lock is held, and whose owner has no turn.
-    pub(super) fn opened<'a>(&'a self, guard: Guard<'a>) -> Opened<'a> {
-        // SAFETY: the lock is held until the guard in the same value is dropped, and the owner has
-        // no turn.
-        let inner = unsafe { &mut *self.inner.get() };
-        Opened {
-            cache: self,
-            inner,
-            _guard: guard,
-        }
-    }
-
-    /// Whether the owner may have a turn, most likely.
-    #[inline(always)]
-    pub(crate) fn has_turns(&self) -> bool {
-        self.bias.is_ready()
-    }
-
-    /// For the owner: whether it is in a handler of signals that interrupted its turn.
-    #[inline(always)]
-    pub(crate) fn is_at_work(&self) -> bool {
-        self.bias.is_at_work()
-    }
-
-    /// A turn of the owner at its magazines. `None` unless the path is [`FastPath::Biased`] and the
-    /// lock is free, and in a handler of signals that interrupted a turn.
-    #[inline(always)]
-    pub(crate) fn begin_turn(&self) -> Option<AtWork<'_>> {
-        let turn = self.bias.begin(|| self.lock.is_taken())?;
-        // SAFETY: others wait until the turn in the same value is dropped.
-        let inner = unsafe { &mut *self.inner.get() };
-        Some(AtWork {
-            cache: self,
-            inner,
-            _turn: turn,
-        })
-    }
-}
-
-/// A cache whose owner has a turn.
-pub(crate) struct AtWork<'a> {
-    cache: &'a Cache,
-    pub(super) inner: &'a mut Inner,
-    _turn: Turn<'a>,
-}
-
-impl AtWork<'_> {
-    /// The magazine of the class of `tag`.
-    ///
-    /// # Safety
-    /// - `tag` is a class's.
-    #[inline(always)]
-    pub(super) unsafe fn magazine(&mut self, tag: Tag) -> Held<'_> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.magazine_of(self.cache, tag) }
-    }
-
-    /// A random number.
-    #[inline(always)]
-    pub(super) fn random(&mut self) -> u64 {
-        next_random(&mut self.inner.random)
-    }
-}
-
-impl Inner {
-    /// [`Inner::magazine`] of the class of `tag`.
-    ///
-    /// # Safety
-    /// - `tag` is a class's.
-    #[inline(always)]
-    unsafe fn magazine_of<'a>(&'a mut self, cache: &'a Cache, tag: Tag) -> Held<'a> {
-        debug_assert!(tag.class().is_some());
-        let offset = tag.byte() as usize * 8;
-        let path = self.access.path;
-        // SAFETY: the caller's promise: bounds are as long as magazines, and so are countdowns.
-        // They are of this class, and what excludes others lasts as long as the borrow.
-        unsafe {
-            let bounds = &mut *self.bounds.as_mut_ptr().byte_add(offset);
-            let countdown = cache.countdown_of(tag);
-            Held::new(cache.magazine(tag), &countdown.bottom, bounds, path)
-        }
-    }
-
-    /// The magazine of `class` of `cache`, whose lock is held, or whose owner has a turn.
-    #[inline(always)]
-    fn magazine<'a>(&'a mut self, cache: &'a Cache, class: Class) -> Held<'a> {
-        let bounds = &mut self.bounds[class.index()];
-        let sampling = &cache.countdowns[class.index()].bottom;
-        let magazine = cache.magazine(Tag::of(class));
-        // SAFETY: the bounds of this class; what excludes others lasts as long as the borrow.
-        unsafe { Held::new(magazine, sampling, bounds, self.access.path) }
-    }
-}
-
-/// A cache whose lock is held.
-pub struct Opened<'a> {
-    /// The cache.
-    pub cache: &'a Cache,
-    /// What the lock guards.
-    pub(super) inner: &'a mut Inner,
-    _guard: Guard<'a>,
-}
-
-impl Opened<'_> {
-    /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change:
-    /// it has nothing to drain.
-    pub(super) fn abandon(&mut self) {
-        self.cache.bias.set_open(false);
-        self.inner.access.is_offering = false;
-        self.inner.is_drained = true;
-        self.inner.arrays = Default::default();
-        self.inner.granted = 0;
-    }
-
-    /// The classes whose magazines have an array.
-    pub fn classes(&self) -> impl Iterator<Item = Class> + use<> {
-        let words = self.inner.arrays.into_iter().enumerate();
-        words.flat_map(|(word, mut bits)| {
-            core::iter::from_fn(move || {
-                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-                bits &= bits - 1;
-                Some(Class::known(word * 64 + bit))
-            })
-        })
-    }
-
-    /// The magazine of `class`.
-    pub fn magazine(&mut self, class: Class) -> Held<'_> {
-        self.inner.magazine(self.cache, class)
-    }
-
-    /// [`Opened::magazine`] of the class of `tag`.
-    ///
-    /// # Safety
-    /// - `tag` is a class's.
-    #[inline(always)]
-    pub(super) unsafe fn magazine_of(&mut self, tag: Tag) -> Held<'_> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.magazine_of(self.cache, tag) }
-    }
-
-    /// Gives a magazine an array of `room` entries. See [`Held::set_array`].
-    ///
-    /// # Safety
-    /// - As [`Held::set_array`].
-    pub(super) unsafe fn set_array(
-        &mut self,
-        class: Class,
-        array: NonNull<u8>,
-        room: usize,
-    ) -> Option<(NonNull<u8>, usize)> {
-        self.inner.arrays[class.index() / 64] |= 1 << (class.index() % 64);
-        // SAFETY: the caller's promise.
-        unsafe { self.magazine(class).set_array(array, room) }
-    }
-
-    /// Takes the array of an empty magazine away. See [`Held::take_array`].
-    ///
-    /// # Safety
-    /// - As [`Held::pop`].
-    pub(super) unsafe fn take_array(&mut self, class: Class) -> Option<(NonNull<u8>, usize)> {
-        self.inner.arrays[class.index() / 64] &= !(1 << (class.index() % 64));
-        // SAFETY: the caller's promise.
-        unsafe { self.magazine(class).take_array() }
-    }
-
-    /// A number that changes when the owner allocates or frees, most likely: where its magazines
-    /// stand, and how often it took the slow path.
-    pub fn traces(&self) -> usize {
-        let tops = self.classes().map(|class| {
-            self.cache
-                .magazine(Tag::of(class))
-                .top
-                .load(Ordering::Relaxed)
-        });
-        let mixed = tops.fold(0usize, |sum, top| sum.rotate_left(5) ^ top);
-        mixed.wrapping_add(self.inner.events as usize)
-    }
-
-    /// Notes a drainer's visit. Returns whether the owner has not used the magazines since the last
-    /// one.
-    pub fn is_idle(&mut self) -> bool {
-        let traces = self.traces();
-        let idle = core::mem::replace(&mut self.inner.seen, traces) == traces;
-        self.inner.is_drained &= idle;
-        idle
-    }
-
-    /// Whether the owner has not used the magazines since the last visit. Not a visit itself.
-    pub fn is_unused(&self) -> bool {
-        self.traces() == self.inner.seen
-    }
-
-    /// The class that is looked at for shrinking now; the next time it is the one after.
-    pub fn next_class(&mut self) -> Class {
-        let class = Class::known(self.inner.hand as usize);
-        self.inner.hand = match class {
-            Class::LAST => 1,
-            _ => self.inner.hand + 1,
-        };
-        class
-    }
-
-    /// Bytes of blocks that the magazines together may hold.
-    pub fn granted(&self) -> usize {
-        self.inner.granted
-    }
-
-    /// The state of the random numbers that the profiler draws; 0 before the first.
-    pub fn random_state(&mut self) -> &mut u64 {
-        &mut self.inner.random
-    }
-
-    /// The countdown of `class`.
-    pub fn countdown(&self, class: Class) -> &Countdown {
-        &self.cache.countdowns[class.index()]
-    }
-
-    /// Says what the owner may do by its fast path.
-    pub fn set_path(&mut self, path: FastPath) {
-        self.inner.access.path = path;
-        self.cache.bias.set_open(path == FastPath::Biased);
-        if path == FastPath::Biased {
-            self.inner.random = SECRETS.next();
-        }
-        Class::all().for_each(|class| self.magazine(class).publish());
-        self.set_offering(false);
-    }
-
-    /// Says whether a drainer offers what the magazines hold. The owner's pops see it from the next
-    /// barrier on.
-    pub(super) fn set_offering(&mut self, is_offering: bool) {
-        self.inner.access.set_offering(is_offering);
-        self.publish_access();
-    }
-
-    /// Lets pops for a size see what they may do.
-    pub(super) fn publish_access(&mut self) {
-        self.inner
-            .access
-            .publish(self.cache.below(), TABLE_BYTES + 1);
-    }
-
-    /// The owner takes a block on its slow path; now and then this ends a drainer's offer.
-    pub(super) fn lose_patience(&mut self) {
-        if self.inner.access.loses_patience() {
-            self.set_path(self.inner.access.path);
-        }
-    }
-
-    /// In a fork's child: a drainer that stayed in the parent may have raised a floor without a
-    /// guard below it.
-    pub(super) fn guard_floors(&mut self) {
-        for class in self.classes() {
-            let mut magazine = self.magazine(class);
-            if magazine.bounds.floor > magazine.bounds.base {
-                magazine.guard_floor();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cache::magazine::GUARD;
-    use crate::testing::own_cache;
-    use std::boxed::Box;
-
-    fn new_cache() -> Box<Cache> {
-        let mut place = Box::<Cache>::new_uninit();
-        // SAFETY: a cache's bytes, written by the first line.
-        unsafe {
-            Cache::put(NonNull::from(&mut *place).cast(), 0);
-            place.assume_init()
-        }
-    }
-
-    /// Gives the magazine of `class` an array of `COUNT` words that holds `filled` entries, all of
-    /// them 7.
-    fn fill<const COUNT: usize>(
-        open: &mut Opened<'_>,
-        class: Class,
-        array: &mut [usize; COUNT],
-        filled: usize,
-    ) {
-        // SAFETY: the array has room for a guard and the other entries, and outlives the cache's
-        // use.
-        unsafe { open.set_array(class, NonNull::from(array).cast(), COUNT - GUARD) };
-        // SAFETY: the array holds more.
-        unsafe { open.magazine(class).set_filled(filled) };
-        open.set_path(FastPath::On);
-    }
-
-    #[test]
-    fn a_child_guards_the_floor_that_a_drainer_of_its_parent_raised() {
-        let (cache, class) = (new_cache(), Class::of_size(64));
-        let mut array = [0; 18];
-        for (number, word) in array.iter_mut().enumerate() {
-            *word = 1 + number;
-        }
-        let mut open = cache.open();
-        fill(&mut open, class, &mut array, 8);
-        let bounds = open.magazine(class).bounds;
-        bounds.floor = bounds.base + 8 * 8;
-        open.guard_floors();
-        open.set_path(FastPath::On);
-        assert_eq!(own_cache::pop_sized(&cache, 64), None);
     }
 }

@@ -9,7 +9,8 @@
 use super::schedule::{CALLERS_WORTH, Reason, Round, Stage, pause_ms};
 use crate::base::sync::Ordering;
 use crate::cache::drain::Effort;
-use crate::cache::heap::{HEAP, Heap, Origin};
+use crate::cache::heap::{HEAP, Heap};
+use crate::cache::origin::Origin;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::Guard;

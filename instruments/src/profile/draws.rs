@@ -19,7 +19,8 @@
 use super::pace::Pace;
 use neap_heap::base::sync::Ordering;
 use neap_heap::cache::heap::HEAP;
-use neap_heap::cache::thread_cache::{Cache, Opened};
+use neap_heap::cache::opened::Opened;
+use neap_heap::cache::thread_cache::Cache;
 use neap_heap::os::lock::Lock;
 use neap_heap::os::process::now_ns;
 use neap_heap::slab::class::Class;

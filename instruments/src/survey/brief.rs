@@ -3,7 +3,7 @@
 use crate::{check, guard};
 use neap_heap::cache::heap::{HEAP, sampled_class};
 use neap_heap::cache::magazine::Tag;
-use neap_heap::cache::thread_cache::Opened;
+use neap_heap::cache::opened::Opened;
 use neap_heap::pages::{SliceRef, Use};
 use neap_heap::slab::Slab;
 

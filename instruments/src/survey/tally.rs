@@ -6,7 +6,7 @@ use core::ops::Range;
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::cache::heap::{HEAP, Heap, sampled_class};
 use neap_heap::cache::magazine::Tag;
-use neap_heap::cache::thread_cache::Opened;
+use neap_heap::cache::opened::Opened;
 use neap_heap::harden::Measures;
 use neap_heap::large::lead_of;
 use neap_heap::os::Os;
