@@ -20,7 +20,7 @@ use core::ptr;
 /// The most blocks of a magazine: as many as the choice of a block from a slab is among.
 const MOST_ENTRIES: usize = 256;
 /// The most bytes of these blocks.
-const MOST_BYTES: usize = 32 << 10;
+const MOST_BYTES: usize = 128 << 10;
 
 impl Heap {
     /// A block of the class of `tag` from the thread's magazine in a turn, any of many if choices
