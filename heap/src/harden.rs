@@ -23,6 +23,7 @@ use crate::init::entered;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other};
+use crate::tags::{self, Unchecked};
 use core::ptr;
 
 /// What fills a block that waits in the checking mode: as a pointer it leads nowhere.
@@ -92,11 +93,11 @@ pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
             (block, seal(block.addr(), class))
         }
     };
-    if !block.is_null() {
+    match block.is_null() {
+        true => block,
         // SAFETY: a fresh block of that class.
-        unsafe { hand_out(block, size, class, seal) };
+        false => unsafe { hand_out(block, size, class, seal) },
     }
-    block
 }
 
 /// The calling thread's cache, if its magazine holds free blocks of `class`: their canaries tell
@@ -152,15 +153,17 @@ fn is_unused(address: usize) -> bool {
     is_free || HEAP.registry.holds(class, address)
 }
 
-/// Checks that nothing was written to a block while it was free, and sets its canary.
+/// Checks that nothing was written to a block while it was free, and sets its canary and its tag.
+/// Returns the pointer for the program.
 ///
 /// # Safety
 /// - A block of `class` of the caller's, which no other thread has.
 #[inline(always)]
-unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) {
+unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) -> *mut u8 {
     let (address, bytes) = (block.addr(), class.bytes());
     let held = held_bytes(seal, bytes);
     let checks = HEAP.measures().has(Measures::ZERO) && !EARLY.has(address);
+    let mut last_tag = 0;
     if seal == Seal::Canary {
         // SAFETY: the word behind the block. Written first, because a read of an untouched page
         // costs a fault of its own.
@@ -168,7 +171,10 @@ unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) {
         let [live, freed] =
             Canary::words([Canary::Live(Form::Malloc, size), Canary::Freed], address);
         let before = word.swap(live, Ordering::AcqRel);
-        if checks && before != 0 && before != freed {
+        if tags::is_on() {
+            last_tag = Canary::last_tag(before, address);
+        }
+        if checks && before != 0 && before != freed && last_tag == 0 {
             misuse::written_freed(address, bytes, held);
         }
     }
@@ -178,6 +184,13 @@ unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) {
             misuse::written_freed(address, bytes, offset);
         }
     }
+    let tagged = match seal {
+        Seal::Open => bytes,
+        Seal::NoBytes => return block,
+        Seal::Canary => size,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { tags::tag_fresh(block, class, tagged, last_tag) }
 }
 
 /// Bytes of a block that its owner or the fill of a free block has.
@@ -194,6 +207,7 @@ fn held_bytes(seal: Seal, bytes: usize) -> usize {
 /// # Safety
 /// - As [`canary_at`].
 unsafe fn canary_of(address: usize, class: Class) -> Option<Canary> {
+    let _unchecked = Unchecked::begin();
     // SAFETY: the caller's promise.
     let word = unsafe { canary_at(address, class.bytes()) };
     Canary::read(word.load(Ordering::Acquire), address)
@@ -214,17 +228,19 @@ pub fn usable(call: Call, address: usize, class: Class) -> usize {
     }
 }
 
-/// Notes that a block, which stays where it is, has `size` bytes from now on. False if it has no
-/// room for them.
+/// Notes that the block at a pointer, which stays where it is, has `size` bytes from now on. False
+/// if it has no room for them.
 ///
 /// # Safety
-/// - A block of the caller's starts at `address`, in use.
-pub(crate) unsafe fn resize(address: usize, class: Class, size: usize, align: usize) -> bool {
+/// - A block of the caller's starts there, in use.
+pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: usize) -> bool {
+    let address = tags::strip(pointer);
     let seal = seal(address, class);
     if seal == Seal::NoBytes || size == 0 || class_for(size, align) != Some(class) {
         return false;
     }
     if seal == Seal::Canary {
+        let _unchecked = Unchecked::begin();
         // SAFETY: the caller's promise.
         let (held, word) =
             unsafe { (canary_of(address, class), canary_at(address, class.bytes())) };
@@ -247,6 +263,8 @@ pub(crate) unsafe fn resize(address: usize, class: Class, size: usize, align: us
             unsafe { ptr::write_bytes((address + size) as *mut u8, 0, held - size) };
         }
         word.store(Canary::Live(form, size).word(address), Ordering::Release);
+        // SAFETY: the caller's promise.
+        unsafe { tags::tag_resized(pointer, held, size) };
     }
     true
 }
@@ -275,6 +293,7 @@ pub(crate) unsafe fn set_form(address: usize, class: Class, form: Form) {
     if seal(address, class) != Seal::Canary {
         return;
     }
+    let _unchecked = Unchecked::begin();
     // SAFETY: the caller's promise.
     let (said, word) = unsafe {
         let word = canary_at(address, class.bytes());
@@ -296,7 +315,12 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
     if slab.is_free(class, number) {
         misuse::double_free(address, bytes);
     }
-    if let (Seal::Open, Some(fill)) = (seal(address, class), fill_of(address)) {
+    if seal(address, class) != Seal::Open {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { tags::tag_freed(address, bytes) };
+    if let Some(fill) = fill_of(address) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(address as *mut u8, fill, bytes) };
     }
@@ -310,6 +334,7 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
 /// - No thread frees another block of a slab meanwhile, because the caller holds a lock.
 #[inline]
 pub unsafe fn close_sealed(slab: &Slab, class: Class, address: usize) {
+    let _unchecked = Unchecked::begin();
     let bytes = class.bytes();
     let mut held = bytes - CANARY_BYTES;
     // SAFETY: a block with a canary starts there, or a free one.
@@ -334,7 +359,9 @@ pub unsafe fn close_sealed(slab: &Slab, class: Class, address: usize) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(address as *mut u8, fill, held) };
     }
-    word.store(Canary::Freed.word(address), Ordering::Release);
+    // SAFETY: the caller's promise.
+    let tag = unsafe { tags::tag_freed(address, size) };
+    word.store(Canary::freed_word(address, tag), Ordering::Release);
 }
 
 /// What fills the freed block at `address`.
@@ -375,7 +402,8 @@ pub unsafe fn refuse_written(address: usize, class: Class, seal: Seal) {
     if seal == Seal::Canary {
         // SAFETY: as above.
         let word = unsafe { canary_at(address, bytes) };
-        if word.load(Ordering::Acquire) != Canary::Freed.word(address) {
+        let word = word.load(Ordering::Acquire);
+        if word != Canary::Freed.word(address) && Canary::last_tag(word, address) == 0 {
             misuse::written_freed(address, bytes, held);
         }
     }

@@ -86,5 +86,7 @@ pub mod slab;
 pub mod stacks;
 #[cfg(not(loom))]
 mod stray;
+#[cfg(not(loom))]
+mod tags;
 #[cfg(test)]
 mod testing;

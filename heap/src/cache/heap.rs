@@ -6,7 +6,7 @@ use super::magazine::Tag;
 use super::measures::{EARLY, Measures, SECRETS};
 use super::misuse::{self, Call};
 use super::registry::Registry;
-use crate::base::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::os::Os;
 use crate::os::linux::Linux;
@@ -33,7 +33,7 @@ pub struct Heap {
     mode: AtomicU8,
     guarding: AtomicU8,
     /// The [`Measures`] in force.
-    measures: AtomicU8,
+    measures: AtomicU16,
     /// The number of the class whose slabs are not accessible; 0: there is none.
     no_bytes: AtomicU8,
     /// Mean bytes between two samples of the profiler; 0: it is off.
@@ -141,7 +141,7 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             guarding: AtomicU8::new(Guarding::Off as u8),
-            measures: AtomicU8::new(0),
+            measures: AtomicU16::new(0),
             no_bytes: AtomicU8::new(0),
             sampling: AtomicU64::new(0),
             tide: Tide::new(),
