@@ -310,8 +310,8 @@ unsafe fn free_missed(block: *mut u8) {
             None => unsafe { give_one(&HEAP, address) },
         };
     }
-    if let Found::Slab(_, class) = found {
-        tags::refuse_other(Call::Free, block.addr(), class);
+    if let (true, Found::Slab(_, class)) = (tags::is_on(), &found) {
+        tags::refuse_other(Call::Free, block.addr(), *class);
     }
     if mode == Mode::Checking && hook::instruments().hold(address, &found) {
         return;
