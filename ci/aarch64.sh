@@ -109,8 +109,8 @@ same lua usr/bin/lua5.4 -e 't = {} for i = 1, 60000 do t[i % 5000] = {i, tostrin
 same gawk usr/bin/gawk '{ a[$1 % 500] = a[$1 % 500] $1 } END { for (i = 0; i < 500; i++) print a[i] }' "$work/numbers"
 same xz usr/bin/xz -T2 --block-size=100KiB -c "$work/numbers"
 same jq usr/bin/jq -n '[range(5000) | {a: ., b: tostring}] | group_by(.a % 10) | map(length)'
-# With memory tags. Where glibc's usual memset zeroes a cache line by a pointer with a tag, qemu ends
-# the program.
+# With memory tags. Where glibc's usual memset zeroes a cache line by a pointer with a tag, qemu
+# ends the program.
 tagged() {
     NEAP_HARDEN=1 GLIBC_TUNABLES=glibc.cpu.name=kunpeng920 same "$@"
 }
