@@ -4,11 +4,11 @@
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::measures::{Form, Measures};
 use crate::cache::misuse;
-use crate::{harden, large};
+use crate::{harden, large, tags};
 
 /// Notes by which call a block was allocated, where `delete` is to know.
 pub fn mark(block: *mut u8, form: Form) {
-    let address = block.addr();
+    let address = tags::strip(block.addr());
     if !HEAP.measures().has(Measures::DELETES) || address == 0 {
         return;
     }

@@ -16,6 +16,7 @@ use crate::large;
 use crate::reclaim::start::end_slow_path;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
+use crate::tags;
 use crate::turn::{self, Freed};
 
 /// Takes a block back. Null is allowed.
@@ -94,7 +95,7 @@ pub unsafe fn free_formed(block: *mut u8, form: Form) {
 #[inline(never)]
 unsafe fn free_formed_slow(block: *mut u8, form: Form) {
     if HEAP.mode() == Mode::Checking {
-        form::refuse_other(block.addr(), form);
+        form::refuse_other(tags::strip(block.addr()), form);
     }
     // SAFETY: the caller's promise.
     unsafe { free_slow(block) };
@@ -125,13 +126,14 @@ unsafe fn free_deleted_slow(block: *mut u8, size: usize, align: usize, form: For
 /// # Safety
 /// - `block` is null or a block of this heap that is not given back.
 pub unsafe fn usable_size(block: *mut u8) -> usize {
-    let address = block.addr();
+    let address = tags::strip(block.addr());
     if address == 0 {
         return 0;
     }
     match HEAP.find_quickly(address) {
         Found::Slab(slab, class) => {
             start_of(Call::UsableSize, slab, class, address);
+            tags::refuse_other(Call::UsableSize, block.addr(), class);
             // SAFETY: the calling thread's own cache, or a sentinel.
             match unsafe { current().magazine(Tag::of(class)).newest() } {
                 Some(newest) if newest == block => misuse::already_free(Call::UsableSize, address),
@@ -213,7 +215,7 @@ enum Sizes {
 
 /// Aborts if the block of the stated size, or one at the stated alignment, cannot be this one.
 fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Sizes) {
-    let address = block.addr();
+    let address = tags::strip(block.addr());
     let (low, high) = match HEAP.find(address) {
         Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
         Found::Slab(slab, class) if harden::seal(address, class) != Seal::Open => {
@@ -298,7 +300,7 @@ unsafe extern "C" fn free_missed_from(block: *mut u8, caller: usize) {
 /// # Safety
 /// - As [`free`], of a block that is not null.
 unsafe fn free_missed(block: *mut u8) {
-    let address = block.addr();
+    let address = tags::strip(block.addr());
     let cache = entered();
     let mode = HEAP.mode();
     if let (Mode::Counting, Some(cache)) = (mode, cache) {
@@ -316,6 +318,9 @@ unsafe fn free_missed(block: *mut u8) {
             // SAFETY: the caller's promise.
             None => unsafe { give_one(&HEAP, address) },
         };
+    }
+    if let (true, Found::Slab(_, class)) = (tags::is_on(), &found) {
+        tags::refuse_other(Call::Free, block.addr(), *class);
     }
     if mode == Mode::Checking && hook::instruments().hold(address, &found) {
         return;

@@ -25,6 +25,7 @@ use crate::init::entered;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other, is_zero};
+use crate::tags::{self, Unchecked};
 use core::ptr;
 
 /// What fills a block that waits in the checking mode: as a pointer it leads nowhere.
@@ -94,11 +95,11 @@ pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
             (block, seal(block.addr(), class))
         }
     };
-    if !block.is_null() {
+    match block.is_null() {
+        true => block,
         // SAFETY: a fresh block of that class.
-        unsafe { hand_out(block, size, class, seal) };
+        false => unsafe { hand_out(block, size, class, seal) },
     }
-    block
 }
 
 /// The calling thread's cache, if its magazine holds free blocks of `class`: their canaries tell
@@ -143,8 +144,8 @@ pub unsafe fn reuse_all(blocks: &Blocks) {
     for (address, class) in blocks.iter() {
         let bytes = class.bytes();
         // SAFETY: the caller's promise. The other bytes are looked at when the block is handed out.
-        let word = unsafe { canary_at(address, bytes) };
-        if word.load(Ordering::Acquire) != Canary::Freed.word(address) {
+        let word = unsafe { canary_at(address, bytes) }.load(Ordering::Acquire);
+        if word != Canary::Freed.word(address) && Canary::last_tag(word, address) == 0 {
             misuse::written_freed(address, bytes, bytes - CANARY_BYTES);
         }
     }
@@ -168,22 +169,29 @@ fn is_unused(address: usize) -> bool {
     is_free || HEAP.registry.holds(class, address)
 }
 
-/// Checks that nothing was written to a block while it was free, and sets its canary.
+/// Checks that nothing was written to a block while it was free, and sets its canary and its tag.
+/// Returns the pointer for the program.
 ///
 /// # Safety
 /// - A block of `class` of the caller's, which no other thread has.
-unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) {
+unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) -> *mut u8 {
     let (address, bytes) = (block.addr(), class.bytes());
     let measures = HEAP.measures();
     let checks = measures.has(Measures::ZERO) && !EARLY.has(address);
     if seal == Seal::Canary {
         // SAFETY: the caller's promise.
-        unsafe { hand_out_sealed(address, size, bytes, measures) };
-    } else if checks {
+        return unsafe { hand_out_sealed(block, size, bytes, measures) };
+    }
+    if checks {
         // SAFETY: the block's own bytes.
         if let Some(offset) = unsafe { first_other(address, held_bytes(seal, bytes), 0) } {
             misuse::written_freed(address, bytes, offset);
         }
+    }
+    match seal {
+        Seal::NoBytes => block,
+        // SAFETY: the caller's promise.
+        Seal::Open | Seal::Canary => unsafe { tags::tag_fresh(block, bytes, bytes, 0) },
     }
 }
 
@@ -193,24 +201,30 @@ unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) {
 /// - As [`hand_out`].
 #[inline(always)]
 pub(crate) unsafe fn hand_out_sealed(
-    address: usize,
+    block: *mut u8,
     size: usize,
     bytes: usize,
     measures: Measures,
-) {
-    let held = bytes - CANARY_BYTES;
+) -> *mut u8 {
+    let (address, held) = (block.addr(), bytes - CANARY_BYTES);
     let [live, freed] = Canary::words([Canary::Live(Form::Malloc, size), Canary::Freed], address);
     // SAFETY: the word behind the block. Written first, because a read of an untouched page costs a
     // fault of its own.
     let before = unsafe { machine::exchange_own(canary_at(address, bytes), live) };
+    let last_tag = match tags::is_on() {
+        true => Canary::last_tag(before, address),
+        false => 0,
+    };
     if measures.has(Measures::ZERO) {
         // SAFETY: the block's own bytes.
         let is_zero = unsafe { is_zero(address, held) };
-        if !is_zero || (before != 0 && before != freed) {
+        if !is_zero || (before != 0 && before != freed && last_tag == 0) {
             // SAFETY: as above.
             unsafe { refuse_written_at(address, bytes) };
         }
     }
+    // SAFETY: the caller's promise.
+    unsafe { tags::tag_fresh(block, bytes, size, last_tag) }
 }
 
 /// # Safety
@@ -238,6 +252,7 @@ fn held_bytes(seal: Seal, bytes: usize) -> usize {
 /// # Safety
 /// - As [`canary_at`].
 unsafe fn canary_of(address: usize, class: Class) -> Option<Canary> {
+    let _unchecked = Unchecked::begin();
     // SAFETY: the caller's promise.
     let word = unsafe { canary_at(address, class.bytes()) };
     Canary::read(word.load(Ordering::Acquire), address)
@@ -258,17 +273,19 @@ pub fn usable(call: Call, address: usize, class: Class) -> usize {
     }
 }
 
-/// Notes that a block, which stays where it is, has `size` bytes from now on. False if it has no
-/// room for them.
+/// Notes that the block at a pointer, which stays where it is, has `size` bytes from now on. False
+/// if it has no room for them.
 ///
 /// # Safety
-/// - A block of the caller's starts at `address`, in use.
-pub(crate) unsafe fn resize(address: usize, class: Class, size: usize, align: usize) -> bool {
+/// - A block of the caller's starts there, in use.
+pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: usize) -> bool {
+    let address = tags::strip(pointer);
     let seal = seal(address, class);
     if seal == Seal::NoBytes || size == 0 || class_for(size, align) != Some(class) {
         return false;
     }
     if seal == Seal::Canary {
+        let _unchecked = Unchecked::begin();
         // SAFETY: the caller's promise.
         let (held, word) =
             unsafe { (canary_of(address, class), canary_at(address, class.bytes())) };
@@ -291,6 +308,8 @@ pub(crate) unsafe fn resize(address: usize, class: Class, size: usize, align: us
             unsafe { ptr::write_bytes((address + size) as *mut u8, 0, held - size) };
         }
         word.store(Canary::Live(form, size).word(address), Ordering::Release);
+        // SAFETY: the caller's promise.
+        unsafe { tags::tag_resized(pointer, held, size) };
     }
     true
 }
@@ -319,6 +338,7 @@ pub(crate) unsafe fn set_form(address: usize, class: Class, form: Form) {
     if seal(address, class) != Seal::Canary {
         return;
     }
+    let _unchecked = Unchecked::begin();
     // SAFETY: the caller's promise.
     let (said, word) = unsafe {
         let word = canary_at(address, class.bytes());
@@ -340,7 +360,12 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
     if slab.is_free(class, number) {
         misuse::double_free(address, bytes);
     }
-    if let (Seal::Open, Some(fill)) = (seal(address, class), fill_of(address)) {
+    if seal(address, class) != Seal::Open {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { tags::tag_freed(address, bytes) };
+    if let Some(fill) = fill_of(address) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(address as *mut u8, fill, bytes) };
     }
@@ -374,6 +399,7 @@ pub unsafe fn close_sealed(address: usize, class: Class) {
 /// - As [`close_sealed`].
 #[inline(always)]
 pub(crate) unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Measures) -> bool {
+    let _unchecked = Unchecked::begin();
     let mut held = bytes - CANARY_BYTES;
     // SAFETY: a block with a canary starts there, or a free one.
     let word = unsafe { canary_at(address, bytes) };
@@ -394,7 +420,9 @@ pub(crate) unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Mea
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(address as *mut u8, fill, held) };
     }
-    let freed = Canary::Freed.word(address);
+    // SAFETY: the caller's promise.
+    let tag = unsafe { tags::tag_freed(address, size) };
+    let freed = Canary::freed_word(address, tag);
     // Of two threads that free the block at once, one fails here.
     let order = (Ordering::AcqRel, Ordering::Acquire);
     word.compare_exchange(canary, freed, order.0, order.1)

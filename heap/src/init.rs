@@ -25,6 +25,7 @@ use crate::reclaim::schedule::Reason;
 use crate::reclaim::thread as purge;
 use crate::slab::class::Class;
 use crate::slab::class_table;
+use crate::tags;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{self, NonNull};
 use neap_shared::classes;
@@ -402,6 +403,7 @@ pub fn take_measures(measures: Measures) {
         let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
         EARLY.set(base, HEAP.pages.primary_bytes());
     }
+    tags::start(measures);
     HEAP.add_measures(measures);
     if measures.has(Measures::CANARY) {
         HEAP.allow_bias();

@@ -86,6 +86,8 @@ pub mod slab;
 pub mod stacks;
 #[cfg(not(loom))]
 mod stray;
+#[cfg(not(loom))]
+mod tags;
 #[cfg(test)]
 mod testing;
 #[cfg(not(loom))]

@@ -15,6 +15,7 @@ use crate::os::{Os, RemapError};
 use crate::pages::{Dirty, SliceRef, Span};
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
+use crate::tags;
 use core::ptr::{self, NonNull};
 
 /// From this many bytes on, moving page-table entries is cheaper than copying.
@@ -65,8 +66,14 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
 /// - As [`reallocate`].
 #[inline(never)]
 unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mut u8 {
-    let address = block.addr();
+    let address = tags::strip(block.addr());
     match HEAP.find(address) {
+        Found::Slab(slab, class) if tags::is_on() => {
+            refuse_freed(block.with_addr(address), slab, class);
+            tags::refuse_other(Call::Realloc, block.addr(), class);
+            // SAFETY: the caller's promise.
+            unsafe { reallocate_watched(block, class, size, align) }
+        }
         // SAFETY: the caller's promise.
         Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
         // SAFETY: the caller's promise.
@@ -88,13 +95,15 @@ unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mu
 #[cold]
 #[inline(never)]
 unsafe fn reallocate_watched(block: *mut u8, class: Class, size: usize, align: usize) -> *mut u8 {
-    let address = block.addr();
+    let address = tags::strip(block.addr());
     refuse_quarantined(Call::Realloc, address);
     let (held, stays) = match harden::is_on() {
         true => {
             let held = harden::usable(Call::Realloc, address, class);
             // SAFETY: the caller's promise.
-            (held, unsafe { harden::resize(address, class, size, align) })
+            (held, unsafe {
+                harden::resize(block.addr(), class, size, align)
+            })
         }
         false => (class.bytes(), Class::of_layout(size, align) == Some(class)),
     };

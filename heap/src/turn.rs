@@ -11,6 +11,7 @@ use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::cache::heap::HEAP;
 use crate::cache::magazine::{Start, Tag};
 use crate::cache::measures::Measures;
+use crate::cache::misuse::Call;
 use crate::cache::thread_cache::Cache;
 use crate::harden;
 use crate::hook;
@@ -18,6 +19,7 @@ use crate::init::current;
 use crate::large;
 use crate::slab::class::TABLE_BYTES;
 use crate::stray::CANARY_BYTES;
+use crate::tags;
 
 /// A block of `size` bytes at a multiple of 16, all of whose bytes are zero if freed blocks are
 /// filled with zeros. `None` if the call takes the slow path.
@@ -33,8 +35,7 @@ pub(crate) fn allocate(size: usize) -> Option<*mut u8> {
     let block = unsafe { HEAP.draw_in_turn(cache, tag, measures)? };
     let bytes = cache.start(tag).bytes as usize;
     // SAFETY: drawn from the thread's magazine of that class, which holds free blocks.
-    unsafe { harden::hand_out_sealed(block.addr(), size, bytes, measures) };
-    Some(block)
+    Some(unsafe { harden::hand_out_sealed(block, size, bytes, measures) })
 }
 
 /// The tag of the class for `size` bytes and a canary behind them; `None` for a block that has no
@@ -77,7 +78,7 @@ pub(crate) enum Freed {
 /// - As [`crate::free::free`].
 #[inline(always)]
 pub(crate) unsafe fn free(block: *mut u8) -> Freed {
-    let (cache, address) = (current(), block.addr());
+    let (cache, address) = (current(), tags::strip(block.addr()));
     let measures = HEAP.measures();
     if !cache.has_turns() || !measures.has(Measures::DELAY) {
         return Freed::Not;
@@ -87,6 +88,11 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     };
     if HEAP.is_no_bytes_tag(tag) {
         return Freed::Not;
+    }
+    if tags::is_on()
+        && let Some(class) = tag.class()
+    {
+        tags::refuse_other(Call::Free, block.addr(), class);
     }
     let bytes = start.bytes as usize;
     let is_full = {

@@ -25,6 +25,7 @@ mod start;
 mod status_page;
 mod support;
 mod symbols;
+mod tagged;
 mod torture;
 #[cfg(target_arch = "x86_64")]
 mod tracer;

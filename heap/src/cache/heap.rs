@@ -5,7 +5,7 @@ use super::budget::Budget;
 use super::magazine::Tag;
 use super::measures::{EARLY, Measures};
 use super::registry::Registry;
-use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::thread::heavy_barrier;
@@ -29,7 +29,7 @@ pub struct Heap {
     mode: AtomicU8,
     guarding: AtomicU8,
     /// The [`Measures`] in force.
-    measures: AtomicU8,
+    measures: AtomicU16,
     /// The number of the class whose slabs are not accessible; 0: there is none.
     no_bytes: AtomicU8,
     /// Whether the kernel has the barrier by which others exclude the owner of a biased cache.
@@ -139,7 +139,7 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             guarding: AtomicU8::new(Guarding::Off as u8),
-            measures: AtomicU8::new(0),
+            measures: AtomicU16::new(0),
             no_bytes: AtomicU8::new(0),
             can_bias: AtomicBool::new(false),
             sampling: AtomicU64::new(0),

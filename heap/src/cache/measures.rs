@@ -7,10 +7,11 @@
 
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::os::process;
+use crate::os::tagging::TAGS;
 
 /// A set of measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measures(pub(super) u8);
+pub struct Measures(pub(super) u16);
 
 impl Measures {
     /// A random choice among the free blocks of a slab, and a random address of the heap.
@@ -27,14 +28,16 @@ impl Measures {
     pub const GUARDS: Measures = Measures(1 << 5);
     /// The C++ forms of `delete` state the right size and form.
     pub const DELETES: Measures = Measures(1 << 6);
+    /// Blocks of slabs have memory tags, where the machine has these.
+    pub const TAG: Measures = Measures(1 << 7);
     /// The checking mode's: freed blocks wait, filled with a pattern.
-    pub const CHECK: Measures = Measures(1 << 7 | Measures::DELAY.0);
+    pub const CHECK: Measures = Measures(1 << 8 | Measures::DELAY.0);
     /// All of `NEAP_HARDEN`, in the order of its names.
     pub const ALL: Measures = Measures((1 << neap_shared::control::HARDEN.len()) - 1);
 
     /// The measures of these names of `NEAP_HARDEN`, a bit for each.
     pub fn named(bits: u32) -> Measures {
-        Measures(bits as u8 & Measures::ALL.0)
+        Measures(bits as u16 & Measures::ALL.0)
     }
 
     /// These and others.
@@ -177,8 +180,8 @@ pub enum Canary {
 /// Bits of a payload that hold a size.
 const SIZE_BITS: u32 = 16;
 const FREED: u64 = 4 << SIZE_BITS;
-/// Payloads are below this.
-const PAYLOADS: u64 = FREED + 1;
+/// Payloads are below this. That of a freed block has its last memory tag.
+const PAYLOADS: u64 = FREED + TAGS;
 /// Spreads a payload over the word, so that a write to any byte of the word makes it one of no
 /// payload, but for one case in 2^45.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -193,6 +196,13 @@ const GATHER: u64 = {
 };
 
 const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
+
+/// The payload that makes a word behind the block at `address`.
+#[inline]
+fn payload_of(word: u64, address: usize) -> u64 {
+    word.wrapping_sub(SECRETS.base(address))
+        .wrapping_mul(GATHER)
+}
 
 impl Canary {
     /// The word that says this behind the block at `address`.
@@ -217,16 +227,30 @@ impl Canary {
         }
     }
 
+    /// The word that says [`Canary::Freed`] behind the block at `address`, and what memory tag the
+    /// block had.
+    #[inline]
+    pub(crate) fn freed_word(address: usize, tag: u8) -> u64 {
+        let word = Canary::Freed.word(address);
+        word.wrapping_add(u64::from(tag).wrapping_mul(SPREAD))
+    }
+
+    /// The memory tag that a freed block had; 0 if the word is that of no freed block.
+    #[inline]
+    pub(crate) fn last_tag(word: u64, address: usize) -> u8 {
+        match payload_of(word, address) {
+            payload @ FREED..PAYLOADS => (payload - FREED) as u8,
+            _ => 0,
+        }
+    }
+
     /// What a word behind the block at `address` says; `None` if it is no canary.
     #[inline]
     pub(crate) fn read(word: u64, address: usize) -> Option<Canary> {
-        let payload = word
-            .wrapping_sub(SECRETS.base(address))
-            .wrapping_mul(GATHER);
-        match payload {
-            FREED => Some(Canary::Freed),
+        match payload_of(word, address) {
+            FREED..PAYLOADS => Some(Canary::Freed),
             PAYLOADS.. => None,
-            _ => {
+            payload => {
                 let size = payload as usize & ((1 << SIZE_BITS) - 1);
                 Some(Canary::Live(Form::of(payload >> SIZE_BITS), size))
             }
@@ -252,6 +276,11 @@ mod tests {
             let word = canary.word(address);
             assert_eq!(Canary::read(word, address), Some(canary));
             assert_eq!(Canary::read(word, address + 16), None);
+            for tag in 0..TAGS as u8 {
+                let word = Canary::freed_word(address, tag);
+                assert_eq!(Canary::read(word, address), Some(Canary::Freed));
+                assert_eq!(Canary::last_tag(word, address), tag);
+            }
             for bit in 0..64 {
                 assert_eq!(Canary::read(word ^ (1 << bit), address), None);
             }
@@ -269,6 +298,7 @@ mod tests {
             ("nullpage", Measures::NO_BYTES),
             ("guards", Measures::GUARDS),
             ("deletes", Measures::DELETES),
+            ("tag", Measures::TAG),
         ];
         let declared = neap_shared::control::HARDEN.iter().enumerate();
         for ((at, name), (expected, measure)) in declared.zip(by_name) {

@@ -64,6 +64,14 @@ pub fn already_free(call: Call, address: usize) -> ! {
     ))
 }
 
+/// The pointer has another tag than the block.
+#[cold]
+pub fn wrong_tag(call: Call, address: usize, bytes: usize) -> ! {
+    fatal(format_args!(
+        "{call} of {address:#x} by the pointer of another block, or of an earlier one there (a block of {bytes} bytes)"
+    ))
+}
+
 /// The size that `call` states cannot be the block's.
 #[cold]
 pub fn wrong_size(call: &str, address: usize, said: usize, low: usize, high: usize) -> ! {

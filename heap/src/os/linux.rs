@@ -5,7 +5,7 @@ use super::file::read_file;
 use super::lock_order::assert_free;
 use super::process::{is_memory_locked, limit_of};
 use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
-use super::{mapping, pagemap_file, sandbox};
+use super::{mapping, pagemap_file, sandbox, tagging};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
@@ -86,10 +86,14 @@ impl Os for Linux {
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
         assert_free();
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the caller's promise: a range of one reservation.
-        refused_if(
-            keep_errno(|| unsafe { libc::mprotect(addr.as_ptr().cast(), bytes, access) }) != 0,
-        )
+        let permit = |access| {
+            // SAFETY: the caller's promise: a range of one reservation.
+            keep_errno(|| unsafe { libc::mprotect(addr.as_ptr().cast(), bytes, access) }) == 0
+        };
+        // Memory above the program break has no tags.
+        let tags = tagging::protection();
+        let is_permitted = permit(access | tags) || tags != 0 && permit(access);
+        refused_if(!is_permitted)
     }
 
     unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {

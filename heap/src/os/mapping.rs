@@ -1,13 +1,18 @@
 //! Anonymous mappings: made, removed, and mapped afresh.
 
 use super::process::{limit_of, now_ns};
-use super::{RemapError, errno, sandbox};
+use super::{RemapError, errno, sandbox, tagging};
 use crate::base::sync::plain::{AtomicU8, AtomicU64, Ordering};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 
 /// The flags with which memory is reserved.
 pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// What committed memory allows.
+fn committed() -> i32 {
+    libc::PROT_READ | libc::PROT_WRITE | tagging::protection()
+}
 
 /// Anonymous memory. By number, because libneap.so has an `mmap` of its own, which watches the
 /// program's.
@@ -229,8 +234,7 @@ fn is_limited() -> bool {
 /// # Safety
 /// - The range is committed and no thread uses it.
 pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize, page: usize) -> Result<(), RemapError> {
-    let (start, access): (*mut c_void, _) =
-        (addr.as_ptr().cast(), libc::PROT_READ | libc::PROT_WRITE);
+    let (start, access): (*mut c_void, _) = (addr.as_ptr().cast(), committed());
     let flags = RESERVED | libc::MAP_FIXED;
     // SAFETY: the caller's promise: replaces memory of ours that no thread uses.
     if unsafe { map(start, bytes, access, flags) } != libc::MAP_FAILED {
@@ -291,9 +295,15 @@ fn is_mapped(start: *mut c_void, page: usize) -> bool {
 /// # Safety
 /// - The range was committed, and is the caller's.
 unsafe fn map_again(start: *mut c_void, bytes: usize) -> bool {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: replaces no mapping.
-    unsafe { map(start, bytes, access, RESERVED | libc::MAP_FIXED_NOREPLACE) == start }
+    unsafe {
+        map(
+            start,
+            bytes,
+            committed(),
+            RESERVED | libc::MAP_FIXED_NOREPLACE,
+        ) == start
+    }
 }
 
 #[cfg(test)]

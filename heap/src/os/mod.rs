@@ -11,6 +11,7 @@
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
 //! | `loader` | functions that not every process has |
 //! | `sandbox` | whether Neap may query the kernel |
+//! | `tagging`, `untagged` | memory tags, where the machine has them |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
 //! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
 //! | `lock_order` | the table of all locks; debug builds check it |
@@ -56,6 +57,11 @@ pub mod sandbox;
 #[cfg(not(loom))]
 pub mod shared;
 mod system;
+#[cfg(target_arch = "aarch64")]
+pub mod tagging;
+#[cfg(not(target_arch = "aarch64"))]
+#[path = "untagged.rs"]
+pub mod tagging;
 pub mod thread;
 mod waits;
 

@@ -50,6 +50,7 @@ const ENTRY: &[&str] = &[
     "stacks/overflow.rs",
     "stacks/stack.rs",
     "stray.rs",
+    "tags.rs",
     "turn.rs",
 ];
 

@@ -126,8 +126,8 @@ const fn size(min: u64, max: u64) -> Kind {
 pub const FINEST_SAMPLE: u64 = 4 << 10;
 
 /// The measures of `NEAP_HARDEN`. `docs/harden.md` says what each stops and costs.
-pub const HARDEN: [&str; 7] = [
-    "random", "canary", "delay", "zero", "nullpage", "guards", "deletes",
+pub const HARDEN: [&str; 8] = [
+    "random", "canary", "delay", "zero", "nullpage", "guards", "deletes", "tag",
 ];
 
 /// Every option Neap knows, most useful first within its group.
