@@ -87,7 +87,7 @@ fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -
     }
     let found = regions.get(..count as usize)?;
     #[cfg(test)]
-    crate::testing::access::kernel_wrote(found);
+    super::access::kernel_wrote(found);
     for region in found {
         // SAFETY: the kernel filled in as many as it returned.
         visit(within(unsafe { region.assume_init() }, at, end)?);

@@ -1,25 +1,25 @@
 //! Tells AddressSanitizer and valgrind which memory of a fake system may be accessed. To the tools,
-//! such a system's memory is one ordinary allocation. Also tells valgrind what the kernel wrote by a
-//! call that valgrind does not know. Without a tool, nothing happens.
+//! such a system's memory is one ordinary allocation. Also tells valgrind what the kernel wrote by
+//! a call that valgrind does not know. Without a tool, nothing happens.
 
 use core::ptr::NonNull;
 
 /// Whether memory may be accessed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Access {
+pub(super) enum Access {
     Denied,
     /// Its contents are defined, too.
     Allowed,
 }
 
 /// Sets whether a range of the tests' own memory may be accessed.
-pub(crate) fn set(addr: NonNull<u8>, bytes: usize, access: Access) {
+pub(super) fn set(addr: NonNull<u8>, bytes: usize, access: Access) {
     tell_address_sanitizer(addr, bytes, access);
     tell_valgrind(addr, bytes, access);
 }
 
 /// The kernel wrote these values.
-pub(crate) fn kernel_wrote<T>(values: &[T]) {
+pub(super) fn kernel_wrote<T>(values: &[T]) {
     set(
         NonNull::from(values).cast(),
         size_of_val(values),

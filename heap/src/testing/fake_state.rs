@@ -3,7 +3,7 @@
 use super::Huge;
 #[cfg(doc)]
 use super::Os;
-use crate::testing::access::{self, Access};
+use crate::os::access::{self, Access};
 use core::ptr::{NonNull, null_mut};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
