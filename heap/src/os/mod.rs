@@ -21,6 +21,9 @@
 //! Every function here keeps the caller's `errno`.
 
 pub mod abort;
+#[cfg(test)]
+#[path = "../testing/access.rs"]
+mod access;
 pub mod cgroup;
 #[cfg(test)]
 #[path = "../testing/child.rs"]

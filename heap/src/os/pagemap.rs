@@ -86,6 +86,8 @@ fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -
         return None;
     }
     let found = regions.get(..count as usize)?;
+    #[cfg(test)]
+    super::access::kernel_wrote(found);
     for region in found {
         // SAFETY: the kernel filled in as many as it returned.
         visit(within(unsafe { region.assume_init() }, at, end)?);

@@ -278,6 +278,7 @@ impl<O: Os> PageHeap<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::is_zero;
 
     #[test]
     fn every_byte_and_no_other_is_cleared() {
@@ -297,7 +298,7 @@ mod tests {
         // SAFETY: within the vector.
         unsafe { clear(memory.as_mut_ptr().add(1), STREAMED + 4094) };
         assert_eq!([memory[0], memory[STREAMED + 4095]], [7, 7]);
-        assert!(memory[1..STREAMED + 4095].iter().all(|&byte| byte == 0));
+        assert!(is_zero(&memory[1..STREAMED + 4095]));
         // SAFETY: as above.
         unsafe { clear(memory.as_mut_ptr(), 1) };
         assert_eq!(memory[0], 0);

@@ -1,5 +1,6 @@
 //! Tells AddressSanitizer and valgrind which memory of a fake system may be accessed. To the tools,
-//! such a system's memory is one ordinary allocation. Without a tool, nothing happens.
+//! such a system's memory is one ordinary allocation. Also tells valgrind what the kernel wrote by
+//! a call that valgrind does not know. Without a tool, nothing happens.
 
 use core::ptr::NonNull;
 
@@ -15,6 +16,15 @@ pub(super) enum Access {
 pub(super) fn set(addr: NonNull<u8>, bytes: usize, access: Access) {
     tell_address_sanitizer(addr, bytes, access);
     tell_valgrind(addr, bytes, access);
+}
+
+/// The kernel wrote these values.
+pub(super) fn kernel_wrote<T>(values: &[T]) {
+    set(
+        NonNull::from(values).cast(),
+        size_of_val(values),
+        Access::Allowed,
+    );
 }
 
 #[cfg(not(sanitized = "address"))]

@@ -1,12 +1,9 @@
 //! The state of a fake system: its reservations, page by page, and which calls are to fail.
 
-#[path = "access.rs"]
-mod access;
-
 use super::Huge;
 #[cfg(doc)]
 use super::Os;
-use access::Access;
+use crate::os::access::{self, Access};
 use core::ptr::{NonNull, null_mut};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;

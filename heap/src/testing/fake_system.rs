@@ -8,6 +8,7 @@ pub use self::state::{Call, FakeGuard};
 use self::state::{Failure, Page, Reservation, State};
 use super::lock_order::assert_free;
 use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
+use crate::testing::is_zero;
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
@@ -170,7 +171,7 @@ impl Fake {
         assert_eq!(pages, [Page::Committed], "a question about what is not");
         // SAFETY: a committed page.
         let contents = unsafe { core::slice::from_raw_parts(at.as_ptr(), page) };
-        populated[0] |= contents.iter().any(|&byte| byte != 0);
+        populated[0] |= !is_zero(contents);
         Ok(populated[0])
     }
 

@@ -186,7 +186,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    // Each has up to 2000 steps.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
     #[test]
     fn blocks_never_overlap_and_none_is_lost(steps in steps()) {
         let classes = [24, 512, 3328, 32 << 10].map(Class::of_size_align8);

@@ -34,7 +34,7 @@ pub(super) struct Pace {
     rate: AtomicU64,
     /// When the window began, in ns. Written under the lock.
     began: AtomicU64,
-    /// Samples since.
+    /// Samples since. A window that ends takes those that it counted away, under the lock.
     samples: AtomicU64,
 }
 
@@ -62,7 +62,8 @@ impl Pace {
 
     /// `asked` is in force, from `now` (ns) on. The caller holds the lock.
     pub(super) fn restart(&self, asked: u64, now: u64) {
-        self.begin_window(now);
+        self.began.store(now, Relaxed);
+        self.samples.store(0, Relaxed);
         self.asked.store(asked, Relaxed);
         self.rate.store(asked, Relaxed);
     }
@@ -88,15 +89,17 @@ impl Pace {
         };
         // Another thread may have ended it meanwhile.
         if self.is_over(now) && self.asked() != 0 {
-            self.set_rate(now);
+            self.end_window(self.samples.load(Relaxed), now);
         }
     }
 
-    /// Whether the window is over.
+    /// Whether the window is over. A thread that was suspended after it read the clock says nothing
+    /// of a window that began later.
     fn is_over(&self, now: u64) -> bool {
         let window = if self.is_raised() { WINDOW } else { CREDIT };
-        self.samples.load(Relaxed) >= window
-            || self.elapsed(now) >= window.saturating_mul(self.least())
+        let is_late = now < self.began.load(Relaxed);
+        let is_full = self.samples.load(Relaxed) >= window;
+        !is_late && (is_full || self.elapsed(now) >= window.saturating_mul(self.least()))
     }
 
     /// How long the window has lasted, in ns.
@@ -109,11 +112,17 @@ impl Pace {
         (self.asked() / BYTES_PER_NS).max(1)
     }
 
-    /// Sets the rate that gives one sample in every [`Pace::least`], and begins a window. The
-    /// caller holds the lock.
-    fn set_rate(&self, now: u64) {
+    /// Ends a window of `took` samples, and begins one. Samples that other threads noted since they
+    /// were counted belong to the new one, which begins at `now`. The caller holds the lock.
+    fn end_window(&self, took: u64, now: u64) {
+        self.set_rate(took, now);
+        self.began.store(now, Relaxed);
+        self.samples.fetch_sub(took, Relaxed);
+    }
+
+    /// Sets the rate that gives one sample in every [`Pace::least`]. The caller holds the lock.
+    fn set_rate(&self, took: u64, now: u64) {
         let (asked, rate) = (self.asked(), self.rate());
-        let took = self.samples.load(Relaxed);
         let fit = u128::from(rate) * u128::from(took) * u128::from(self.least());
         let fit = u64::try_from(fit / u128::from(self.elapsed(now))).unwrap_or(u64::MAX);
         let fit = fit.min(COARSEST).max(asked);
@@ -122,18 +131,13 @@ impl Pace {
         if !is_chance {
             self.rate.store(fit, Relaxed);
         }
-        self.begin_window(now);
-    }
-
-    fn begin_window(&self, now: u64) {
-        self.began.store(now, Relaxed);
-        self.samples.store(0, Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     const ASKED: u64 = 512 << 10;
 
@@ -211,26 +215,60 @@ mod tests {
         assert_eq!(pace.rate(), COARSEST);
     }
 
+    /// 40 bytes a ns, for as many samples as a window takes that is not raised.
+    fn raised() -> (Pace, u64) {
+        let (pace, mut now) = (Pace::off(), 5_000_000);
+        pace.restart(ASKED, now);
+        run(&pace, &mut now, 40, CREDIT as u32);
+        (pace, now)
+    }
+
+    /// They look at the same time, by clocks that they read before.
     #[test]
     fn several_threads_end_a_window_once() {
-        let (pace, clock) = (Pace::off(), AtomicU64::new(1));
-        pace.restart(ASKED, 1);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..200_000 {
-                        pace.note();
-                        // 40 bytes a ns, by a clock that all of them move.
-                        let step = pace.rate() / 40;
-                        pace.look(clock.fetch_add(step, Relaxed) + step);
-                    }
-                });
-            }
-        });
-        assert!(pace.is_raised());
-        assert!(pace.samples.load(Relaxed) <= CREDIT + 4);
-        // 20 times as coarse, give or take what four threads do to a window of 32.
+        const THREADS: u64 = 4;
+        let (single, end) = raised();
+        for _ in 0..100 {
+            let (pace, start) = (Pace::off(), Barrier::new(THREADS as usize));
+            pace.restart(ASKED, 5_000_000);
+            std::thread::scope(|scope| {
+                for _ in 0..THREADS {
+                    scope.spawn(|| {
+                        (0..CREDIT / THREADS).for_each(|_| pace.note());
+                        start.wait();
+                        pace.look(end);
+                    });
+                }
+            });
+            // A second end would be of a window without samples.
+            assert_eq!(pace.rate(), single.rate());
+            let window = (pace.began.load(Relaxed), pace.samples.load(Relaxed));
+            assert_eq!(window, (end, 0));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_was_suspended_changes_nothing() {
+        let (pace, began) = raised();
         let rate = pace.rate();
-        assert!((ASKED * 5..ASKED * 80).contains(&rate), "{rate}");
+        (0..WINDOW).for_each(|_| pace.note());
+        // It read the clock before another thread ended a window.
+        pace.look(began - 1);
+        assert_eq!((pace.rate(), pace.began.load(Relaxed)), (rate, began));
+        pace.look(began + WINDOW * ASKED / BYTES_PER_NS);
+        assert_eq!(pace.rate(), rate, "the samples still count");
+        assert_eq!(pace.samples.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn samples_that_other_threads_note_meanwhile_are_the_next_windows() {
+        let (pace, began) = raised();
+        let (rate, window) = (pace.rate(), WINDOW * ASKED / BYTES_PER_NS);
+        (0..2 * WINDOW).for_each(|_| pace.note());
+        let _guard = pace.lock.lock();
+        pace.end_window(WINDOW, began + window);
+        assert_eq!(pace.samples.load(Relaxed), WINDOW);
+        pace.end_window(WINDOW, began + 2 * window);
+        assert_eq!((pace.rate(), pace.samples.load(Relaxed)), (rate, 0));
     }
 }

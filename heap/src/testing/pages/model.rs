@@ -8,6 +8,7 @@ use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
 use crate::pages::span::ZeroState;
 use crate::pages::{Dirty, HugePolicy, PageHeap, SliceRef, Use, Zero};
+use crate::testing::is_zero;
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -147,12 +148,9 @@ impl<'h> Model<'h> {
         // SAFETY: a span that the model holds, just given out.
         let contents = unsafe {
             self.heap.zero_dirty(pointer(base), bytes);
-            core::slice::from_raw_parts(base as *const u128, bytes / 16)
+            core::slice::from_raw_parts(base as *const u8, bytes)
         };
-        assert!(
-            contents.iter().all(|&word| word == 0),
-            "zeroed, and not zero"
-        );
+        assert!(is_zero(contents), "zeroed, and not zero");
     }
 
     fn write(&mut self, base: usize, from: usize, pages: usize) {
@@ -339,8 +337,6 @@ fn run(conditions: Conditions, decay_ms: u64, huge: HugePolicy, steps: Vec<Step>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
     #[test]
     fn behaves_as_the_model(
         conditions in conditions(),

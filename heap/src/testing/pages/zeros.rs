@@ -4,6 +4,7 @@ use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
 use crate::pages::{Dirty, PageHeap, ZeroingTotals};
+use crate::testing::is_zero;
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -16,8 +17,8 @@ fn round(heap: &PageHeap<Fake>, bytes: usize, touch: impl Fn(usize) -> bool) -> 
     // SAFETY: the span is ours, and that long.
     unsafe {
         heap.zero_dirty(span.base, bytes);
-        let contents = core::slice::from_raw_parts(span.base.as_ptr().cast::<u64>(), bytes / 8);
-        assert!(contents.iter().all(|&word| word == 0), "not zero");
+        let contents = core::slice::from_raw_parts(span.base.as_ptr(), bytes);
+        assert!(is_zero(contents), "not zero");
         for page in (0..bytes / PAGE).filter(|&page| touch(page)) {
             span.base.add(page * PAGE).write(1);
         }

@@ -8,6 +8,7 @@ use super::pool::Pool;
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake, FakeGuard};
 use crate::pages::{PageHeap, Sides, Tables};
+use crate::testing::is_zero;
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -88,7 +89,7 @@ fn a_deep_stack_does_not_stay_deep() {
     // SAFETY: an idle stack's memory, which no other thread uses in this test.
     let kept = unsafe { core::slice::from_raw_parts(lowest, (64 << 10) - 4096) };
     let (below, above) = kept.split_at((48 << 10) - 4096);
-    assert!(below.iter().all(|&byte| byte == 0), "trimmed");
+    assert!(is_zero(below), "trimmed");
     assert!(above.iter().all(|&byte| byte == 1), "warm");
 }
 

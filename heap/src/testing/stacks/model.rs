@@ -9,6 +9,7 @@ use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Call, Conditions, Fake};
 use crate::pages::{Dirty, PageHeap, Use};
+use crate::testing::is_zero;
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -194,8 +195,8 @@ impl<'h> World<'h> {
         for at in (start..start + bytes).step_by(self.page()) {
             assert_eq!(self.pages.os().guard_at(at), None, "a guard in a block");
             // SAFETY: in the span.
-            let words = unsafe { core::slice::from_raw_parts(at as *const u64, self.page() / 8) };
-            assert!(words.iter().all(|&word| word == 0), "zero state is wrong");
+            let contents = unsafe { core::slice::from_raw_parts(at as *const u8, self.page()) };
+            assert!(is_zero(contents), "zero state is wrong");
         }
         // SAFETY: in the span.
         unsafe { span.base.as_ptr().write_bytes(1, bytes) };
@@ -265,8 +266,6 @@ pub(super) fn world<'h>(pages: &'h PageHeap<Fake>, pool: &'h Pool) -> World<'h> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn stacks_keep_apart_and_leave_no_guards(conditions in conditions(), steps in steps()) {
         let (pages, pool) = (heap(conditions), Pool::new());
