@@ -31,8 +31,8 @@ fn has(address: usize) -> bool {
     is_on() && !EARLY.has(address)
 }
 
-/// Gives a fresh block of `bytes` bytes a random tag for its first `held` bytes: not its neighbours', and
-/// not `last`. Returns the pointer for the program.
+/// Gives a fresh block of `bytes` bytes a random tag for its first `held` bytes: not its
+/// neighbours', and not `last`. Returns the pointer for the program.
 ///
 /// # Safety
 /// - The block is the caller's, and of a slab whose pages may be read.

@@ -27,8 +27,10 @@ pub enum Source {
     },
     /// C or C++ sources inside a crate of the registry.
     Crate { version: &'static str, build: Build },
-    /// This project's own library.
-    Neap,
+    /// This project's own library, with variables.
+    Neap {
+        settings: &'static [(&'static str, &'static str)],
+    },
 }
 
 /// How the sources inside a crate become a preloadable library. The crate `lab/peers/NAME` depends
@@ -94,7 +96,7 @@ const MIMALLOC: Build = Build {
 pub const ALL: &[Peer] = &[
     Peer {
         name: "neap",
-        sources: &[Source::Neap],
+        sources: &[Source::Neap { settings: &[] }],
     },
     Peer {
         name: "glibc",
@@ -240,6 +242,14 @@ pub const HARDENED: &[Peer] = &[
     },
 ];
 
+/// Neap in a mode of its own. It takes part only if it is named.
+const MODES: &[Peer] = &[Peer {
+    name: "neap-hardened",
+    sources: &[Source::Neap {
+        settings: &[("NEAP_HARDEN", "1")],
+    }],
+}];
+
 /// The crate's features, in `peers/NAME`, choose the configuration.
 const HARDENED_MALLOC: Source = Source::Crate {
     version: "16.0.2026071503",
@@ -253,7 +263,7 @@ const HARDENED_MALLOC: Source = Source::Crate {
 
 /// The peer with that name.
 pub fn find(name: &str) -> Option<&'static Peer> {
-    ALL.iter().chain(HARDENED).find(|p| p.name == name)
+    every().find(|p| p.name == name)
 }
 
 /// The peers named in `only`, or [`ALL`] if `only` is empty.
@@ -272,8 +282,14 @@ pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
 /// # Errors
 /// If a name in `only` is no peer.
 pub fn select_with_hardened(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
-    let all: Vec<_> = ALL.iter().chain(HARDENED).collect();
-    choose("peer", only, &all, |peer| peer.name)
+    match only {
+        [] => Ok(ALL.iter().chain(HARDENED).collect()),
+        _ => choose("peer", only, &every().collect::<Vec<_>>(), |peer| peer.name),
+    }
+}
+
+fn every() -> impl Iterator<Item = &'static Peer> {
+    ALL.iter().chain(HARDENED).chain(MODES)
 }
 
 #[cfg(test)]

@@ -94,10 +94,13 @@ pub fn locate_source(
 ) -> anyhow::Result<Ready> {
     let ready = |library, version| Ready::new(peer.name, version, library);
     match source {
-        Source::Neap => {
+        Source::Neap { settings } => {
             let library = locate_neap(places)?;
             let version = neap_version(&library)?;
-            Ok(ready(library, version))
+            let with = |ready: Ready, (name, value): &(&'static str, &str)| {
+                ready.with_setting(name, (*value).to_string())
+            };
+            Ok(settings.iter().fold(ready(library, version), with))
         }
         Source::CLibrary => Ok(ready(
             crate::work::identity::own_heap()?,

@@ -64,7 +64,7 @@ fn make(peer: &Peer, source: &Source, places: &Places, say: &dyn Fn(&str)) -> an
             let counted = counted_library(peer, version, places);
             link(build, &crate_built, build.emulator_flags, &counted)
         }
-        Source::System { .. } | Source::CLibrary | Source::Neap => Ok(()),
+        Source::System { .. } | Source::CLibrary | Source::Neap { .. } => Ok(()),
     }
 }
 
