@@ -9,8 +9,9 @@
 //! The canary is a word that a reader without the process's secrets cannot make. It holds the
 //! requested size, the form of the call, and whether the block was freed. A free checks the block's
 //! own canary and slack, and what lies within 32 bytes of the block, as far as no block of the
-//! program's is there ([`crate::stray`]). The caller of the free holds a lock, so no neighbour is
-//! freed meanwhile; one may be handed out, and then its canary says so first.
+//! program's is there ([`crate::stray`]). Other threads may hand out and free a neighbour
+//! meanwhile. Its canary says that it is in use before its owner writes there, and that it is free
+//! after its bytes are zero.
 
 use crate::base::sync::Ordering;
 use crate::cache::flush::give_found;
@@ -141,12 +142,21 @@ pub(crate) unsafe fn give(slab: &'static Slab, class: Class, address: usize) {
 /// # Safety
 /// - As [`give`], of each.
 pub unsafe fn reuse_all(blocks: &Blocks) {
+    // What is filled with zeros is looked at when the block is handed out.
+    let pattern = fill_by(HEAP.measures()).filter(|&fill| fill != 0);
     for (address, class) in blocks.iter() {
         let bytes = class.bytes();
-        // SAFETY: the caller's promise. The other bytes are looked at when the block is handed out.
+        // SAFETY: the caller's promise.
         let word = unsafe { canary_at(address, bytes) }.load(Ordering::Acquire);
         if word != Canary::Freed.word(address) && Canary::last_tag(word, address) == 0 {
             misuse::written_freed(address, bytes, bytes - CANARY_BYTES);
+        }
+        if let Some(fill) = pattern {
+            // SAFETY: as above.
+            let offset = unsafe { first_other(address, bytes - CANARY_BYTES, fill) };
+            if let Some(offset) = offset {
+                misuse::written_freed(address, bytes, offset);
+            }
         }
     }
     match closed_cache() {

@@ -128,6 +128,7 @@ unsafe fn begin_alone(envp: *mut *mut c_char) {
     // Now, while the process has one thread. A filter from before the start may kill for it.
     if sandbox::started_free() {
         thread::prepare_barrier();
+        HEAP.allow_bias();
     }
     hook::instruments().begin();
 }
@@ -405,9 +406,6 @@ pub fn take_measures(measures: Measures) {
     }
     tags::start(measures);
     HEAP.add_measures(measures);
-    if measures.has(Measures::CANARY) {
-        HEAP.allow_bias();
-    }
     switch(Mode::Checking);
 }
 

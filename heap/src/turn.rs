@@ -8,11 +8,13 @@
 
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::cache::draw::Hold;
 use crate::cache::heap::HEAP;
 use crate::cache::magazine::{Start, Tag};
 use crate::cache::measures::Measures;
 use crate::cache::misuse::Call;
 use crate::cache::thread_cache::Cache;
+use crate::cache::waiting::Blocks;
 use crate::harden;
 use crate::hook;
 use crate::init::current;
@@ -95,28 +97,20 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
         tags::refuse_other(Call::Free, block.addr(), class);
     }
     let bytes = start.bytes as usize;
-    let is_full = {
-        let Some(mut turn) = cache.begin_turn() else {
-            return Freed::Not;
-        };
-        if !turn.can_hold() {
-            drop(turn);
-            HEAP.prepare_waiting(cache);
-            return Freed::Not;
-        }
-        // SAFETY: a block with a canary starts there; the caller's promise.
-        if !unsafe { harden::close_if_in_use(address, bytes, measures) } {
-            return Freed::Not;
-        }
-        turn.hold(address, tag, bytes)
-    };
-    match is_full {
-        false => Freed::Held,
-        true => {
-            bring(cache);
-            Freed::Brought
-        }
+    // SAFETY: a block with a canary starts there; the caller's promise.
+    if !unsafe { harden::close_if_in_use(address, bytes, measures) } {
+        return Freed::Not;
     }
+    let hold = match cache.begin_turn() {
+        Some(mut turn) => turn.hold(address, tag, bytes),
+        None => Hold::Refused,
+    };
+    match hold {
+        Hold::Done => return Freed::Held,
+        Hold::Last => bring(&HEAP.take_waiting(cache)),
+        Hold::Refused => bring_alone(cache, address, tag),
+    }
+    Freed::Brought
 }
 
 /// The tag of the block of a slab in the first arena that starts at `address`, and what tells so;
@@ -137,15 +131,27 @@ fn starting_at(cache: &Cache, address: usize) -> Option<(Tag, Start)> {
     starts.then_some((tag, start))
 }
 
-/// Brings the blocks that the calling thread holds back to quarantine.
+/// Brings closed blocks to quarantine.
 #[cold]
 #[inline(never)]
-fn bring(cache: &Cache) {
-    let blocks = HEAP.take_waiting(cache);
+fn bring(blocks: &Blocks) {
     // SAFETY: freed by the program, and held back since.
     unsafe {
-        if !hook::instruments().hold_back(&blocks) {
-            harden::reuse_all(&blocks);
+        if !hook::instruments().hold_back(blocks) {
+            harden::reuse_all(blocks);
         }
     }
+}
+
+/// Brings a closed block to quarantine that the thread could not hold back: it has no memory for
+/// these yet, or another thread looks at its cache.
+#[cold]
+#[inline(never)]
+fn bring_alone(cache: &'static Cache, address: usize, tag: Tag) {
+    HEAP.prepare_waiting(cache);
+    let mut blocks = Blocks::none();
+    if let Some(class) = tag.class() {
+        blocks.push(address, class);
+    }
+    bring(&blocks);
 }

@@ -185,6 +185,7 @@ fn programs_work_as_by_default() {
         "trim_race",
         "thread_end",
         "alignments",
+        "exchange",
     ];
     for name in names {
         let source = format!("programs/{name}.c");

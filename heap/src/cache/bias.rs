@@ -8,7 +8,8 @@
 //! 1. The owner writes that it is at work, then reads the cache's lock. If the lock is taken, it
 //!    ends the turn at once and waits for the lock as everyone else does.
 //! 2. Another thread takes the lock, passes the heavy barrier, and waits until the owner is not at
-//!    work.
+//!    work. It does not wait long: a handler of signals may have interrupted the owner, and may
+//!    itself wait for the other thread.
 //!
 //! After the barrier, either the other thread sees that the owner is at work, or the owner has yet
 //! to read the lock, and finds it taken. A biased lock as that of Java's monitors (Dice, Huang,
@@ -25,6 +26,15 @@ pub struct Bias {
     pub(crate) is_open: AtomicBool,
     /// Written by the owner only.
     pub(crate) at_work: AtomicBool,
+}
+
+/// Whether to wait on for the end of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Yes.
+    Left,
+    /// No.
+    Lost,
 }
 
 /// A turn of the owner, until it is dropped.
@@ -49,14 +59,15 @@ impl Bias {
     /// Whether the owner, which has no turn, may take one most likely.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed) && !self.is_at_work()
+        // Acquire: who sees that another thread opened the bias also sees that it took the lock.
+        self.is_open.load(Ordering::Acquire) && !self.is_at_work()
     }
 
     /// The owner's turn; `None` if there are none, if the owner has one already, or if the lock is
     /// taken.
     #[inline(always)]
     pub fn begin(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
-        if self.is_at_work() {
+        if !self.is_ready() {
             return None;
         }
         self.at_work.store(true, Ordering::Relaxed);
@@ -67,24 +78,32 @@ impl Bias {
     }
 
     /// For a thread that has taken the lock, and is not the owner: waits for the end of the owner's
-    /// turn. False if `barrier` does not pass: then the owner may be at work.
-    pub fn exclude(&self, barrier: impl FnOnce() -> bool, mut wait: impl FnMut()) -> bool {
+    /// turn. False if the owner may still be at work: `barrier` does not pass, or `wait` gives up.
+    pub fn exclude(
+        &self,
+        barrier: impl FnOnce() -> bool,
+        mut wait: impl FnMut() -> Patience,
+    ) -> bool {
         if !self.is_open.load(Ordering::Relaxed) {
             return true;
         }
-        if !barrier() {
-            return false;
+        let mut patience = match barrier() {
+            true => Patience::Left,
+            false => Patience::Lost,
+        };
+        while patience == Patience::Left {
+            if !self.at_work.load(Ordering::Acquire) {
+                return true;
+            }
+            patience = wait();
         }
-        while self.at_work.load(Ordering::Acquire) {
-            wait();
-        }
-        true
+        false
     }
 
     /// Lets the owner take turns from now on, or none. Under the lock; the caller is the owner, or
     /// has excluded it.
     pub fn set_open(&self, is_open: bool) {
-        self.is_open.store(is_open, Ordering::Relaxed);
+        self.is_open.store(is_open, Ordering::Release);
     }
 
     /// In a fork's child: whether the owner, which stayed in the parent, was at work. It is not any

@@ -27,13 +27,13 @@
 //! Pops for a size are blocked only from offer to collect. An owner that takes the slow path often
 //! in between ends the offer ([`Opened::lose_patience`]).
 //!
-//! A pop that compares with a bottom is one load of `top`, one of `bottom`, and one store: no flag,
-//! no fence. A pop for a size is blocked by the compare that bounds the size, so it needs no extra
-//! instruction either. While the profiler samples, pops read a separate bottom
+//! A pop that compares with a bottom is one load of `top`, one of `bottom`, and one store: no
+//! flag, no fence. A pop for a size is blocked by the compare that bounds the size, so it needs no
+//! extra instruction either. While the profiler samples, pops read a separate bottom
 //! ([`super::countdown`]), and the drainer publishes that one. With the fast path off, no pop
-//! happens without the lock. The protocol is in `bounds.rs`, its loom models are in
-//! `testing/magazine_models.rs`, and the costs of the alternatives in
-//! `docs/decisions/0003-draining.md`.
+//! happens without the lock or a turn of the owner ([`super::bias`]). The protocol is in
+//! `bounds.rs`, its loom models are in `testing/magazine_models.rs`, and the costs of the
+//! alternatives in `docs/decisions/0003-draining.md`.
 
 use super::flush::Gather;
 use super::heap::Heap;

@@ -7,7 +7,7 @@
 
 use super::budget::Verdict;
 use super::flush::give_one;
-use super::heap::Heap;
+use super::heap::{Heap, Mode};
 use super::magazine::Tag;
 use super::measures::{Measures, SECRETS};
 use super::opened::{AtWork, Opened};
@@ -18,7 +18,7 @@ use crate::slab::class::Class;
 use core::ptr;
 
 /// The most blocks of a magazine: as many as the choice of a block from a slab is among.
-const MOST_ENTRIES: usize = 256;
+const MOST_ENTRIES: usize = 1024;
 /// The most bytes of these blocks.
 const MOST_BYTES: usize = 128 << 10;
 
@@ -89,6 +89,9 @@ impl Heap {
     unsafe fn draw_few(&'static self, mut open: Opened<'_>, class: Class) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe { open.magazine(class).settle() };
+        if self.mode() == Mode::Checking {
+            open.follow(self.fast_path());
+        }
         open.countdown(class).note_miss();
         let share = self.widen(&mut open, class);
         let (filled, capacity) = {
@@ -212,24 +215,34 @@ impl Heap {
 }
 
 impl AtWork<'_> {
-    /// Whether the thread may hold back a block now.
+    /// Holds back a freed block of `bytes` bytes.
     #[inline(always)]
-    pub(crate) fn can_hold(&self) -> bool {
-        self.inner.waiting.is_some()
-    }
-
-    /// Holds a freed block back, if the thread [may](AtWork::can_hold). True if it is then to bring
-    /// what it holds to quarantine.
-    #[inline(always)]
-    pub(crate) fn hold(&mut self, address: usize, tag: Tag, bytes: usize) -> bool {
+    pub(crate) fn hold(&mut self, address: usize, tag: Tag, bytes: usize) -> Hold {
         let Some(mut blocks) = self.inner.waiting else {
-            return false;
+            return Hold::Refused;
         };
         // SAFETY: the thread's own memory, which others reach while it has no turn.
         let blocks = unsafe { blocks.as_mut() };
+        if blocks.is_full() {
+            // A handler of signals interrupted the thread before it could bring them.
+            return Hold::Refused;
+        }
         blocks.push_tagged(address, tag, bytes);
-        blocks.is_full()
+        match blocks.is_full() {
+            true => Hold::Last,
+            false => Hold::Done,
+        }
     }
+}
+
+/// Whether a thread holds a freed block back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Done,
+    /// It does, and is now to bring what it holds to quarantine.
+    Last,
+    /// It has no room.
+    Refused,
 }
 
 impl Opened<'_> {

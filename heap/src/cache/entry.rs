@@ -1,5 +1,6 @@
 //! A thread's way in and out: its cache begins with its first slow call and ends with the thread.
 
+use super::bias::Patience;
 use super::bounds::FastPath;
 use super::bounds::array_bytes;
 use super::colour;
@@ -14,6 +15,10 @@ use crate::os::thread::{give_way, heavy_barrier};
 use crate::slab::class::Class;
 use crate::slab::class_table;
 use core::ptr::{self, NonNull};
+
+/// How often a thread looks whether another one's turn has ended, 20 µs or more apart. A turn takes
+/// less than one of these, unless its thread does not run.
+const EXCLUDE_TRIES: usize = 500;
 
 /// How often [`Heap::is_quiet`] looks.
 const QUIET_TRIES: usize = 10_000;
@@ -33,15 +38,26 @@ impl Cache {
         is_quiet.then(|| self.open())
     }
 
-    /// The same for any thread. `None` if the owner of a biased cache may be at work: the kernel
-    /// refuses the barrier that tells, or the caller is a handler of signals that interrupted it.
+    /// The same for any thread. `None` if the owner of a biased cache may be at work, because the
+    /// kernel refuses the barrier that tells, or a handler of signals interrupted it.
     #[inline(never)]
     pub fn open_other(&self) -> Option<Opened<'_>> {
         let guard = self.lock().lock();
         let is_free = match ptr::eq(self, machine::slot()) {
             // Not in a handler of signals that interrupted a turn.
             true => !self.bias.is_at_work(),
-            false => self.bias.exclude(heavy_barrier, give_way),
+            false => {
+                let mut tries = EXCLUDE_TRIES;
+                self.bias.exclude(heavy_barrier, || {
+                    give_way();
+                    tries -= 1;
+                    if tries > 0 {
+                        Patience::Left
+                    } else {
+                        Patience::Lost
+                    }
+                })
+            }
         };
         is_free.then(|| self.opened(guard))
     }
@@ -114,7 +130,9 @@ impl Heap {
             // SAFETY: the key's destructor takes the block of a cache.
             && !unsafe { key.set(block.as_ptr().cast()) }
         {
-            self.retire_cache(block);
+            let waiting = self.retire_cache(block);
+            // SAFETY: freed by the program.
+            unsafe { self.give_all(&waiting) };
             return None;
         }
         Some(cache)

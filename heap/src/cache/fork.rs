@@ -35,8 +35,11 @@ impl Heap {
     pub unsafe fn after_fork_in_child(&'static self) {
         // SAFETY: the caller's promise: the child has one thread.
         let own = unsafe { self.registry.own() };
-        if let Some(own) = own.filter(|own| own.lock().free_if_whole()) {
-            own.open().guard_floors();
+        if let Some(mut open) = own
+            .filter(|own| own.lock().free_if_whole())
+            .and_then(Cache::open_own)
+        {
+            open.guard_floors();
         }
         let is_changing = self.registry.lock.is_mine();
         let is_draining = self.registry.draining.is_mine();
@@ -79,8 +82,10 @@ impl Registry {
         let (own, caches) = unsafe { (self.own(), self.caches()) };
         for cache in caches {
             cache.forget_mover();
-            let is_own = own.is_some_and(|own| ptr::eq(own, cache));
-            let was_at_work = !is_own && cache.bias.end_if_left();
+            // What this thread was about to look at when it was interrupted stays at work for good,
+            // so that it goes on without it.
+            let is_held = own.is_some_and(|own| ptr::eq(own, cache)) || cache.lock().is_mine();
+            let was_at_work = !is_held && cache.bias.end_if_left();
             if cache.lock().free_if_left() || was_at_work {
                 cache.open().abandon();
             }

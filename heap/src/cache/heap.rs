@@ -254,16 +254,18 @@ impl Heap {
         self.can_bias.load(Ordering::Relaxed) && has_canaries && !is_watched
     }
 
-    /// From now on owners of caches may take turns. Before any thread but the first has a cache.
+    /// From now on owners of caches may take turns, if the kernel has the barrier. Before any
+    /// thread has a cache.
     pub(crate) fn allow_bias(&self) {
-        self.can_bias.store(heavy_barrier(), Ordering::Relaxed);
+        if self.measures().has(Measures::CANARY) {
+            self.can_bias.store(heavy_barrier(), Ordering::Relaxed);
+        }
     }
 
-    /// From now on they may not, because the barrier is about to be forbidden.
-    pub(crate) fn end_bias(&'static self) {
-        if self.can_bias.swap(false, Ordering::Relaxed) {
-            self.set_paths();
-        }
+    /// From now on no more owners take turns, because the barrier is about to be forbidden. Those
+    /// who do notice with their next refill. Takes no lock.
+    pub(crate) fn end_bias(&self) {
+        self.can_bias.store(false, Ordering::Relaxed);
     }
 
     /// Changes how calls are served. Caches made from now on follow; see [`Registry`] for those

@@ -17,7 +17,7 @@ pub mod countdown;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
-mod draw;
+pub(crate) mod draw;
 #[cfg(not(loom))]
 mod entry;
 #[cfg(not(loom))]

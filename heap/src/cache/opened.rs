@@ -249,6 +249,13 @@ impl Opened<'_> {
         self.set_offering(false);
     }
 
+    /// Follows a change that another thread could not bring here, because the owner was at work.
+    pub(super) fn follow(&mut self, path: FastPath) {
+        if self.inner.access.path != path {
+            self.set_path(path);
+        }
+    }
+
     /// Says whether a drainer offers what the magazines hold. The owner's pops see it from the next
     /// barrier on.
     pub(super) fn set_offering(&mut self, is_offering: bool) {

@@ -7,7 +7,7 @@
 //! so x86-64 has its own version. So has AArch64, for what C programs call. The rest comes from
 //! here. The tests below run both.
 
-use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::sync::{AtomicU64, Ordering, fence};
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 #[cfg(target_arch = "aarch64")]
 use crate::cache::aarch64::slot;
@@ -132,7 +132,10 @@ unsafe fn push(block: *mut u8, fits: impl FnOnce(Start) -> bool) -> bool {
 /// - The caller may write the word.
 #[inline(always)]
 pub unsafe fn exchange_own(word: &AtomicU64, new: u64) -> u64 {
-    word.swap(new, Ordering::AcqRel)
+    let before = word.swap(new, Ordering::AcqRel);
+    // Who sees what the caller writes next sees the word first.
+    fence(Ordering::Release);
+    before
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use core::ptr::NonNull;
 /// The most blocks that a thread holds back before it brings them to quarantine.
 pub const MOST: usize = 64;
 
+/// From so many bytes on, it brings them earlier.
+pub const MOST_BYTES: usize = 64 << 10;
+
 /// Blocks with canaries that the program freed, at most [`MOST`].
 #[derive(Clone, Debug)]
 pub struct Blocks {
@@ -42,10 +45,10 @@ impl Blocks {
         self.bytes
     }
 
-    /// Whether there is room for no more.
+    /// Whether there is to be no more.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.count == MOST
+        self.count == MOST || self.bytes >= MOST_BYTES
     }
 
     /// Removes all.
@@ -100,7 +103,7 @@ mod tests {
     fn blocks_come_with_their_classes() {
         let mut blocks = Blocks::none();
         let put: Vec<_> = Class::all()
-            .take(MOST)
+            .take(MOST / 2)
             .enumerate()
             .map(|(number, class)| ((1 << 46) + number * 16, class))
             .collect();

@@ -8,7 +8,7 @@
 //! The last tests leave out a step, and expect that both change the same word at once.
 
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, fence};
-use crate::cache::bias::Bias;
+use crate::cache::bias::{Bias, Patience};
 use crate::os::lock::{Lock, Rank};
 use loom::sync::Arc;
 
@@ -27,6 +27,7 @@ enum Flaw {
 enum Other {
     Keeps,
     Closes,
+    Opens,
 }
 
 struct World {
@@ -37,11 +38,11 @@ struct World {
 }
 
 impl World {
-    fn new() -> Arc<World> {
+    fn new(is_open: bool) -> Arc<World> {
         Arc::new(World {
             lock: Lock::new(Rank::Apart),
             bias: Bias {
-                is_open: AtomicBool::new(true),
+                is_open: AtomicBool::new(is_open),
                 at_work: AtomicBool::new(false),
             },
             changes: AtomicUsize::new(0),
@@ -74,17 +75,23 @@ impl World {
             }
             true
         };
-        assert!(self.bias.exclude(barrier, loom::thread::yield_now));
+        let wait = || {
+            loom::thread::yield_now();
+            Patience::Left
+        };
+        assert!(self.bias.exclude(barrier, wait));
         self.change();
-        if other == Other::Closes {
-            self.bias.set_open(false);
+        match other {
+            Other::Keeps => {}
+            Other::Closes => self.bias.set_open(false),
+            Other::Opens => self.bias.set_open(true),
         }
     }
 }
 
 fn side_by_side(other: Other, visits: usize, flaw: Flaw) {
     loom::model(move || {
-        let world = World::new();
+        let world = World::new(other != Other::Opens);
         let visited = world.clone();
         let visitor = loom::thread::spawn(move || {
             (0..visits).for_each(|_| visited.visit(other, flaw));
@@ -106,6 +113,11 @@ fn turns_and_visits_do_not_overlap() {
 #[test]
 fn turns_end_when_the_bias_is_closed() {
     side_by_side(Other::Closes, 2, Flaw::None);
+}
+
+#[test]
+fn turns_begin_when_the_bias_is_opened() {
+    side_by_side(Other::Opens, 2, Flaw::None);
 }
 
 #[test]
