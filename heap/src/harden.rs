@@ -1,17 +1,17 @@
 //! Blocks of slabs under `NEAP_HARDEN`: how they are chosen, what stands behind them, and what a
-//! free looks at. `docs/harden.md` says what each measure stops.
+//! free checks. `docs/harden.md` says what each measure stops.
 //!
 //! ```text
 //!   | requested bytes | slack: zeros | canary: 8 bytes |     a block of the program's
-//!   | zeros                          | canary or 0     |     a free block, or one that waits
+//!   | zeros                          | canary or 0     |     a free block, or one held back
 //! ```
 //!
 //! The canary is a word that a reader without the process's secrets cannot make. It holds the
 //! requested size, the form of the call, and whether the block was freed. A free checks the block's
-//! own canary and slack, and what lies within 32 bytes of the block, as far as no block of the
-//! program's is there ([`crate::stray`]). Other threads may hand out and free a neighbour
-//! meanwhile. Its canary says that it is in use before its owner writes there, and that it is free
-//! after its bytes are zero.
+//! own canary and slack, and the bytes within 32 bytes of the block that are in no block in use
+//! ([`crate::stray`]). Meanwhile, other threads may allocate and free a neighbour. Its canary says
+//! that it is in use before its owner writes there, and that it is free only after its bytes are
+//! zero.
 
 use crate::base::sync::Ordering;
 use crate::cache::flush::give_found;
@@ -113,7 +113,7 @@ fn own_cache(class: Class) -> Option<&'static Cache> {
     }
 }
 
-/// [`own_cache`] of any class whose blocks have canaries. `None` also in a handler of signals that
+/// [`own_cache`] of any class whose blocks have canaries. `None` also in a signal handler that
 /// interrupted a turn of the thread.
 fn closed_cache() -> Option<&'static Cache> {
     match HEAP.measures().has(Measures::CANARY) && EARLY.is_empty() {

@@ -1,9 +1,9 @@
-//! Looks for writes to bytes that the program has not, beside the blocks that it has
-//! (`NEAP_HARDEN`): to a free block, between the end of a block and its canary, and beside a block
-//! that is freed. [`crate::harden`] says what a block of a slab looks like.
+//! Looks for stray writes (`NEAP_HARDEN`): writes to a free block, between the end of a block and
+//! its canary, and beside a block that is freed. [`crate::harden`] says what a block of a slab
+//! looks like.
 //!
-//! Every allocation and every free looks, and finds nothing. So each of these first reads all that
-//! it looks at, without a branch for each word.
+//! Every allocation and every free looks, and almost none finds a stray write. So each first reads
+//! all words that it checks, without a branch for each word.
 
 use crate::base::sync::{AtomicU64, Ordering, fence};
 use crate::base::units::SLICE_BYTES;
@@ -16,7 +16,7 @@ use core::ptr;
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 /// How far from a block a free looks for stray writes, in bytes.
 const BESIDE: usize = 32;
-/// How often a free looks at what it found there before it aborts.
+/// How often a free looks at a stray write before it aborts.
 const LOOKS: usize = 64;
 
 /// The word at the end of a block.
@@ -46,7 +46,7 @@ pub(crate) unsafe fn first_other(address: usize, bytes: usize, fill: u8) -> Opti
     }
 }
 
-/// Whether `bytes` bytes are 0, a multiple of 8.
+/// Whether `bytes` bytes, a multiple of 8, are 0.
 ///
 /// # Safety
 /// - As [`first_other`].

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   | requested bytes: a tag of 1 to 15 | slack, canary: tag 0 |   a block of the program's
-//!   | tag 0                                                    |   a free block, or one that waits
+//!   | tag 0                                                    |   a free block, or one held back
 //! ```
 //!
-//! The program gets a pointer with the block's tag. The heap's own pointers have none, so memory
-//! that no block of the program's is in needs no care. Where the heap looks at a block in use, it
-//! switches the checks of its accesses [off](Unchecked). Large blocks have no tags.
+//! The program gets a pointer with the block's tag. The heap's own pointers have the tag 0, as does
+//! all memory outside of the program's blocks. So the heap's accesses to this memory pass the
+//! checks. Before the heap reads a block in use, it switches the checks [off](Unchecked). Large
+//! blocks have the tag 0.
 
 use crate::base::units::SLICE_BYTES;
 use crate::cache::heap::{HEAP, Mode};
@@ -31,8 +32,8 @@ fn has(address: usize) -> bool {
     is_on() && !EARLY.has(address)
 }
 
-/// Gives a fresh block of `bytes` bytes a random tag for its first `held` bytes: not its
-/// neighbours', and not `last`. Returns the pointer for the program.
+/// Gives the first `held` bytes of a fresh block of `bytes` bytes a random tag, which is neither
+/// its neighbours' nor `last`. Returns the pointer for the program.
 ///
 /// # Safety
 /// - The block is the caller's, and of a slab whose pages may be read.
@@ -66,8 +67,8 @@ unsafe fn tag(address: usize, bytes: usize, held: usize, last: u8) -> usize {
     }
 }
 
-/// Takes the tag of a block away that the program frees, and of which it had `held` bytes. Returns
-/// that tag.
+/// Clears the tag of a block that the program frees, and of which it had `held` bytes. Returns the
+/// tag.
 ///
 /// # Safety
 /// - The block is of a slab, and its owner uses it no more.
@@ -104,7 +105,7 @@ pub(crate) unsafe fn tag_resized(pointer: usize, old: usize, new: usize) {
     }
 }
 
-/// Aborts if the block of `class` at a pointer has a tag, and the pointer another.
+/// Aborts if the block of `class` at a pointer has a tag, and the pointer has another tag.
 #[inline(always)]
 pub(crate) fn refuse_other(call: Call, pointer: usize, class: Class) {
     let address = strip(pointer);

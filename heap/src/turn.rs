@@ -1,10 +1,11 @@
 //! Hardened mode's short calls: `malloc` and `free` of a small block with a canary, by a thread
 //! that has its magazines to itself for a turn ([`crate::cache::bias`]).
 //!
-//! They do what the slow path does for such a block, without its locks and without what else a
-//! slow path looks after. Where anything is out of the ordinary they change nothing, and the slow
-//! path says what is wrong. It also serves what a magazine cannot, brings freed blocks to
-//! quarantine, and ends as every slow path does: for one call of many.
+//! They do what the slow path does for such a block, without its locks and its periodic work. If a
+//! block or its canary is not as expected, they change nothing, and the slow path reports what is
+//! wrong. The slow path also serves a call if the magazine is half empty, or if the thread gets no
+//! turn. One `free` of many brings the thread's freed blocks to quarantine, and then ends as a slow
+//! path does.
 
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
@@ -23,8 +24,8 @@ use crate::slab::class::TABLE_BYTES;
 use crate::stray::CANARY_BYTES;
 use crate::tags;
 
-/// A block of `size` bytes at a multiple of 16, all of whose bytes are zero if freed blocks are
-/// filled with zeros. `None` if the call takes the slow path.
+/// A block of `size` bytes at a multiple of 16. If freed blocks are filled with zeros, its bytes
+/// are zero. `None` if the call takes the slow path.
 #[inline(never)]
 pub(crate) fn allocate(size: usize) -> Option<*mut u8> {
     let cache = current();
@@ -44,7 +45,7 @@ pub(crate) fn allocate(size: usize) -> Option<*mut u8> {
 /// canary.
 #[inline(always)]
 fn tag_for(cache: &Cache, size: usize) -> Option<Tag> {
-    // A request of no bytes is not below.
+    // For a request of no bytes, the difference wraps around to the largest number.
     if size.wrapping_sub(1) < TABLE_BYTES - CANARY_BYTES {
         // The table has the classes of C requests, whose blocks are multiples of 16.
         let tag = cache.tags[size + CANARY_BYTES];
@@ -65,12 +66,12 @@ fn unusual_tag_for(size: usize) -> Option<Tag> {
 /// What became of a freed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
-    /// Nothing: the slow path is to take it.
+    /// Nothing: the slow path takes it.
     Not,
     /// The thread holds it back.
     Held,
-    /// The same, and what the thread holds back was brought to quarantine: the caller ends a slow
-    /// path.
+    /// The thread has brought freed blocks to quarantine, this one among them. The caller ends a
+    /// slow path.
     Brought,
 }
 
@@ -113,8 +114,8 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     Freed::Brought
 }
 
-/// The tag of the block of a slab in the first arena that starts at `address`, and what tells so;
-/// `None` if none does, as far as this lookup knows.
+/// The tag of the class of the block that starts at `address`, and its class's [`Start`]. `None` if
+/// no block of a slab in the first arena starts there.
 #[inline(always)]
 fn starting_at(cache: &Cache, address: usize) -> Option<(Tag, Start)> {
     let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
@@ -126,7 +127,7 @@ fn starting_at(cache: &Cache, address: usize) -> Option<(Tag, Start)> {
     let tag = unsafe { Tag::from_byte(*((base + slice) as *const u8)) };
     let start = cache.start(tag);
     let offset = (address % SLICE_BYTES) as u32;
-    // Of a tag of no class, none is below the limit.
+    // If the tag is not a class's, no offset is below the limit.
     let starts = offset.wrapping_mul(start.test) < start.limit;
     starts.then_some((tag, start))
 }
@@ -143,8 +144,8 @@ fn bring(blocks: &Blocks) {
     }
 }
 
-/// Brings a closed block to quarantine that the thread could not hold back: it has no memory for
-/// these yet, or another thread looks at its cache.
+/// Brings a closed block to quarantine that the thread could not hold back: the thread has no
+/// memory for such blocks yet, or another thread has the cache's lock.
 #[cold]
 #[inline(never)]
 fn bring_alone(cache: &'static Cache, address: usize, tag: Tag) {

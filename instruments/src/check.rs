@@ -1,7 +1,8 @@
-//! The checking mode (`NEAP_CHECK=1`, `NEAP_HARDEN`): no fast path, and freed blocks wait in
+//! The checking mode (`NEAP_CHECK=1`, `NEAP_HARDEN`). It has no fast path. Freed blocks wait in
 //! quarantine before they are handed out again, so every second free of one of them is detected at
-//! once. A block of a slab is filled meanwhile, so a write to it is detected when it leaves, and
-//! pages of a large block may be inaccessible ([`neap_heap::harden`], [`neap_heap::large`]).
+//! once. A block of a slab is filled while it waits. A write to it is detected when it leaves the
+//! quarantine, or, with `zero` and a canary, when it is handed out again. The pages of a large
+//! block may be inaccessible while it waits ([`neap_heap::harden`], [`neap_heap::large`]).
 
 use bytemuck::Zeroable;
 use core::mem;
@@ -19,19 +20,19 @@ use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;
 
-/// The most blocks with canaries in quarantine, and the most others.
+/// The most blocks with canaries in quarantine, and the most without.
 const PLACES: usize = 8192;
-/// The same, in groups.
+/// The most groups of blocks with canaries.
 const GROUPS: usize = PLACES / waiting::MOST;
-/// The most bytes of blocks with canaries: as much as stays in a processor's cache.
+/// The most bytes of blocks with canaries. More would not stay in a processor's cache.
 const MOST_SEALED_BYTES: usize = 1 << 20;
-/// The most bytes of other blocks; a larger one passes through at once.
+/// The most bytes of other blocks. A larger block passes through at once.
 const MOST_BYTES: usize = 64 << 20;
 /// The most large blocks, each of which takes 64 KiB of address space or more.
 const MOST_LARGE: usize = 1024;
 /// Among how many of the newest blocks the order is random.
 const SHUFFLED: usize = 64;
-/// Slots of the table of addresses: a power of two, half empty when the ring is full.
+/// Slots of the table of addresses in `open`: a power of two, half empty when that ring is full.
 const SLOTS: usize = PLACES * 2;
 
 static QUARANTINE: Quarantine = Quarantine {
@@ -44,8 +45,8 @@ struct Quarantine {
     lock: Lock,
     /// 320 KiB, mapped when the first block is freed in the checking mode. guarded by: lock
     inner: Late<Inner>,
-    /// What is held, for statistics: bytes, and of these bytes and blocks of large ones. Written
-    /// under `lock`.
+    /// For statistics: the bytes of all blocks, the bytes of large blocks, and the number of large
+    /// blocks. Written under `lock`.
     held: [AtomicUsize; 3],
 }
 
@@ -53,12 +54,12 @@ struct Inner {
     /// Blocks with canaries, [`waiting::MOST`] at a time, and the bytes of all of them.
     sealed: Ring<Blocks, GROUPS>,
     sealed_bytes: usize,
-    /// The newest of these, which came one by one.
+    /// Less than a group of these, which came one by one.
     single: Blocks,
-    /// The others, and their bytes.
+    /// Blocks without canaries, and their bytes.
     open: Ring<OpenBlock, PLACES>,
     open_bytes: usize,
-    /// Of these, bytes and blocks of large ones.
+    /// The bytes and the number of the large blocks in `open`.
     large: [usize; 2],
     /// The addresses in `open`, hashed, linear probing; 0 is empty.
     slots: [usize; SLOTS],
@@ -67,7 +68,7 @@ struct Inner {
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Inner {}
 
-/// A block without one.
+/// A block without a canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OpenBlock {
     address: usize,
@@ -165,7 +166,7 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
     }
 }
 
-/// [`hold`] of a block with a canary, which tells of a second free by itself.
+/// [`hold`] of a block with a canary, which shows a second free.
 fn hold_sealed(address: usize, slab: &Slab, class: Class) -> bool {
     start_of(Call::Free, slab, class, address);
     // SAFETY: the program frees the block.
@@ -176,7 +177,7 @@ fn hold_sealed(address: usize, slab: &Slab, class: Class) -> bool {
     unsafe { hold_back(&blocks) }
 }
 
-/// Puts freed blocks with canaries into quarantine and takes the oldest back. False as for
+/// Puts freed blocks with canaries into quarantine, and lets the oldest leave. False as for
 /// [`hold`].
 ///
 /// # Safety
@@ -200,7 +201,7 @@ pub(super) unsafe fn hold_back(blocks: &Blocks) -> bool {
     true
 }
 
-/// [`hold`] of another block.
+/// [`hold`] of a block without a canary.
 #[inline(never)]
 fn hold_open(address: usize, found: &Found) -> bool {
     let (bytes, number) = place_of(address, found);
@@ -326,7 +327,7 @@ impl Inner {
         self.slots[gap] = 0;
     }
 
-    /// Lets blocks with canaries wait. Returns some that have to leave.
+    /// Lets blocks with canaries wait. Returns a group that has to leave.
     fn admit_sealed(&mut self, blocks: &Blocks) -> Option<Blocks> {
         self.sealed_bytes += blocks.bytes();
         self.tell();

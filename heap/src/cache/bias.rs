@@ -1,34 +1,35 @@
 //! Biased locking of a thread's cache: its owner's short calls take no lock.
 //!
-//! In hardened mode each call changes a magazine in more than one place, so the protocol of
-//! [`super::drain`], which makes a single store, does not suffice. Two atomic operations for each
-//! call would be a large part of its price. So the owner takes *turns* instead, without an atomic
-//! read-modify-write and without a fence:
+//! In hardened mode each call changes a magazine in more than one place. So the protocol of
+//! [`super::drain`], in which the owner makes a single store, does not suffice. Two atomic
+//! operations for each call would be a large part of its cost. So the owner takes *turns* instead,
+//! without an atomic read-modify-write and without a fence:
 //!
-//! 1. The owner writes that it is at work, then reads the cache's lock. If the lock is taken, it
-//!    ends the turn at once and waits for the lock as everyone else does.
+//! 1. The owner writes that it is at work, which begins its turn, and then reads the cache's lock.
+//!    If the lock is taken, the owner ends the turn at once and waits for the lock as other threads
+//!    do.
 //! 2. Another thread takes the lock, passes the heavy barrier, and waits until the owner is not at
-//!    work. It does not wait long: a handler of signals may have interrupted the owner, and may
+//!    work. It does not wait long, because a signal handler may have interrupted the owner, and may
 //!    itself wait for the other thread.
 //!
 //! After the barrier, either the other thread sees that the owner is at work, or the owner has yet
-//! to read the lock, and finds it taken. A biased lock as that of Java's monitors (Dice, Huang,
-//! Yang, "Asymmetric Dekker synchronization", 2001), except that the bias stays.
+//! to read the lock, and finds it taken. This is a biased lock like that of Java's monitors (Dice,
+//! Huang, Yang, "Asymmetric Dekker synchronization", 2001), except that the bias stays.
 //!
-//! A handler of signals that interrupts a turn of its own thread cannot take another one. The loom
+//! A signal handler that interrupts a turn of its own thread cannot take another turn. The loom
 //! models are in `testing/bias_models.rs`.
 
 use crate::base::sync::{AtomicBool, Ordering, light_barrier};
 
 /// Whether the owner of a cache may take turns, and whether it has one.
 pub struct Bias {
-    /// Written under the lock, by one who has [excluded](Bias::exclude) the owner.
+    /// Written under the lock, by the owner or by a thread that has [excluded](Bias::exclude) it.
     pub(crate) is_open: AtomicBool,
     /// Written by the owner only.
     pub(crate) at_work: AtomicBool,
 }
 
-/// Whether to wait on for the end of a turn.
+/// Whether a thread waits any longer for the end of another one's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// Yes.
@@ -50,21 +51,23 @@ impl Bias {
         }
     }
 
-    /// Whether the owner has a turn. For the owner: if it has, a handler of signals interrupted it.
+    /// Whether the owner has a turn. If the owner itself finds this, it is in a signal handler that
+    /// interrupted the turn.
     #[inline(always)]
     pub fn is_at_work(&self) -> bool {
         self.at_work.load(Ordering::Relaxed)
     }
 
-    /// Whether the owner, which has no turn, may take one most likely.
+    /// For the owner: whether it can probably begin a turn.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        // Acquire: who sees that another thread opened the bias also sees that it took the lock.
+        // Acquire: an owner that sees that another thread opened the bias also sees that this
+        // thread took the lock.
         self.is_open.load(Ordering::Acquire) && !self.is_at_work()
     }
 
-    /// The owner's turn; `None` if there are none, if the owner has one already, or if the lock is
-    /// taken.
+    /// Begins a turn of the owner. `None` if the bias is closed, if the owner has a turn already,
+    /// or if the lock is taken.
     #[inline(always)]
     pub fn begin(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
         if !self.is_ready() {
@@ -73,7 +76,7 @@ impl Bias {
         self.at_work.store(true, Ordering::Relaxed);
         let turn = Turn(self);
         light_barrier();
-        // The bias only after the lock: it is closed under the lock.
+        // The bias is read after the lock, because others close it under the lock.
         (!is_locked() && self.is_open.load(Ordering::Relaxed)).then_some(turn)
     }
 
@@ -106,8 +109,8 @@ impl Bias {
         self.is_open.store(is_open, Ordering::Release);
     }
 
-    /// In a fork's child: whether the owner, which stayed in the parent, was at work. It is not any
-    /// more.
+    /// In a fork's child: ends the turn of an owner that stayed in the parent. Returns whether it
+    /// had one.
     pub fn end_if_left(&self) -> bool {
         let was = self.is_at_work();
         if was {

@@ -1,9 +1,9 @@
-//! Magazines under hardened mode: their owner draws at random among what they hold.
+//! Magazines in hardened mode: their owner takes a random block of those that they hold.
 //!
-//! They are closed to the fast path. A magazine that is half empty is topped up, so that each block
-//! is one of many. A block that leaves the quarantine goes into the magazine of the thread that
-//! freed the latest one. Its canary says that it is free. The canary of a block that was never
-//! handed out is 0. The bitmap of the slab does not tell of either.
+//! They are closed to the fast path. The owner tops up a magazine that is half empty, so that each
+//! choice is among many blocks. Blocks that leave the quarantine go into the magazines of the
+//! thread that brings others there. The bitmap of a slab does not show that a block in a magazine
+//! is free. The block's canary does, and it is 0 if the block was never handed out.
 
 use super::budget::Verdict;
 use super::flush::give_one;
@@ -17,13 +17,13 @@ use super::waiting::Blocks;
 use crate::slab::class::Class;
 use core::ptr;
 
-/// The most blocks of a magazine: as many as the choice of a block from a slab is among.
+/// The most blocks of a magazine.
 const MOST_ENTRIES: usize = 1024;
 /// The most bytes of these blocks.
 const MOST_BYTES: usize = 128 << 10;
 
 impl Heap {
-    /// A block of the class of `tag` from the thread's magazine in a turn, any of many if choices
+    /// A block of the class of `tag` from the thread's magazine in a turn, a random one if choices
     /// are random. `None` if the magazine is half empty, or if the thread gets no turn.
     ///
     /// # Safety
@@ -48,7 +48,7 @@ impl Heap {
         }
     }
 
-    /// A block of `class` from the thread's magazine, any of many if choices are random. Null when
+    /// A block of `class` from the thread's magazine, a random one if choices are random. Null when
     /// out of memory.
     ///
     /// # Safety
@@ -118,7 +118,7 @@ impl Heap {
         }
     }
 
-    /// A block straight from a slab, past all magazines, any of many if choices are random. Null
+    /// A block straight from a slab, past all magazines, a random one if choices are random. Null
     /// when out of memory.
     pub(crate) fn take_past(&'static self, class: Class) -> *mut u8 {
         match self.measures().has(Measures::RANDOM) {
@@ -224,7 +224,7 @@ impl AtWork<'_> {
         // SAFETY: the thread's own memory, which others reach while it has no turn.
         let blocks = unsafe { blocks.as_mut() };
         if blocks.is_full() {
-            // A handler of signals interrupted the thread before it could bring them.
+            // This is a signal handler that interrupted the thread before it could bring them.
             return Hold::Refused;
         }
         blocks.push_tagged(address, tag, bytes);
@@ -239,7 +239,7 @@ impl AtWork<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     Done,
-    /// It does, and is now to bring what it holds to quarantine.
+    /// It does, and must now bring the blocks that it holds back to quarantine.
     Last,
     /// It has no room.
     Refused,
@@ -300,8 +300,8 @@ impl Heap {
         }
     }
 
-    /// At the end of a thread: its memory for blocks goes back. Returns the blocks, which are then
-    /// to be brought to quarantine.
+    /// At the end of a thread: returns its memory for blocks. The caller brings the returned blocks
+    /// to quarantine.
     pub(super) fn end_waiting(&'static self, open: &mut Opened<'_>) -> Blocks {
         let blocks = open.take_waiting();
         if let Some(memory) = open.inner.waiting.take() {
@@ -312,7 +312,7 @@ impl Heap {
     }
 }
 
-/// For how many blocks a magazine has room at most.
+/// The most blocks for which a magazine of `class` has room.
 fn most_capacity(class: Class) -> usize {
     (MOST_BYTES / class.bytes()).clamp(1, MOST_ENTRIES)
 }
@@ -364,7 +364,7 @@ mod tests {
                 drawn.iter().map(|&(_, left)| left).min()
             });
             let most = most_capacity(class);
-            // At first a quarter of that, and half of it is the least.
+            // A magazine begins with a quarter of that, and is topped up when half of it is left.
             let least = most.div_ceil(4) / 2;
             assert!(fewest.is_some_and(|fewest| fewest >= least), "{class:?}");
         }

@@ -1,7 +1,8 @@
 //! A thread's freed blocks on their way to quarantine (hardened mode).
 //!
-//! The quarantine is the process's, and has a lock. A thread brings its freed blocks there
-//! [`MOST`] at a time, and takes as many of the oldest ones along.
+//! The process has one quarantine, with a lock. A thread brings its freed blocks there [`MOST`] at
+//! a time, so that it seldom takes the lock. In return, the oldest blocks in quarantine go into the
+//! thread's magazines.
 
 use super::magazine::Tag;
 use crate::slab::class::Class;
@@ -10,7 +11,7 @@ use core::ptr::NonNull;
 /// The most blocks that a thread holds back before it brings them to quarantine.
 pub const MOST: usize = 64;
 
-/// From so many bytes on, it brings them earlier.
+/// A thread that holds back this many bytes brings them earlier.
 pub const MOST_BYTES: usize = 64 << 10;
 
 /// Blocks with canaries that the program freed, at most [`MOST`].
@@ -45,7 +46,7 @@ impl Blocks {
         self.bytes
     }
 
-    /// Whether there is to be no more.
+    /// Whether no more may be added.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.count == MOST || self.bytes >= MOST_BYTES
@@ -56,7 +57,7 @@ impl Blocks {
         (self.count, self.bytes) = (0, 0);
     }
 
-    /// Adds one, if there is room.
+    /// Adds a block, if there is room.
     pub fn push(&mut self, address: usize, class: Class) {
         self.push_tagged(address, Tag::of(class), class.bytes());
     }
