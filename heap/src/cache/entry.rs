@@ -130,12 +130,19 @@ impl Heap {
             // SAFETY: the key's destructor takes the block of a cache.
             && !unsafe { key.set(block.as_ptr().cast()) }
         {
-            let waiting = self.retire_cache(block);
-            // SAFETY: freed by the program.
-            unsafe { self.give_all(&waiting) };
+            self.retire_new(block);
             return None;
         }
         Some(cache)
+    }
+
+    /// Ends a cache that was made just now. Out of line, because the blocks take room on the stack.
+    #[cold]
+    #[inline(never)]
+    fn retire_new(&'static self, block: NonNull<Cache>) {
+        let waiting = self.retire_cache(block);
+        // SAFETY: freed by the program.
+        unsafe { self.give_all(&waiting) };
     }
 
     /// Ends the calling thread's cache: all it holds goes back, but for freed blocks that it held
