@@ -318,6 +318,10 @@ fn delete_too_small() {
 fn sized_misaligned() {
     let line = "neap: free_aligned_sized of ADDR, which is not at a multiple of 4096 bytes\n";
     dies_at_once("sized_misaligned.c", line);
+}
+
+#[test]
+fn delete_misaligned() {
     // By default it is seen on the slow path only.
     let source = "misuse/delete_misaligned.cc";
     let Some(program) = compile(source, Artifact::Program, &[]) else {

@@ -75,7 +75,7 @@ pub(super) struct Inner {
     pub random: u64,
     /// The freed blocks that the owner holds back.
     pub waiting: Place,
-    /// What [`Opened::traces`] was when a round of decay last came by.
+    /// What [`super::opened::Opened::traces`] was when a round of decay last came by.
     pub seen: usize,
 }
 
