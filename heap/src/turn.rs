@@ -108,7 +108,7 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     };
     match hold {
         Hold::Done => return Freed::Held,
-        Hold::Last => bring(&HEAP.take_waiting(cache)),
+        Hold::Last => bring_waiting(cache),
         Hold::Refused => bring_alone(cache, address, tag),
     }
     Freed::Brought
@@ -130,6 +130,14 @@ fn starting_at(cache: &Cache, address: usize) -> Option<(Tag, Start)> {
     // If the tag is not a class's, no offset is below the limit.
     let starts = offset.wrapping_mul(start.test) < start.limit;
     starts.then_some((tag, start))
+}
+
+/// Brings the blocks that the calling thread holds back to quarantine. Out of line, because they
+/// take room on the stack.
+#[cold]
+#[inline(never)]
+fn bring_waiting(cache: &Cache) {
+    bring(&HEAP.take_waiting(cache));
 }
 
 /// Brings closed blocks to quarantine.

@@ -462,7 +462,11 @@ mod tests {
         let mut next = 16..;
         for _ in 0..20_000 / count {
             let mut blocks = Blocks::none();
-            (0..count).for_each(|_| blocks.push(next.next().unwrap() * 16, class));
+            for _ in 0..count {
+                if !blocks.is_full() {
+                    blocks.push(next.next().unwrap() * 16, class);
+                }
+            }
             waiting.extend(blocks.iter().map(|(address, _)| address));
             let mut leaving = inner.admit_sealed(&blocks);
             while let Some(blocks) = leaving {

@@ -106,7 +106,8 @@ impl Heap {
 }
 
 /// The source of slabs, to which they return. Its users may hold a cache's lock, so it purges
-/// nothing: what passes a bound then is left to the [end](crate::pages::PageHeap::tend_left) of the call.
+/// nothing: what passes a bound then is left to the
+/// [end](crate::pages::PageHeap::tend_left) of the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) heap: &'static Heap,
