@@ -9,6 +9,7 @@ use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use neap_heap::init;
+use neap_heap::mapped_over;
 use neap_heap::os::errno;
 use neap_heap::os::process;
 
@@ -148,7 +149,7 @@ unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *
 
 fn note(mapped: *mut c_void, bytes: usize) {
     if mapped != libc::MAP_FAILED {
-        init::note_mapped_over(mapped.addr(), bytes);
+        mapped_over::note(mapped.addr(), bytes);
     }
 }
 
@@ -183,7 +184,7 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
     if request as u32 == UFFDIO_REGISTER && answer == 0 {
         // SAFETY: the kernel took the range from there just now.
         let range = unsafe { argument.cast::<Range>().read_unaligned() };
-        init::note_mapped_over(range.start as usize, range.bytes as usize);
+        mapped_over::note(range.start as usize, range.bytes as usize);
     }
     answer
 }

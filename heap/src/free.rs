@@ -13,6 +13,7 @@ use crate::harden::{self, Form, Seal};
 use crate::hook;
 use crate::init::{current, entered};
 use crate::large;
+use crate::mapped_over::{self, Pages};
 use crate::reclaim::start::end_slow_path;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
@@ -312,6 +313,13 @@ unsafe fn free_missed(block: *mut u8) {
         if slab.is_free(*class, number) {
             misuse::double_free(address, class.bytes());
         }
+        // SAFETY: the caller's promise.
+        let cache = match unsafe { mapped_over::restore(address, slab, *class) } {
+            Pages::Own => cache,
+            // Past the magazines, so that the slab empties.
+            Pages::Renewed => None,
+            Pages::Refused => return,
+        };
         return match cache {
             // SAFETY: the thread's own cache, and the caller's promise.
             Some(cache) => unsafe { HEAP.put(cache, *class, block) },
@@ -321,6 +329,12 @@ unsafe fn free_missed(block: *mut u8) {
     }
     if let (true, Found::Slab(_, class)) = (tags::is_on(), &found) {
         tags::refuse_other(Call::Free, block.addr(), *class);
+    }
+    if let Found::Slab(slab, class) = &found
+        // SAFETY: the caller's promise.
+        && unsafe { mapped_over::restore(address, slab, *class) } == Pages::Refused
+    {
+        return;
     }
     if mode == Mode::Checking && hook::instruments().hold(address, &found) {
         return;

@@ -283,6 +283,19 @@ pub fn usable(call: Call, address: usize, class: Class) -> usize {
     }
 }
 
+/// The same, of a block that may be freed or overwritten; then `None`.
+pub(crate) fn bytes_in_use(address: usize, class: Class) -> Option<usize> {
+    match seal(address, class) {
+        Seal::Open => Some(class.bytes()),
+        Seal::NoBytes => None,
+        // SAFETY: a block of the class starts there.
+        Seal::Canary => match unsafe { canary_of(address, class) } {
+            Some(Canary::Live(_, size)) => Some(size),
+            _ => None,
+        },
+    }
+}
+
 /// Notes that the block at a pointer, which stays where it is, has `size` bytes from now on. False
 /// if it has no room for them.
 ///

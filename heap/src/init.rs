@@ -235,13 +235,6 @@ pub fn address_limit_changed() {
     }
 }
 
-/// Notes that the program mapped something of its own over `bytes` bytes at `address`, or fills
-/// these pages itself. The spans of the blocks that it covers, which are the caller's, are mapped
-/// afresh when they are freed. Takes no lock.
-pub fn note_mapped_over(address: usize, bytes: usize) {
-    HEAP.pages.note_mapped_over(address, bytes);
-}
-
 /// What becomes of a variable.
 enum Fate {
     /// It stays as it is.

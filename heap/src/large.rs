@@ -13,6 +13,7 @@ use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::EMPTY;
 use crate::hook;
 use crate::init::{begin_on_the_way, count_allocation, current, entered};
+use crate::mapped_over;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
@@ -340,7 +341,7 @@ fn open_up(place: &SliceRef<'static>, bytes: usize) -> Dirty {
             if opened != [true; 2] {
                 // The process may have no more writable memory. Then the span is mapped afresh, or
                 // no one gets it.
-                HEAP.pages.note_mapped_over(start, whole);
+                mapped_over::note(start, whole);
             }
         }
     }

@@ -75,6 +75,8 @@ pub mod init;
 pub mod large;
 #[cfg(not(loom))]
 pub mod malloc;
+#[cfg(not(loom))]
+pub mod mapped_over;
 pub mod os;
 #[cfg(not(loom))]
 pub mod pages;

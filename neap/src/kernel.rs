@@ -2,7 +2,7 @@
 //! itself. This crate exports no C names, so the program has to report them.
 
 use core::ptr::NonNull;
-use neap_heap::init;
+use neap_heap::{init, mapped_over};
 
 /// From now on the heap makes only system calls that every allocator makes, and runs no thread.
 /// Call this before the process enters a sandbox (seccomp) that could kill it for other calls.
@@ -21,5 +21,5 @@ pub fn prepare_for_sandbox() {
 /// # Safety
 /// - `memory` lies in one live block that [`Neap`](crate::Neap) allocated for the caller.
 pub unsafe fn note_mapped_over(memory: NonNull<[u8]>) {
-    init::note_mapped_over(memory.addr().get(), memory.len());
+    mapped_over::note(memory.addr().get(), memory.len());
 }

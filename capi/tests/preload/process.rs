@@ -157,6 +157,11 @@ fn the_first_call_comes_before_any_constructor() {
 #[test]
 fn blocks_that_were_mapped_over() {
     passes("programs/mapped_over.c");
+    let Some(program) = compile("programs/mapped_over.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let output = support::run(&program, &[], &[("NEAP_GUARD", "all")]);
+    support::succeeds(&output, "mapped_over, NEAP_GUARD=all");
 }
 
 #[test]

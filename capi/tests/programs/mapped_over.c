@@ -1,6 +1,8 @@
 /* Blocks that the program maps over by whatever route give zeros again when they come back from
-   calloc, the mapped file keeps its contents, and none of it deadlocks in a signal handler. */
+   calloc, the mapped file keeps its contents, and none of it deadlocks in a signal handler. The
+   same for blocks so small that several share a slab. */
 #include "check.h"
+#include <malloc.h>
 #include <signal.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
@@ -71,6 +73,53 @@ static void comes_back_zero(void *(*over)(char *, size_t)) {
     }
 }
 
+static void file_is_unchanged(size_t bytes) {
+    static char text[1 << 16];
+    CHECK(pread(file, text, bytes, 0) == (ssize_t)bytes);
+    for (size_t at = 0; at < bytes; at++)
+        CHECK(text[at] == (char)0xa5);
+}
+
+// Who gets the block next, and its neighbours, writes neither to the file nor to a child's memory.
+static void small_block(void *(*over)(char *, size_t), size_t size) {
+    enum { NEXT = 200 };
+    char *next[NEXT], *block = aligned_alloc(PAGE, size), *beside = aligned_alloc(PAGE, size);
+    CHECK(block && beside && malloc_usable_size(block) >= size);
+    memset(beside, 3, size);
+    CHECK(over(block, size) == block);
+    CHECK((block[0] | block[size - 1]) == (char)0xa5);
+    free(block);
+    for (int i = 0; i < NEXT; i++) {
+        CHECK((next[i] = i % 2 ? calloc(1, size) : aligned_alloc(PAGE, size)) != NULL);
+        for (size_t at = 0; at < size && i % 2; at++)
+            CHECK(next[i][at] == 0);
+        memset(next[i], 2, size);
+    }
+    file_is_unchanged(size);
+    for (size_t at = 0; at < size; at++)
+        CHECK(beside[at] == 3);
+    free(beside);
+    for (int i = 0; i < NEXT; i++)
+        free(next[i]);
+}
+
+static void small_blocks(void *(*over)(char *, size_t)) {
+    for (size_t pages = 1; pages <= 8; pages++)
+        for (int turn = 0; turn < 3; turn++)
+            small_block(over, pages * PAGE);
+}
+
+// A block that is moved leaves what was mapped over it behind.
+static void moved_small_block(void) {
+    char *block = aligned_alloc(PAGE, 2 * PAGE);
+    CHECK(block && over_fixed(block, PAGE) == block);
+    block = realloc(block, 5 * PAGE);
+    CHECK(block && block[0] == (char)0xa5);
+    memset(block, 4, 5 * PAGE);
+    file_is_unchanged(2 * PAGE);
+    free(block);
+}
+
 static char *own;
 static volatile int handled;
 
@@ -106,6 +155,11 @@ int main(void) {
     comes_back_zero(over_hint);
     comes_back_zero(over_mremap);
     comes_back_zero(over_shmat);
+    void *(*const ways[])(char *, size_t) = {over_fixed, over_noreplace, over_hint, over_mremap,
+                                             over_shmat};
+    for (int way = 0; way < 5; way++)
+        small_blocks(ways[way]);
+    moved_small_block();
     in_a_handler();
     return 0;
 }

@@ -74,6 +74,10 @@ impl Fake {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
+        // Before it sleeps it still grows.
+        while !sleeps(child.id()) {
+            thread::sleep(Duration::from_millis(1));
+        }
         Fake { file, child }
     }
 
@@ -195,6 +199,13 @@ impl Drop for Fake {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a process waits: its state in `/proc/PID/stat`, which follows the name in parentheses.
+fn sleeps(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
 /// An unsealed memory file of zeros.

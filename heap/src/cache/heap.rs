@@ -298,6 +298,7 @@ impl Heap {
             (None, Tag::LARGE | Tag::FENCED) => Found::Large(place),
             (None, Tag::STACK) => Found::Stack,
             (None, Tag::SAMPLED) => Found::Sampled(place),
+            (None, Tag::MAPPED) => found_mapped(&place),
             (None, _) if self.is_in_pool(address) => Found::Guarded,
             (None, _) => Found::NoBlock,
         }
@@ -329,6 +330,26 @@ pub fn sampled_class(place: &SliceRef<'_>) -> Option<Class> {
     match place.bytes() {
         bytes @ 1..=MAX_BLOCK => Some(Class::of_block(bytes)),
         _ => None,
+    }
+}
+
+/// A slab that the program mapped something over. Its own record has the class.
+#[cold]
+#[inline(never)]
+fn found_mapped(place: &SliceRef<'static>) -> Found {
+    match class_of(place) {
+        Some(class) => Found::Slab(slab_of(place), class),
+        None => Found::NoBlock,
+    }
+}
+
+/// The class of the blocks of a slab of the program's; `None` if the slice is none, or is being cut
+/// into blocks or given up.
+pub fn class_of(place: &SliceRef<'_>) -> Option<Class> {
+    // SAFETY: only bytes of tags are written to the table.
+    match unsafe { Tag::from_byte(place.tag()) } {
+        Tag::MAPPED => slab_of(place).depot().map(|id| id.class),
+        tag => tag.class(),
     }
 }
 

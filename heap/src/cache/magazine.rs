@@ -34,6 +34,8 @@ impl Tag {
     pub const SAMPLED: Tag = Tag(249);
     /// A large block between two guards lies in the span that starts here.
     pub const FENCED: Tag = Tag(243);
+    /// A slab that the program mapped something over.
+    pub const MAPPED: Tag = Tag(246);
     /// A coroutine stack starts at this slice's start.
     pub const STACK: Tag = Tag(252);
 

@@ -18,6 +18,7 @@
 //! | `purge` | which dirty pages go back to the kernel, and in what pieces |
 //! | `commit` | room for a request that finds none ready |
 //! | `spans` | allocate, free, grow and shrink a span |
+//! | `renew` | pages moved between spans; spans mapped afresh |
 //! | `residence` | which pages of which spans are resident, for a ledger |
 //! | `query`, `calloc` | free a span according to the kernel's page map; make a span zero |
 //!
@@ -41,6 +42,7 @@ mod predictor;
 mod purge;
 mod query;
 mod regret;
+mod renew;
 mod reserve;
 mod residence;
 mod retention;

@@ -4,8 +4,8 @@
 
 use super::arena::{Arena, SliceRef};
 use super::heap::PageHeap;
+use super::renew::Renewal;
 use super::span::{Age, ZeroState};
-use super::spans::Renewal;
 use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;

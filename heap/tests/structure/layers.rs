@@ -46,6 +46,7 @@ const ENTRY: &[&str] = &[
     "init.rs",
     "large.rs",
     "malloc.rs",
+    "mapped_over.rs",
     "realloc.rs",
     "stacks/overflow.rs",
     "stacks/stack.rs",

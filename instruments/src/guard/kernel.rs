@@ -4,6 +4,7 @@
 use super::pool::{Doors, Pool};
 use core::ptr::NonNull;
 use neap_heap::base::sync::{AtomicBool, Ordering};
+use neap_heap::mapped_over;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 
@@ -49,6 +50,11 @@ impl Doors for Kernel {
             Linux.purge(first, bytes);
             Linux.protect(first, bytes).is_ok()
         }
+    }
+
+    unsafe fn restore(&self, page: NonNull<u8>) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { mapped_over::restore_guarded(page) }
     }
 }
 

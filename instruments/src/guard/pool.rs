@@ -37,6 +37,12 @@ pub(super) trait Doors {
     /// # Safety
     /// - No block is on them that the program may use.
     unsafe fn shut(&self, first: NonNull<u8>, bytes: usize) -> bool;
+    /// Takes away what the program may have mapped over a page of the pool. False if the kernel
+    /// refuses: then no one may have the page.
+    ///
+    /// # Safety
+    /// - No block is on it that the program may use.
+    unsafe fn restore(&self, page: NonNull<u8>) -> bool;
 }
 
 /// What a slot is used for.
@@ -249,12 +255,15 @@ impl<D: Doors> Pool<D> {
             return Err(Mistake { wrong, number });
         }
         (slot.state, slot.freed) = (State::Freed as u32, freed);
-        if let Some(first) = NonNull::new(first as *mut u8) {
-            // If the kernel refuses, nothing is detected on this page until it is used again.
+        if let Some(first) = NonNull::new(first as *mut u8)
             // SAFETY: the program has given the block back.
+            && unsafe { self.doors.restore(first) }
+        {
+            // If the kernel refuses, nothing is detected on this page until it is used again.
+            // SAFETY: as above.
             unsafe { self.doors.shut(first, page) };
+            held.push(number);
         }
-        held.push(number);
         self.live.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
@@ -365,7 +374,7 @@ fn sides(first: usize, page: usize, start: usize, bytes: usize) -> [(usize, usiz
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
@@ -375,6 +384,8 @@ mod tests {
     struct Fake {
         open: RefCell<BTreeSet<usize>>,
         refuses: RefCell<Vec<bool>>,
+        /// Whether what the program maps over a page stays there.
+        stays: Cell<bool>,
     }
 
     impl Fake {
@@ -399,12 +410,20 @@ mod tests {
                 .retain(|page| !(from..from + bytes).contains(page));
             true
         }
+
+        unsafe fn restore(&self, _page: NonNull<u8>) -> bool {
+            !self.stays.get()
+        }
     }
 
     fn pool(refuses: Vec<bool>) -> Pool<Fake> {
         let refuses = RefCell::new(refuses);
-        let open = RefCell::default();
-        let pool = Pool::new(Fake { open, refuses });
+        let (open, stays) = Default::default();
+        let pool = Pool::new(Fake {
+            open,
+            refuses,
+            stays,
+        });
         assert!(pool.make(|bytes| {
             let layout = std::alloc::Layout::from_size_align(bytes, PAGE).ok()?;
             // SAFETY: not of size 0. Left to the process's end.
@@ -441,6 +460,19 @@ mod tests {
             let given =
                 core::iter::from_fn(next).take_while(|&next| pool.give(next, Trace::NONE).is_ok());
             assert_eq!(given.count(), others);
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_not_the_heaps_is_not_used_again() {
+        let pool = pool(Vec::new());
+        let lost = take(&pool, PAGE, PAGE, 0).unwrap();
+        pool.doors.stays.set(true);
+        assert!(pool.give(lost, Trace::NONE).is_ok() && pool.live() == 0);
+        pool.doors.stays.set(false);
+        for _ in 0..2 * SLOTS {
+            let next = take(&pool, PAGE, PAGE, 0).unwrap();
+            assert!(next != lost && pool.give(next, Trace::NONE).is_ok());
         }
     }
 

@@ -1,11 +1,10 @@
 //! The few figures that glibc's `mallinfo` reports, from counters alone.
 
 use crate::{check, guard};
-use neap_heap::cache::heap::{HEAP, sampled_class};
+use neap_heap::cache::heap::{HEAP, class_of, sampled_class, slab_of};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::opened::Opened;
 use neap_heap::pages::{SliceRef, Use};
-use neap_heap::slab::Slab;
 
 /// What the heap holds at one moment, in bytes except `large_blocks`. The fields of
 /// [`neap_shared::stats::Snapshot`] with the same names define the figures.
@@ -77,13 +76,11 @@ impl Brief {
 
 /// Bytes of a slab's blocks that the slab has handed out.
 fn bytes_out(place: &SliceRef<'_>) -> u64 {
-    // SAFETY: a byte of the tag table.
-    let Some(class) = unsafe { Tag::from_byte(place.tag()) }.class() else {
+    let Some(class) = class_of(place) else {
         // Being cut into blocks, or given up.
         return 0;
     };
-    // SAFETY: the side table's entry of a slice is its slab record (see `Heap::find`).
-    let slab = unsafe { place.side().cast::<Slab>().as_ref() };
+    let slab = slab_of(place);
     let free = slab.free_blocks() + slab.withheld_blocks(class);
     (class.blocks().saturating_sub(free) * class.bytes()) as u64
 }

@@ -4,7 +4,7 @@ use crate::check::held;
 use crate::{guard, profile};
 use core::ops::Range;
 use neap_heap::base::units::SLICE_BYTES;
-use neap_heap::cache::heap::{HEAP, Heap, sampled_class};
+use neap_heap::cache::heap::{HEAP, Heap, class_of, sampled_class, slab_of};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::opened::Opened;
 use neap_heap::harden::Measures;
@@ -100,14 +100,12 @@ impl<'r> Tally<'r> {
     }
 
     fn slab(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, pages: Pages) {
-        // SAFETY: a byte of the tag table.
-        let Some(class) = unsafe { Tag::from_byte(place.tag()) }.class() else {
+        let Some(class) = class_of(place) else {
             // Being cut into blocks, or given up.
             self.ledger.slab_free += self.bytes_of(pages.resident);
             return;
         };
-        // SAFETY: the side table's entry of a slice is its slab record (see `Heap::find`).
-        let slab = unsafe { place.side().cast::<Slab>().as_ref() };
+        let slab = slab_of(place);
         let free = (slab.free_blocks() + slab.withheld_blocks(class)).min(class.blocks());
         let figure = &mut figures.classes[class.index() - 1];
         figure.slabs += 1;

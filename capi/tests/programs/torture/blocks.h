@@ -5,6 +5,7 @@
 #define BLOCKS_H
 
 #include "check.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -97,6 +98,25 @@ static inline size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* What is mapped at an address: shows whose page it is. Without allocating. */
+static void print_mapping(const void *address) {
+    char text[4097];
+    unsigned long low, high, at = (unsigned long)address;
+    size_t held = 0;
+    ssize_t more;
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    while (maps >= 0 && (more = read(maps, text + held, sizeof text - 1 - held)) > 0) {
+        char *line = text, *end;
+        text[held += (size_t)more] = 0;
+        for (; (end = strchr(line, '\n')) != NULL; line = end + 1)
+            if (sscanf(line, "%lx-%lx", &low, &high) == 2 && low <= at && at < high)
+                dprintf(2, "%.*s\n", (int)(end - line), line);
+        held -= (size_t)(line - text);
+        memmove(text, line, held);
+    }
+    if (maps >= 0) close(maps);
+}
+
 __attribute__((noreturn)) static void wrong(const struct block *block, size_t offset,
                                             unsigned expected) {
     dprintf(2,
@@ -104,6 +124,7 @@ __attribute__((noreturn)) static void wrong(const struct block *block, size_t of
             "at %p, pattern %d, seed %lu, pid %d\n",
             block->at[offset], expected, (void *)(block->at + offset), offset, block->size,
             (void *)block->at, (int)block->pattern, options.seed, (int)getpid());
+    print_mapping(block->at + offset);
     abort();
 }
 

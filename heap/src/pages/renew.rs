@@ -1,0 +1,183 @@
+//! Spans that are mapped afresh: those that the kernel moved pages into, and those that the program
+//! mapped something over.
+//!
+//! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
+//! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
+//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
+//! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
+//! merge again. Where one becomes shorter, only what pages were moved to is mapped afresh. Spans
+//! that the program mapped something over are marked in the same way. Where every commit is charged
+//! Neap moves nothing, for mapping afresh may be refused there.
+
+use super::arena::SliceRef;
+use super::heap::{Locked, PageHeap, address_of};
+use super::span::{State, Use};
+use super::zero_state::Dirty;
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::{SLICE_BYTES, slices_for};
+use crate::os::{Os, RemapError};
+use core::ptr::NonNull;
+
+/// Most spans in use with moved pages: an eighth of the default `vm.max_map_count`.
+const MOST_MOVED: usize = 4096;
+
+impl<O: Os> PageHeap<O> {
+    /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to
+    /// another without copying. The source then reads as zero there and counts as asked for 0
+    /// bytes, so that its free with [`Dirty::Prefix`] of [`SliceRef::bytes`] has nothing to add.
+    /// Nothing changes on an error, but a target that is [`RemapError::Lost`] stays in use for
+    /// good.
+    ///
+    /// # Safety
+    /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
+    /// - What was written to the source lies within the requested bytes, or was reported as dirty.
+    pub unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), RemapError> {
+        let (Some(source), Some(target)) = (self.span_at(from), self.span_at(to)) else {
+            return Err(RemapError::Refused);
+        };
+        let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
+        // What is moved leaves pages behind that are absent, and no longer locked.
+        let keeps = self.os.is_locked() || self.os.strict_commit();
+        if keeps || too_many || source.record().is_overmapped() {
+            return Err(RemapError::Refused);
+        }
+        // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
+        let moved = unsafe { self.os.move_pages(from, to, bytes) };
+        self.calls.count_move();
+        moved?;
+        let mut locked = self.locked();
+        // What came along is old data, whether its user wrote it or not.
+        target
+            .arena
+            .note_writes(target.record(), Dirty::Prefix(bytes));
+        locked.note_moved_away(source, bytes);
+        // SAFETY: a span in use: the caller's promise.
+        if unsafe { target.record().swap_moved(slices_for(bytes)) } == 0 {
+            self.moved_spans.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Maps a span afresh that pages were moved into, or that the program mapped over. The lock is
+    /// not held: giving pages back takes long, and the span is still the caller's.
+    ///
+    /// # Safety
+    /// - `place` is the first slice of a span in use, and no thread uses what is beyond the first
+    ///   `kept` slices any more.
+    pub(super) unsafe fn renew_from(&self, place: SliceRef<'_>, kept: usize) -> Renewal {
+        let (base, record) = (address_of(place), place.record());
+        let (moved, all) = (record.moved_slices(), record.slices.get());
+        let is_whole = record.is_overmapped() || kept == 0 && moved > 0;
+        let end = if is_whole { all } else { moved };
+        if end <= kept {
+            return Renewal::NoNeed;
+        }
+        let bytes = (end - kept) * SLICE_BYTES;
+        // SAFETY: the caller's promise; a span in use is committed.
+        let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) };
+        if renewed == Err(RemapError::Lost) {
+            return Renewal::Refused;
+        }
+        let renewed = renewed.is_ok();
+        if renewed {
+            // SAFETY: mapped afresh just now, and the caller's promise.
+            unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
+        }
+        if !renewed && record.is_overmapped() {
+            return Renewal::Refused;
+        }
+        if renewed {
+            // SAFETY: a span in use: the caller's promise.
+            let before = unsafe { record.swap_moved(moved.min(kept)) };
+            if kept == 0 {
+                record.set_overmapped(false);
+                self.moved_spans.fetch_sub(usize::from(before > 0), Relaxed);
+            }
+        }
+        // Moved pages that could not be mapped afresh are memory of ours all the same.
+        if renewed {
+            Renewal::Zero
+        } else {
+            Renewal::NoNeed
+        }
+    }
+
+    /// Maps pages of a span in use afresh, so that they are the heap's and read as zero, if the
+    /// program mapped something over the span. False if the kernel refuses: then no one may have
+    /// the pages. For a part of a span, which stays marked.
+    ///
+    /// # Safety
+    /// - Whole OS pages of one span in use, which no thread uses.
+    pub unsafe fn renew_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the caller's promise; a span in use is committed.
+        let renewed = unsafe { self.os.renew(start, bytes) }.is_ok();
+        if renewed {
+            // SAFETY: mapped afresh just now, and the caller's promise.
+            unsafe { self.advise_mapping(start, bytes) };
+        }
+        renewed
+    }
+
+    /// Records that the program mapped a range anew, or that another process fills it. For the
+    /// spans in use that it touches, which are the caller's, the kernel's answers about anonymous
+    /// memory no longer hold, so they are mapped afresh when they are freed. Calls `visit` with
+    /// each of them. Takes no lock. Outside of the arenas it costs a comparison for each of them.
+    pub fn note_mapped_over(
+        &self,
+        address: usize,
+        bytes: usize,
+        mut visit: impl FnMut(SliceRef<'_>, Use),
+    ) {
+        let Some(place) = self.locate(address) else {
+            return;
+        };
+        let arena = place.arena;
+        let (head, frontier) = (arena.layout().head, arena.frontier());
+        let starts_span = |index: &usize| arena.record(*index).state() != State::Blank;
+        let inside = head..=place.index.min(frontier.saturating_sub(1));
+        let Some(mut index) = inside.rev().find(starts_span) else {
+            return;
+        };
+        while index < frontier && arena.layout().address(index) < address.saturating_add(bytes) {
+            let record = arena.record(index);
+            if let State::Used(use_) = record.state() {
+                record.set_overmapped(true);
+                visit(SliceRef { arena, index }, use_);
+            }
+            index = record.end().max(index + 1);
+        }
+    }
+}
+
+/// The result of mapping a span afresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewal {
+    /// It is unchanged.
+    NoNeed,
+    /// It reads as zero.
+    Zero,
+    /// The kernel refused, and what is mapped there is not the heap's: no one may have the span.
+    Refused,
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does
+    /// not.
+    fn note_moved_away(&mut self, place: SliceRef<'h>, bytes: usize) {
+        let record = place.arena.record(place.index);
+        let asked = record.bytes();
+        place.arena.note_writes(record, Dirty::Prefix(asked));
+        place.arena.write_masks(record);
+        let cleared =
+            place
+                .arena
+                .clear_prefix(place.index, record.end(), bytes / self.page_bytes());
+        record.dirty.set(record.dirty.get() - cleared);
+        self.set_bytes(record, 0);
+    }
+}
