@@ -44,7 +44,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
     if size > MAX_BYTES {
         return ptr::null_mut();
     }
-    let Found::Slab(slab, class) = HEAP.find_quickly(block.addr()) else {
+    let Some((slab, class)) = HEAP.find_slab(block.addr()) else {
         // SAFETY: the caller's promise.
         return unsafe { reallocate_elsewhere(block, size, align) };
     };
@@ -68,9 +68,12 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
 unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     let address = tags::strip(block.addr());
     match HEAP.find(address) {
-        Found::Slab(slab, class) if tags::is_on() => {
+        // By a pointer with a tag, or in a slab that the program mapped something over.
+        Found::Slab(slab, class) => {
             refuse_freed(block.with_addr(address), slab, class);
-            tags::refuse_other(Call::Realloc, block.addr(), class);
+            if tags::is_on() {
+                tags::refuse_other(Call::Realloc, block.addr(), class);
+            }
             // SAFETY: the caller's promise.
             unsafe { reallocate_watched(block, class, size, align) }
         }
@@ -84,7 +87,7 @@ unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mu
             unsafe { reallocate_large(&place, block, size, align) }
         }
         Found::Foreign => misuse::foreign(Call::Realloc, address),
-        Found::NoBlock | Found::Stack | Found::Slab(..) => misuse::no_block(Call::Realloc, address),
+        Found::NoBlock | Found::Stack => misuse::no_block(Call::Realloc, address),
     }
 }
 
