@@ -8,6 +8,7 @@
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
+use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::init;
 use neap_heap::mapped_over;
 use neap_heap::os::errno;
@@ -126,8 +127,8 @@ unsafe extern "C" fn mremap(
 }
 
 /// Attaches shared memory, perhaps over a block (`SHM_REMAP`). Only the kernel knows how long it
-/// is; the span in which it begins is marked, because a program may attach it only over memory of
-/// its own, which is one block.
+/// is. Up to the end of a slice suffices: a program may attach it only over memory of its own,
+/// which is one block, and larger blocks are mapped afresh as a whole.
 ///
 /// # Safety
 /// - As `shmat(2)`.
@@ -143,7 +144,7 @@ unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *
             }
         }
     };
-    note(mapped, 1);
+    note(mapped, SLICE_BYTES - mapped.addr() % SLICE_BYTES);
     mapped
 }
 

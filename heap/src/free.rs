@@ -13,7 +13,7 @@ use crate::harden::{self, Form, Seal};
 use crate::hook;
 use crate::init::{current, entered};
 use crate::large;
-use crate::mapped_over::{self, Pages};
+use crate::mapped_over;
 use crate::reclaim::start::end_slow_path;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
@@ -314,12 +314,9 @@ unsafe fn free_missed(block: *mut u8) {
             misuse::double_free(address, class.bytes());
         }
         // SAFETY: the caller's promise.
-        let cache = match unsafe { mapped_over::restore(address, slab, *class) } {
-            Pages::Own => cache,
-            // Past the magazines, so that the slab empties.
-            Pages::Renewed => None,
-            Pages::Refused => return,
-        };
+        if !unsafe { mapped_over::restore(address, slab, *class) } {
+            return;
+        }
         return match cache {
             // SAFETY: the thread's own cache, and the caller's promise.
             Some(cache) => unsafe { HEAP.put(cache, *class, block) },
@@ -332,7 +329,7 @@ unsafe fn free_missed(block: *mut u8) {
     }
     if let Found::Slab(slab, class) = &found
         // SAFETY: the caller's promise.
-        && unsafe { mapped_over::restore(address, slab, *class) } == Pages::Refused
+        && !unsafe { mapped_over::restore(address, slab, *class) }
     {
         return;
     }

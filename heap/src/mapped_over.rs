@@ -6,24 +6,29 @@
 //! pages are mapped afresh when the block is freed.
 //!
 //! The page heap marks the spans in use that a mapping touches, and maps such a span afresh when it
-//! is freed. That suffices for large blocks. A slab becomes free long after its blocks, so it also
-//! gets [`Tag::MAPPED`]. No magazine has this tag, so each `free` of a block of the slab takes the
-//! slow path, which maps the block's own pages afresh. The tag stays until the slab is empty.
+//! is freed. That suffices for large blocks. A slab becomes free long after its blocks. So its
+//! record notes the pages, and its slice gets [`Tag::MAPPED`]. No magazine has this tag, so each
+//! `free` of a block of the slab takes the slow path, which maps the noted pages of the block
+//! afresh. The tag stays until the slab is empty. Blocks that are too small for a whole page need
+//! none of this: who maps over their page has all blocks of it.
 //!
-//! The pool of guarded blocks is a span that is never freed; there it is the pool that asks.
+//! The pool of guarded blocks is a span that is never freed, so it asks for each of its pages.
 
 use crate::base::sync::{AtomicBool, Ordering};
-use crate::cache::heap::HEAP;
+use crate::base::units::SLICE_BYTES;
+use crate::cache::heap::{HEAP, class_of, slab_of};
 use crate::cache::magazine::Tag;
 use crate::harden;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::pages::Use;
+use crate::pages::{SliceRef, Use};
 use crate::slab::Slab;
 use crate::slab::class::Class;
+use crate::slab::page_set::PageSet;
+use core::ops::Range;
 use core::ptr::NonNull;
 
-/// Whether any slab was marked: all that a slow path reads in most processes.
+/// Whether pages of any slab were noted: all that a slow path reads in most processes.
 static SLABS: AtomicBool = AtomicBool::new(false);
 /// Whether any memory was marked that is neither a block nor a slab of blocks.
 static OTHERS: AtomicBool = AtomicBool::new(false);
@@ -32,83 +37,78 @@ static OTHERS: AtomicBool = AtomicBool::new(false);
 /// these pages itself. They are mapped afresh when the blocks that have them, which are the
 /// caller's, are freed. Takes no lock.
 pub fn note(address: usize, bytes: usize) {
+    let range = address..address.saturating_add(bytes);
     HEAP.pages
         .note_mapped_over(address, bytes, |place, use_| match use_ {
-            Use::Slab => {
-                // Before the tag, by which other threads come here.
-                SLABS.store(true, Ordering::Release);
-                // SAFETY: a slab of which a block is the caller's, so it stays one.
-                unsafe { place.set_tag(Tag::MAPPED.byte()) };
-            }
+            Use::Slab => note_slab(&place, range.clone()),
             Use::Meta => OTHERS.store(true, Ordering::Relaxed),
             Use::Large | Use::Stack => {}
         });
 }
 
-/// What became of the pages of a freed block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pages {
-    /// They are the heap's.
-    Own,
-    /// They were mapped afresh, and read as zero.
-    Renewed,
-    /// The kernel refuses to map them afresh, so no one may have the block.
-    Refused,
+/// Notes the pages of a slab that are in `range`, if its blocks have whole pages.
+fn note_slab(place: &SliceRef<'_>, range: Range<usize>) {
+    let (base, page) = (place.slice_base(), Linux.page_bytes());
+    let Some(class) = class_of(place).filter(|class| class.bytes() >= page) else {
+        return;
+    };
+    let (from, to) = (
+        range.start.saturating_sub(base),
+        (range.end - base).min(SLICE_BYTES),
+    );
+    slab_of(place).note_mapped_over(PageSet::touched_by(from..to));
+    // Before the tag, by which other threads come here.
+    SLABS.store(true, Ordering::Release);
+    // SAFETY: `class_of` finds the class of a slab with the new tag, too, whosever slab it is.
+    unsafe { place.change_tag(Tag::of(class).byte(), Tag::MAPPED.byte()) };
 }
 
-/// Makes the pages of a slab's block the heap's again.
+/// Makes the pages of a slab's block the heap's again. False if the kernel refuses: then no one may
+/// have the block.
 ///
 /// # Safety
 /// - The program frees the block of `class` at `address`, and nothing uses it any more.
 #[inline]
-pub(crate) unsafe fn restore(address: usize, slab: &Slab, class: Class) -> Pages {
-    match SLABS.load(Ordering::Acquire) {
-        false => Pages::Own,
-        // SAFETY: the caller's promise.
-        true => unsafe { restore_marked(address, slab, class) },
-    }
+pub(crate) unsafe fn restore(address: usize, slab: &Slab, class: Class) -> bool {
+    // SAFETY: the caller's promise.
+    !SLABS.load(Ordering::Acquire) || unsafe { restore_noted(address, slab, class) }
 }
 
-/// [`restore`] in a process that has marked slabs.
+/// [`restore`] in a process in which pages of slabs were noted.
 ///
 /// # Safety
 /// - As [`restore`].
 #[cold]
 #[inline(never)]
-unsafe fn restore_marked(address: usize, slab: &Slab, class: Class) -> Pages {
-    let place = HEAP.pages.locate(address);
-    let is_marked = place.is_some_and(|place| place.tag() == Tag::MAPPED.byte());
-    let number = class.block_at(address - slab.base());
+unsafe fn restore_noted(address: usize, slab: &Slab, class: Class) -> bool {
+    let offset = address - slab.base();
     // What is not the start of a block in use is the caller's to report.
-    let in_use = number.is_some_and(|number| !slab.is_free(class, number));
-    if !is_marked || !in_use {
-        return Pages::Own;
+    let in_use = class
+        .block_at(offset)
+        .is_some_and(|number| !slab.is_free(class, number));
+    let bytes = in_use.then(|| harden::bytes_in_use(address, class));
+    let Some(pages) = bytes.flatten().and_then(|bytes| whole_pages(offset, bytes)) else {
+        return true;
+    };
+    if slab
+        .take_mapped_over(PageSet::touched_by(pages.clone()))
+        .is_empty()
+    {
+        return true;
     }
-    match harden::bytes_in_use(address, class) {
-        // SAFETY: the caller's promise.
-        Some(bytes) => unsafe { renew(address, bytes) },
-        None => Pages::Own,
-    }
+    NonNull::new((slab.base() + pages.start) as *mut u8)
+        // SAFETY: the caller's promise: these pages are the block's alone.
+        .is_some_and(|start| unsafe { HEAP.pages.renew_in_use(start, pages.len()) })
 }
 
-/// Maps the whole pages of a block afresh.
-///
-/// # Safety
-/// - A block of so many bytes starts there, in a span in use, and nothing uses it any more.
-unsafe fn renew(address: usize, bytes: usize) -> Pages {
+/// The whole OS pages of `bytes` bytes at an offset in a slice, if there are any.
+fn whole_pages(offset: usize, bytes: usize) -> Option<Range<usize>> {
     let page = Linux.page_bytes();
     let (from, to) = (
-        address.next_multiple_of(page),
-        (address + bytes) / page * page,
+        offset.next_multiple_of(page),
+        (offset + bytes) / page * page,
     );
-    let Some(start) = NonNull::new(from as *mut u8).filter(|_| from < to) else {
-        return Pages::Own;
-    };
-    // SAFETY: the caller's promise: these pages are the block's alone.
-    match unsafe { HEAP.pages.renew_in_use(start, to - from) } {
-        true => Pages::Renewed,
-        false => Pages::Refused,
-    }
+    (from < to).then_some(from..to)
 }
 
 /// Makes a page of the pool of guarded blocks the heap's again, if the program may have mapped
@@ -119,4 +119,31 @@ unsafe fn renew(address: usize, bytes: usize) -> Pages {
 pub unsafe fn restore_guarded(page: NonNull<u8>) -> bool {
     // SAFETY: the caller's promise; the pool is a span in use.
     !OTHERS.load(Ordering::Relaxed) || unsafe { HEAP.pages.renew_in_use(page, Linux.page_bytes()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_the_pages_that_it_covers() {
+        let page = Linux.page_bytes();
+        assert_eq!(whole_pages(0, page - 1), None);
+        assert_eq!(whole_pages(0, page), Some(0..page));
+        assert_eq!(whole_pages(16, 2 * page - 17), None);
+        assert_eq!(whole_pages(16, 2 * page - 16), Some(page..2 * page));
+        assert_eq!(
+            whole_pages(3 * page, 2 * page + 1),
+            Some(3 * page..5 * page)
+        );
+    }
+
+    #[test]
+    fn a_page_is_taken_once() {
+        let slab = Slab::blank();
+        slab.note_mapped_over(PageSet::touched_by(4096..12289));
+        assert_eq!(slab.take_mapped_over(PageSet(0b0011)), PageSet(0b0010));
+        assert_eq!(slab.take_mapped_over(PageSet(0b0011)), PageSet::NONE);
+        assert_eq!(slab.take_mapped_over(PageSet(u16::MAX)), PageSet(0b1100));
+    }
 }

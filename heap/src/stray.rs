@@ -16,6 +16,8 @@ use core::ptr;
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 /// How far from a block a free looks for stray writes, in bytes.
 const BESIDE: usize = 32;
+/// The smallest page of a kernel.
+const LEAST_PAGE: usize = 4096;
 /// How often a free looks at a stray write before it aborts.
 const LOOKS: usize = 64;
 
@@ -135,12 +137,16 @@ struct Freed {
 }
 
 /// Aborts if something was written beside a block of `size` requested bytes, where no block is in
-/// use.
+/// use. Looks only at blocks that have no whole page.
 ///
 /// # Safety
 /// - A block of `bytes` bytes starts there, of a slab whose blocks have canaries, and is in use.
 #[inline(always)]
 pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize) {
+    if bytes >= LEAST_PAGE {
+        // The program may have made a whole page of its block beside this one inaccessible.
+        return;
+    }
     let (offset, far) = (address % SLICE_BYTES, bytes >= BESIDE + CANARY_BYTES);
     // SAFETY: blocks of a slab in use, whose pages may be read. A slab is a slice.
     let is_clean = far

@@ -6,8 +6,10 @@
 #include <signal.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 #define SIZE (8ul << 20)
 #define PAGE 4096ul
@@ -120,6 +122,47 @@ static void moved_small_block(void) {
     free(block);
 }
 
+// Where the kernel refuses to map afresh, nobody gets the block.
+static void refused_small_block(void) {
+    struct rlimit before, none;
+    char *block = aligned_alloc(PAGE, 2 * PAGE), *next[100];
+    CHECK(block && over_fixed(block, 2 * PAGE) == block && getrlimit(RLIMIT_DATA, &before) == 0);
+    none = before;
+    none.rlim_cur = 1;
+    CHECK(setrlimit(RLIMIT_DATA, &none) == 0);
+    errno = 77;
+    free(block);
+    CHECK(errno == 77 && setrlimit(RLIMIT_DATA, &before) == 0);
+    for (int i = 0; i < 100; i++) {
+        CHECK((next[i] = aligned_alloc(PAGE, 2 * PAGE)) != NULL && next[i] != block);
+        memset(next[i], 5, 2 * PAGE);
+    }
+    file_is_unchanged(2 * PAGE);
+    for (int i = 0; i < 100; i++)
+        free(next[i]);
+}
+
+// A second free aborts although a mapping over a block of the same slab came between the two.
+static void second_free(void) {
+    char *blocks[2];
+    for (int i = 0; i < 2; i++)
+        CHECK((blocks[i] = aligned_alloc(PAGE, 2 * PAGE)) != NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        int nowhere = open("/dev/null", O_WRONLY);
+        CHECK(nowhere >= 0 && dup2(nowhere, 2) == 2);
+        free(blocks[0]);
+        CHECK(over_fixed(blocks[1], PAGE) == blocks[1]);
+        free(blocks[0]);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == SIGABRT);
+    free(blocks[0]), free(blocks[1]);
+}
+
 static char *own;
 static volatile int handled;
 
@@ -160,6 +203,8 @@ int main(void) {
     for (int way = 0; way < 5; way++)
         small_blocks(ways[way]);
     moved_small_block();
+    refused_small_block();
+    second_free();
     in_a_handler();
     return 0;
 }

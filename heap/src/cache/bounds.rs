@@ -153,10 +153,10 @@ impl<'a> Held<'a> {
         (self.magazine.top.load(Ordering::Acquire) - self.bounds.floor) / 8
     }
 
-    /// Whether the magazine has half of the blocks that it may hold, or fewer.
+    /// Whether the magazine has a quarter of the blocks that it may hold, or fewer.
     #[inline(always)]
-    pub(crate) fn is_half_empty(&self) -> bool {
-        self.filled() <= self.bounds.capacity as usize / 2
+    pub(crate) fn is_low(&self) -> bool {
+        self.filled() <= self.bounds.capacity as usize / 4
     }
 
     /// Lets the fast path see the bounds, as far as it may use them.

@@ -1,9 +1,12 @@
 //! Magazines in hardened mode: their owner takes a random block of those that they hold.
 //!
-//! They are closed to the fast path. The owner tops up a magazine that is half empty, so that each
-//! choice is among many blocks. Blocks that leave the quarantine go into the magazines of the
-//! thread that brings others there. The bitmap of a slab does not show that a block in a magazine
-//! is free. The block's canary does, and it is 0 if the block was never handed out.
+//! They are closed to the fast path. The owner tops up a magazine when a quarter of it is left, so
+//! that each choice is among many blocks. Blocks that leave the quarantine go into the magazines of
+//! the thread that brings others there. The bitmap of a slab does not show that a block in a
+//! magazine is free. The block's canary does, and it is 0 if the block was never handed out.
+//!
+//! A program that allocates 1,000 blocks and then frees them would move half of a small magazine
+//! to slabs and back each time. So magazines grow, and a full one gives back little.
 
 use super::budget::Verdict;
 use super::flush::give_one;
@@ -18,13 +21,23 @@ use crate::slab::class::Class;
 use core::ptr;
 
 /// The most blocks of a magazine.
-const MOST_ENTRIES: usize = 1024;
-/// The most bytes of these blocks.
-const MOST_BYTES: usize = 128 << 10;
+const MOST_ENTRIES: usize = 2048;
+/// The most bytes of these blocks. The threads of a process share them.
+const MOST_BYTES: usize = 512 << 10;
+/// The most bytes of a magazine in a process with many threads.
+const LEAST_BYTES: usize = 64 << 10;
+/// A magazine begins with this part of its most bytes.
+const FIRST_PART: usize = 4;
+/// It begins with at least so many blocks, if it may have them,
+const LEAST_FIRST: usize = 16;
+/// and at most with so many.
+const MOST_FIRST: usize = 1024;
+/// At least so many blocks go back to slabs at once, because each return takes a lock.
+const LEAST_GIVEN: usize = 64;
 
 impl Heap {
     /// A block of the class of `tag` from the thread's magazine in a turn, a random one if choices
-    /// are random. `None` if the magazine is half empty, or if the thread gets no turn.
+    /// are random. `None` if the magazine holds few blocks, or if the thread gets no turn.
     ///
     /// # Safety
     /// - `cache` is the calling thread's own, or a sentinel; `tag` is a class's.
@@ -41,7 +54,7 @@ impl Heap {
         unsafe {
             let mut magazine = turn.magazine(tag);
             match measures.has(Measures::RANDOM) {
-                _ if magazine.is_half_empty() => None,
+                _ if magazine.is_low() => None,
                 true => magazine.draw(random),
                 false => magazine.pop(),
             }
@@ -56,7 +69,7 @@ impl Heap {
     pub(crate) unsafe fn draw(&'static self, cache: &Cache, class: Class) -> *mut u8 {
         let mut open = cache.open();
         open.lose_patience();
-        if open.magazine(class).is_half_empty() {
+        if open.magazine(class).is_low() {
             // SAFETY: the caller's promise.
             return unsafe { self.draw_few(open, class) };
         }
@@ -127,16 +140,14 @@ impl Heap {
         }
     }
 
-    /// Raises the capacity of a magazine that misses, as far as the budget allows: to the most at
-    /// once while the process has one thread, otherwise by doubling.
+    /// Raises the capacity of a magazine that misses, by doubling, as far as the budget allows.
     fn widen(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
         let capacity = open.magazine(class).bounds.capacity as usize;
-        let most = most_capacity(class);
-        let first = match self.registry.count() {
-            0..=1 => most,
-            // Many threads of a process do not live long.
-            _ => most.div_ceil(4),
-        };
+        let bytes = (MOST_BYTES / self.registry.count().max(1)).max(LEAST_BYTES);
+        let most = most_capacity(class, bytes);
+        // Many threads do not live long.
+        let first = most_capacity(class, bytes / FIRST_PART);
+        let first = first.clamp(LEAST_FIRST.min(most), MOST_FIRST);
         let mut wanted = (capacity * 2).clamp(first, most);
         while wanted > capacity {
             match self.grow(open, class, wanted) {
@@ -148,7 +159,7 @@ impl Heap {
         Share::Fair
     }
 
-    /// Takes a free block into the thread's magazine. A full one first gives its older half back.
+    /// Takes a free block into the thread's magazine. A full one first gives some back.
     ///
     /// # Safety
     /// - As [`Heap::draw`].
@@ -197,7 +208,7 @@ impl Heap {
         let (filled, capacity) = (magazine.filled(), magazine.bounds.capacity as usize);
         if filled >= capacity {
             // SAFETY: the caller's promise; settled above.
-            unsafe { self.flush(&mut open, class, filled.div_ceil(2)) };
+            unsafe { self.flush(&mut open, class, given_back(filled)) };
         }
         // SAFETY: the caller's promise.
         let is_kept = unsafe { open.magazine(class).push(block) };
@@ -312,9 +323,14 @@ impl Heap {
     }
 }
 
-/// The most blocks for which a magazine of `class` has room.
-fn most_capacity(class: Class) -> usize {
-    (MOST_BYTES / class.bytes()).clamp(1, MOST_ENTRIES)
+/// How many blocks a full magazine gives back to their slabs.
+fn given_back(filled: usize) -> usize {
+    (filled / 8).max(LEAST_GIVEN).min(filled.div_ceil(2))
+}
+
+/// The most blocks for which a magazine of `class` of so many bytes has room.
+fn most_capacity(class: Class, bytes: usize) -> usize {
+    (bytes / class.bytes()).clamp(1, MOST_ENTRIES)
 }
 
 #[cfg(test)]
@@ -363,10 +379,13 @@ mod tests {
                 blocks.iter().for_each(|&block| keep(cache, class, block));
                 drawn.iter().map(|&(_, left)| left).min()
             });
-            let most = most_capacity(class);
-            // A magazine begins with a quarter of that, and is topped up when half of it is left.
-            let least = most.div_ceil(4) / 2;
-            assert!(fewest.is_some_and(|fewest| fewest >= least), "{class:?}");
+            // What a magazine begins with in a process with many threads. It is topped up when a
+            // quarter of it is left.
+            let first = (LEAST_BYTES / FIRST_PART / class.bytes()).max(LEAST_FIRST);
+            assert!(
+                fewest.is_some_and(|fewest| fewest >= first / 4),
+                "{class:?}"
+            );
         }
     }
 

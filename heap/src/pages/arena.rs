@@ -319,6 +319,17 @@ impl SliceRef<'_> {
         self.arena.tag(self.index).store(tag, Relaxed);
     }
 
+    /// Changes the tag, if it still is `old`. For a caller who knows that a span in use with this
+    /// tag may have the other one, but not whether this is still that span.
+    ///
+    /// # Safety
+    /// - What `new` says is true of every span in use with the tag `old`.
+    #[inline]
+    pub unsafe fn change_tag(&self, old: u8, new: u8) {
+        let tag = self.arena.tag(self.index);
+        let _ = tag.compare_exchange(old, new, Relaxed, Relaxed);
+    }
+
     /// Takes the tag away. Of several callers at once, one gets it and the others 0.
     #[inline]
     pub fn take_tag(&self) -> u8 {

@@ -54,7 +54,7 @@ pub struct PageHeap<O: Os> {
     pub(super) predictor: Predictor,
     pub(super) zeroing: Zeroing,
     pub(super) calls: CallCounts,
-    /// Spans in use whose pages were moved into them; see [`super::spans`].
+    /// Spans in use whose pages were moved into them; see [`super::renew`].
     pub(super) moved_spans: AtomicUsize,
     /// Whether nothing is to be committed ahead.
     thrifty: AtomicBool,

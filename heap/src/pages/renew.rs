@@ -107,9 +107,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Maps pages of a span in use afresh, so that they are the heap's and read as zero, if the
-    /// program mapped something over the span. False if the kernel refuses: then no one may have
-    /// the pages. For a part of a span, which stays marked.
+    /// Maps pages of a span in use afresh, so that they are the heap's and read as zero. The span
+    /// stays marked. False if the kernel refuses: then no one may have the pages.
     ///
     /// # Safety
     /// - Whole OS pages of one span in use, which no thread uses.

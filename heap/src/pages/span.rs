@@ -197,11 +197,11 @@ pub(super) struct SpanRecord {
     queued: AtomicU8,
     /// See [`Warmth`].
     warmth: AtomicU8,
-    /// 1 in a span in use that pages were moved into; see [`super::spans`].
+    /// 1 in a span in use that pages were moved into; see [`super::renew`].
     moved: AtomicU8,
     /// 1 for [`ZeroState::AllDirty`].
     all_dirty: AtomicU8,
-    /// 1 in a span in use that the program mapped over; see [`super::spans`].
+    /// 1 in a span in use that the program mapped over; see [`super::renew`].
     overmapped: AtomicU8,
     /// Of the slice, not of its span: 1 when the kernel may back it with a huge page; see
     /// [`super::huge`].

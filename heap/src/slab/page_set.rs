@@ -35,6 +35,15 @@ impl PageSet {
         )
     }
 
+    /// The units that touch this range of offsets in a slice.
+    pub fn touched_by(range: Range<usize>) -> PageSet {
+        let (from, to) = (
+            range.start / UNIT_BYTES,
+            range.end.min(SLICE_BYTES).div_ceil(UNIT_BYTES),
+        );
+        PageSet((from..to).fold(0, |bits, unit| bits | 1 << unit))
+    }
+
     /// The OS pages, of which a slice has `pages`, all of whose units are in the set.
     pub fn whole_pages(self, pages: usize) -> u16 {
         let wide = UNITS / pages;

@@ -61,6 +61,8 @@ pub struct Slab {
     /// [`PageSet`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the
     /// depot's lock.
     pub(super) withheld: AtomicU16,
+    /// [`PageSet`] that the program mapped something over.
+    mapped_over: plain::AtomicU16,
     /// 1 if nothing was claimed or given since it was set. A hint.
     pub(super) idle: AtomicU8,
     /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what
@@ -149,6 +151,7 @@ impl Slab {
             high_water: AtomicU16::new(0),
             fresh: AtomicU16::new(0),
             withheld: AtomicU16::new(0),
+            mapped_over: plain::AtomicU16::new(0),
             idle: AtomicU8::new(0),
             purging: AtomicU8::new(0),
             far: plain::AtomicPtr::new(core::ptr::null_mut()),
@@ -175,6 +178,7 @@ impl Slab {
             .store(class.fresh_blocks(zero, pages), Ordering::Relaxed);
         let withheld = to_withhold(class, PageSet::of_pages(!zero, pages));
         self.withheld.store(withheld.0, Ordering::Relaxed);
+        self.mapped_over.store(0, plain::Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         self.listed.store(FETCHED, Ordering::Relaxed);
         self.depot.store(id.byte(), Ordering::Relaxed);
@@ -447,6 +451,20 @@ impl Slab {
             return false;
         }
         true
+    }
+
+    /// Notes that the program mapped something over these units, in which it has a block.
+    pub fn note_mapped_over(&self, units: PageSet) {
+        self.mapped_over.fetch_or(units.0, plain::Ordering::Relaxed);
+    }
+
+    /// Of these units, those that the program mapped something over. From now on none of them is
+    /// noted. For the owner of all blocks in them.
+    pub fn take_mapped_over(&self, units: PageSet) -> PageSet {
+        let before = self
+            .mapped_over
+            .fetch_and(!units.0, plain::Ordering::Relaxed);
+        PageSet(before & units.0)
     }
 
     /// The units whose blocks are withheld. Changes under the depot's lock.
