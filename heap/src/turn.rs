@@ -3,9 +3,9 @@
 //!
 //! They do what the slow path does for such a block, without its locks and its periodic work. If a
 //! block or its canary is not as expected, they change nothing, and the slow path reports what is
-//! wrong. The slow path also serves a call if the magazine is half empty, or if the thread gets no
-//! turn. One `free` of many brings the thread's freed blocks to quarantine, and then ends as a slow
-//! path does.
+//! wrong. The slow path also serves a call if the magazine holds few blocks, or if the thread gets
+//! no turn. One `free` of many brings the thread's freed blocks to quarantine, and then ends as a
+//! slow path does.
 
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};

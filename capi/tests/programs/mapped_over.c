@@ -122,7 +122,7 @@ static void moved_small_block(void) {
     free(block);
 }
 
-// Where the kernel refuses to map afresh, nobody gets the block.
+// Where the kernel refuses to map afresh, no request gets the block.
 static void refused_small_block(void) {
     struct rlimit before, none;
     char *block = aligned_alloc(PAGE, 2 * PAGE), *next[100];
@@ -143,6 +143,21 @@ static void refused_small_block(void) {
     file_is_unchanged(2 * PAGE);
     for (int i = 0; i < 100; i++)
         free(next[i]);
+}
+
+// A free beside a block that the program made inaccessible does not touch it.
+static void inaccessible_beside(void) {
+    enum { COUNT = 64 };
+    char *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        CHECK((blocks[i] = aligned_alloc(PAGE, 2 * PAGE)) != NULL);
+    for (int i = 0; i < COUNT; i += 2)
+        CHECK(mmap(blocks[i], PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+              blocks[i]);
+    for (int i = 1; i < COUNT; i += 2)
+        free(blocks[i]);
+    for (int i = 0; i < COUNT; i += 2)
+        free(blocks[i]);
 }
 
 // A second free aborts although a mapping over a block of the same slab came between the two.
@@ -208,6 +223,7 @@ int main(void) {
     moved_small_block();
     refused_small_block();
     second_free();
+    inaccessible_beside();
     in_a_handler();
     return 0;
 }

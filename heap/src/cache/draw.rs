@@ -28,11 +28,11 @@ const MOST_BYTES: usize = 512 << 10;
 const LEAST_BYTES: usize = 64 << 10;
 /// A magazine begins with this part of its most bytes.
 const FIRST_PART: usize = 4;
-/// It begins with at least so many blocks, if it may have them,
+/// The fewest blocks that it begins with, if it may have them.
 const LEAST_FIRST: usize = 16;
-/// and at most with so many.
+/// The most blocks that it begins with.
 const MOST_FIRST: usize = 1024;
-/// At least so many blocks go back to slabs at once, because each return takes a lock.
+/// The fewest blocks that go back to slabs at once, because each return takes a lock.
 const LEAST_GIVEN: usize = 64;
 
 impl Heap {
@@ -328,7 +328,7 @@ fn given_back(filled: usize) -> usize {
     (filled / 8).max(LEAST_GIVEN).min(filled.div_ceil(2))
 }
 
-/// The most blocks for which a magazine of `class` of so many bytes has room.
+/// The most blocks for which a magazine of `class` has room, if they may take `bytes` bytes.
 fn most_capacity(class: Class, bytes: usize) -> usize {
     (bytes / class.bytes()).clamp(1, MOST_ENTRIES)
 }
