@@ -18,7 +18,7 @@ use crate::cache::flush::give_found;
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::machine;
 pub use crate::cache::measures::{Canary, Form, Measures};
-use crate::cache::measures::{EARLY, SECRETS};
+use crate::cache::measures::{EARLY, Key, SECRETS};
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::Cache;
 use crate::cache::waiting::Blocks;
@@ -142,21 +142,12 @@ pub(crate) unsafe fn give(slab: &'static Slab, class: Class, address: usize) {
 /// # Safety
 /// - As [`give`], of each.
 pub unsafe fn reuse_all(blocks: &Blocks) {
-    // What is filled with zeros is looked at when the block is handed out.
-    let pattern = fill_by(HEAP.measures()).filter(|&fill| fill != 0);
-    for (address, class) in blocks.iter() {
-        let bytes = class.bytes();
-        // SAFETY: the caller's promise.
-        let word = unsafe { canary_at(address, bytes) }.load(Ordering::Acquire);
-        if word != Canary::Freed.word(address) && Canary::last_tag(word, address) == 0 {
-            misuse::written_freed(address, bytes, bytes - CANARY_BYTES);
-        }
-        if let Some(fill) = pattern {
-            // SAFETY: as above.
-            let offset = unsafe { first_other(address, bytes - CANARY_BYTES, fill) };
-            if let Some(offset) = offset {
-                misuse::written_freed(address, bytes, offset);
-            }
+    let measures = HEAP.measures();
+    // With zeros, this is looked at when the block is handed out.
+    if !measures.has(Measures::ZERO) {
+        for (address, class) in blocks.iter() {
+            // SAFETY: the caller's promise.
+            unsafe { refuse_changed(address, class.bytes(), fill_by(measures)) };
         }
     }
     match closed_cache() {
@@ -164,6 +155,24 @@ pub unsafe fn reuse_all(blocks: &Blocks) {
         Some(cache) => unsafe { HEAP.keep_all(cache, blocks) },
         // SAFETY: the caller's promise.
         None => unsafe { HEAP.give_all(blocks) },
+    }
+}
+
+/// Aborts if the canary of a closed block, or a byte of its fill, has changed.
+///
+/// # Safety
+/// - As [`give`].
+unsafe fn refuse_changed(address: usize, bytes: usize, fill: Option<u8>) {
+    let held = bytes - CANARY_BYTES;
+    // SAFETY: the caller's promise.
+    let word = unsafe { canary_at(address, bytes) }.load(Ordering::Acquire);
+    if Key::of(address).read(word) != Some(Canary::Freed) {
+        misuse::written_freed(address, bytes, held);
+    }
+    // SAFETY: as above.
+    let offset = fill.and_then(|fill| unsafe { first_other(address, held, fill) });
+    if let Some(offset) = offset {
+        misuse::written_freed(address, bytes, offset);
     }
 }
 
@@ -217,18 +226,19 @@ pub(crate) unsafe fn hand_out_sealed(
     measures: Measures,
 ) -> *mut u8 {
     let (address, held) = (block.addr(), bytes - CANARY_BYTES);
-    let [live, freed] = Canary::words([Canary::Live(Form::Malloc, size), Canary::Freed], address);
+    let key = Key::of(address);
+    let live = key.word(Canary::Live(Form::Malloc, size));
     // SAFETY: the word behind the block. Written first, because a read of an untouched page costs a
     // fault of its own.
     let before = unsafe { machine::exchange_own(canary_at(address, bytes), live) };
     let last_tag = match tags::is_on() {
-        true => Canary::last_tag(before, address),
+        true => key.last_tag(before),
         false => 0,
     };
     if measures.has(Measures::ZERO) {
         // SAFETY: the block's own bytes.
         let is_zero = unsafe { is_zero(address, held) };
-        if !is_zero || (before != 0 && before != freed && last_tag == 0) {
+        if !is_zero || (before != 0 && before != key.freed_word(0) && last_tag == 0) {
             // SAFETY: as above.
             unsafe { refuse_written_at(address, bytes) };
         }
@@ -265,7 +275,7 @@ unsafe fn canary_of(address: usize, class: Class) -> Option<Canary> {
     let _unchecked = Unchecked::begin();
     // SAFETY: the caller's promise.
     let word = unsafe { canary_at(address, class.bytes()) };
-    Canary::read(word.load(Ordering::Acquire), address)
+    Key::of(address).read(word.load(Ordering::Acquire))
 }
 
 /// How many bytes the program has of a block that is not freed: those that it requested, or all.
@@ -330,7 +340,8 @@ pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: us
             // SAFETY: bytes of the block that the program gives up.
             unsafe { ptr::write_bytes((address + size) as *mut u8, 0, held - size) };
         }
-        word.store(Canary::Live(form, size).word(address), Ordering::Release);
+        let live = Key::of(address).word(Canary::Live(form, size));
+        word.store(live, Ordering::Release);
         // SAFETY: the caller's promise.
         unsafe { tags::tag_resized(pointer, held, size) };
     }
@@ -368,7 +379,8 @@ pub(crate) unsafe fn set_form(address: usize, class: Class, form: Form) {
         (canary_of(address, class), word)
     };
     if let Some(Canary::Live(_, size)) = said {
-        word.store(Canary::Live(form, size).word(address), Ordering::Release);
+        let live = Key::of(address).word(Canary::Live(form, size));
+        word.store(live, Ordering::Release);
     }
 }
 
@@ -427,14 +439,15 @@ pub(crate) unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Mea
     // SAFETY: a block with a canary starts there, or a free one.
     let word = unsafe { canary_at(address, bytes) };
     let canary = word.load(Ordering::Acquire);
-    let Some(Canary::Live(_, size)) = Canary::read(canary, address) else {
+    let key = Key::of(address);
+    let Some(Canary::Live(_, size)) = key.read(canary) else {
         return false;
     };
     if measures.has(Measures::ZERO) {
         // SAFETY: the block's own bytes; the caller's promise.
         unsafe {
             check_slack(Call::Free, address, size, held);
-            check_beside(address, bytes, size);
+            check_beside(address, bytes, size, key);
         }
         // What is past the requested bytes is zero already.
         held = size;
@@ -445,7 +458,7 @@ pub(crate) unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Mea
     }
     // SAFETY: the caller's promise.
     let tag = unsafe { tags::tag_freed(address, size) };
-    let freed = Canary::freed_word(address, tag);
+    let freed = key.freed_word(tag);
     // Of two threads that free the block at once, one fails here.
     let order = (Ordering::AcqRel, Ordering::Acquire);
     word.compare_exchange(canary, freed, order.0, order.1)

@@ -144,8 +144,8 @@ fn zeroed_closely(size: usize, align: usize) -> *mut u8 {
     {
         // What fills freed blocks with zeros has looked at these bytes.
         return match HEAP.measures().has(Measures::ZERO) {
-            true => block,
-            false => zeroed(block, size),
+            true => block.as_ptr(),
+            false => zeroed(block.as_ptr(), size),
         };
     }
     let block = allocate_layout(size, align.max(16));
@@ -223,10 +223,13 @@ fn pop(tag: Tag, class: Class, size: usize, align: usize) -> *mut u8 {
 }
 
 /// [`allocate`] after [`allocate_hit`] had nothing.
-#[inline(never)]
+#[inline]
 pub fn allocate_missed(size: usize) -> *mut u8 {
     if size <= TABLE_BYTES {
-        return allocate_slow(size, Class::serving(size), 16);
+        return match turn::allocate(size) {
+            Some(block) => block.as_ptr(),
+            None => allocate_slower(size, Class::serving(size), 16),
+        };
     }
     if size > MAX_BLOCK {
         return large::allocate(size, 1);
@@ -278,7 +281,7 @@ fn take_hardened(size: usize, align: usize) -> *mut u8 {
 fn allocate_slow(size: usize, class: Class, align: usize) -> *mut u8 {
     let in_turn = (align <= 16).then(|| turn::allocate(size)).flatten();
     match in_turn {
-        Some(block) => block,
+        Some(block) => block.as_ptr(),
         None => allocate_slower(size, class, align),
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::base::sync::{AtomicU64, Ordering, fence};
 use crate::base::units::SLICE_BYTES;
-use crate::cache::measures::Canary;
+use crate::cache::measures::{Canary, Key};
 use crate::cache::misuse::{self, Call};
 use core::ops::Range;
 use core::ptr;
@@ -16,6 +16,10 @@ use core::ptr;
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 /// How far from a block a free looks for stray writes, in bytes.
 const BESIDE: usize = 32;
+/// Bytes that a look at slack reads at once.
+const LAST: usize = size_of::<u128>();
+/// The most slack that four such looks see.
+const MOST_PAIRS: usize = 4 * LAST;
 /// The smallest page of a kernel.
 const LEAST_PAGE: usize = 4096;
 /// How often a free looks at a stray write before it aborts.
@@ -96,9 +100,42 @@ fn first_byte(word: u64) -> usize {
 ///
 /// # Safety
 /// - A block in use of `size` bytes starts at `address`; `end` is a multiple of 8, and not 0.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn check_slack(call: Call, address: usize, size: usize, end: usize) {
     debug_assert!(size <= end && end.is_multiple_of(8) && end > 0);
+    // Few branches depend on the size, because sizes are as good as random.
+    // SAFETY: 16 bytes of the block.
+    let pair = |at: usize| unsafe { ((address + at) as *const u128).read_unaligned() };
+    let is_clean = end >= LAST
+        && match end - size {
+            slack if slack <= LAST => pair(end - LAST) & last_bytes(slack) == 0,
+            slack if slack <= MOST_PAIRS => {
+                let next = |number: usize| pair((size + LAST * number).min(end - LAST));
+                next(0) | next(1) | next(2) | next(3) == 0
+            }
+            _ => false,
+        };
+    if !is_clean {
+        // SAFETY: the caller's promise.
+        unsafe { look_at_slack(call, address, size, end) };
+    }
+}
+
+/// The mask of the last `count` bytes of 16, at most all of them.
+#[inline(always)]
+fn last_bytes(count: usize) -> u128 {
+    static EDGE: [u128; 2] = [0, u128::MAX];
+    debug_assert!(count <= LAST);
+    // SAFETY: 16 of the 32 bytes.
+    unsafe { EDGE.as_ptr().byte_add(count).read_unaligned() }
+}
+
+/// [`check_slack`], word by word.
+///
+/// # Safety
+/// - As [`check_slack`].
+#[inline(never)]
+unsafe fn look_at_slack(call: Call, address: usize, size: usize, end: usize) {
     // SAFETY: a word of the block.
     let word = |at: usize| unsafe { *((address + at) as *const u64) }.to_le();
     let mut others = match size % 8 {
@@ -140,9 +177,10 @@ struct Freed {
 /// use. Looks only at blocks that have no whole page.
 ///
 /// # Safety
-/// - A block of `bytes` bytes starts there, of a slab whose blocks have canaries, and is in use.
+/// - A block of `bytes` bytes with this key starts there, of a slab whose blocks have canaries, and
+///   is in use.
 #[inline(always)]
-pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize) {
+pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key: Key) {
     if bytes >= LEAST_PAGE {
         // The program may have made a whole page of its block beside this one inaccessible.
         return;
@@ -151,9 +189,10 @@ pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize) {
     // SAFETY: blocks of a slab in use, whose pages may be read. A slab is a slice.
     let is_clean = far
         && unsafe {
-            let before = offset < bytes || is_clean(address - bytes, bytes, Side::End);
-            let behind =
-                offset + 2 * bytes > SLICE_BYTES || is_clean(address + bytes, bytes, Side::Start);
+            let before =
+                offset < bytes || is_clean(address - bytes, bytes, key.before(bytes), Side::End);
+            let behind = offset + 2 * bytes > SLICE_BYTES
+                || is_clean(address + bytes, bytes, key.behind(bytes), Side::Start);
             before & behind
         };
     if !is_clean {
@@ -165,16 +204,17 @@ pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize) {
 /// Whether the block at `start` is in use, or nothing was written at this side of it.
 ///
 /// # Safety
-/// - A block of a slab in use starts there, of `bytes` bytes, [`BESIDE`] and a canary or more.
+/// - A block of a slab in use with this key starts there, of `bytes` bytes, [`BESIDE`] and a canary
+///   or more.
 #[inline(always)]
-unsafe fn is_clean(start: usize, bytes: usize, side: Side) -> bool {
+unsafe fn is_clean(start: usize, bytes: usize, key: Key, side: Side) -> bool {
     let near = match side {
         Side::Start => start,
         Side::End => start + bytes - CANARY_BYTES - BESIDE,
     };
     // SAFETY: the caller's promise.
     let (word, strays) = unsafe { (canary_at(start, bytes), strays(near, BESIDE)) };
-    match State::read(word.load(Ordering::Acquire), start) {
+    match State::read(word.load(Ordering::Acquire), key) {
         State::Used => true,
         State::Free => strays == 0,
         State::Changed => false,
@@ -249,7 +289,7 @@ unsafe fn refuse_stray(freed: Freed, start: usize, side: Side, near: usize) {
     };
     // SAFETY: the caller's promise.
     let word = unsafe { canary_at(start, freed.bytes) };
-    let is_clean = match State::read(word.load(Ordering::Acquire), start) {
+    let is_clean = match State::read(word.load(Ordering::Acquire), Key::of(start)) {
         State::Used => return,
         State::Free => {
             // SAFETY: the caller's promise.
@@ -294,7 +334,7 @@ unsafe fn refuse_unless_used(freed: Freed, start: usize, from: usize, near: usiz
     // Other threads may hand the block out and free it meanwhile, even more than once. What a stray
     // write left stays.
     for _ in 0..LOOKS {
-        offset = match State::read(word.load(Ordering::Acquire), start) {
+        offset = match State::read(word.load(Ordering::Acquire), Key::of(start)) {
             State::Changed => held,
             // SAFETY: the caller's promise.
             _ => match unsafe { first_stray(start + from, near) } {
@@ -303,7 +343,7 @@ unsafe fn refuse_unless_used(freed: Freed, start: usize, from: usize, near: usiz
             },
         };
         fence(Ordering::Acquire);
-        if State::read(word.load(Ordering::Relaxed), start) == State::Used {
+        if State::read(word.load(Ordering::Relaxed), Key::of(start)) == State::Used {
             return;
         }
         core::hint::spin_loop();
@@ -337,8 +377,8 @@ enum State {
 
 impl State {
     #[inline(always)]
-    fn read(word: u64, address: usize) -> State {
-        match Canary::read(word, address) {
+    fn read(word: u64, key: Key) -> State {
+        match key.read(word) {
             Some(Canary::Live(..)) => State::Used,
             Some(Canary::Freed) => State::Free,
             None if word == 0 => State::Free,

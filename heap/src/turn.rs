@@ -23,22 +23,22 @@ use crate::large;
 use crate::slab::class::TABLE_BYTES;
 use crate::stray::CANARY_BYTES;
 use crate::tags;
+use core::ptr::NonNull;
 
 /// A block of `size` bytes at a multiple of 16. If freed blocks are filled with zeros, its bytes
 /// are zero. `None` if the call takes the slow path.
 #[inline(never)]
-pub(crate) fn allocate(size: usize) -> Option<*mut u8> {
+pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
     let cache = current();
-    if !cache.has_turns() {
-        return None;
-    }
+    let mut turn = cache.begin_turn()?;
     let tag = tag_for(cache, size)?;
     let measures = HEAP.measures();
     // SAFETY: a class's.
-    let block = unsafe { HEAP.draw_in_turn(cache, tag, measures)? };
+    let block = unsafe { turn.draw(tag, measures)? };
+    drop(turn);
     let bytes = cache.start(tag).bytes as usize;
     // SAFETY: drawn from the thread's magazine of that class, which holds free blocks.
-    Some(unsafe { harden::hand_out_sealed(block, size, bytes, measures) })
+    NonNull::new(unsafe { harden::hand_out_sealed(block, size, bytes, measures) })
 }
 
 /// The tag of the class for `size` bytes and a canary behind them; `None` for a block that has no
@@ -82,8 +82,11 @@ pub(crate) enum Freed {
 #[inline(always)]
 pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     let (cache, address) = (current(), tags::strip(block.addr()));
+    let Some(mut turn) = cache.begin_turn() else {
+        return Freed::Not;
+    };
     let measures = HEAP.measures();
-    if !cache.has_turns() || !measures.has(Measures::DELAY) {
+    if !measures.has(Measures::DELAY) {
         return Freed::Not;
     }
     let Some((tag, start)) = starting_at(cache, address) else {
@@ -102,10 +105,8 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     if !unsafe { harden::close_if_in_use(address, bytes, measures) } {
         return Freed::Not;
     }
-    let hold = match cache.begin_turn() {
-        Some(mut turn) => turn.hold(address, tag, bytes),
-        None => Hold::Refused,
-    };
+    let hold = turn.hold(address, tag, bytes);
+    drop(turn);
     match hold {
         Hold::Done => return Freed::Held,
         Hold::Last => bring_waiting(cache),
@@ -153,7 +154,7 @@ fn bring(blocks: &Blocks) {
 }
 
 /// Brings a closed block to quarantine that the thread could not hold back: the thread has no
-/// memory for such blocks yet, or another thread has the cache's lock.
+/// memory for such blocks yet.
 #[cold]
 #[inline(never)]
 fn bring_alone(cache: &'static Cache, address: usize, tag: Tag) {

@@ -4,29 +4,24 @@
 //! quarantine, or, with `zero` and a canary, when it is handed out again. The pages of a large
 //! block may be inaccessible while it waits ([`neap_heap::harden`], [`neap_heap::large`]).
 
+use crate::lines::{LINES, Lines, PLACES, Ring, line_of};
 use bytemuck::Zeroable;
-use core::mem;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::cache::heap::{Found, HEAP};
 use neap_heap::cache::misuse::{self, Call};
-use neap_heap::cache::waiting::{self, Blocks};
+use neap_heap::cache::waiting::Blocks;
 use neap_heap::free::{free_found, start_of};
 use neap_heap::harden::{self, Measures, Seal};
 use neap_heap::hook;
+use neap_heap::init::entered;
 use neap_heap::large;
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;
 
-/// The most blocks with canaries in quarantine, and the most without.
-const PLACES: usize = 8192;
-/// The most groups of blocks with canaries.
-const GROUPS: usize = PLACES / waiting::MOST;
-/// The most bytes of blocks with canaries. More would not stay in a processor's cache.
-const MOST_SEALED_BYTES: usize = 1 << 20;
-/// The most bytes of other blocks. A larger block passes through at once.
+/// The most bytes of blocks without canaries. A larger block passes through at once.
 const MOST_BYTES: usize = 64 << 20;
 /// The most large blocks, each of which takes 64 KiB of address space or more.
 const MOST_LARGE: usize = 1024;
@@ -41,21 +36,20 @@ static QUARANTINE: Quarantine = Quarantine {
     held: [const { AtomicUsize::new(0) }; 3],
 };
 
+/// The blocks with canaries.
+static SEALED: Lines = Lines::new();
+
+/// The blocks without canaries.
 struct Quarantine {
     lock: Lock,
-    /// 320 KiB, mapped when the first block is freed in the checking mode. guarded by: lock
+    /// 256 KiB, mapped when the first block is freed in the checking mode. guarded by: lock
     inner: Late<Inner>,
-    /// For statistics: the bytes of all blocks, the bytes of large blocks, and the number of large
+    /// For statistics: the bytes of these blocks, the bytes of large blocks, and the number of large
     /// blocks. Written under `lock`.
     held: [AtomicUsize; 3],
 }
 
 struct Inner {
-    /// Blocks with canaries, [`waiting::MOST`] at a time, and the bytes of all of them.
-    sealed: Ring<Blocks, GROUPS>,
-    sealed_bytes: usize,
-    /// Less than a group of these, which came one by one.
-    single: Blocks,
     /// Blocks without canaries, and their bytes.
     open: Ring<OpenBlock, PLACES>,
     open_bytes: usize,
@@ -75,35 +69,7 @@ struct OpenBlock {
     bytes: usize,
 }
 
-/// At most `MOST` blocks, or groups of them, in the order in which they came.
-struct Ring<T, const MOST: usize> {
-    places: [T; MOST],
-    first: usize,
-    count: usize,
-}
-
-impl<T, const MOST: usize> Ring<T, MOST> {
-    /// Adds the newest. Returns the oldest if there was no place.
-    #[inline(never)]
-    fn exchange(&mut self, newest: T) -> Option<T> {
-        let place = &mut self.places[(self.first + self.count) % MOST];
-        if self.count < MOST {
-            *place = newest;
-            self.count += 1;
-            return None;
-        }
-        self.first = (self.first + 1) % MOST;
-        Some(mem::replace(place, newest))
-    }
-
-    /// The oldest, which is in the ring no longer.
-    fn pop(&mut self) -> Option<&T> {
-        self.count = self.count.checked_sub(1)?;
-        let oldest = self.first;
-        self.first = (self.first + 1) % MOST;
-        Some(&self.places[oldest % MOST])
-    }
-
+impl Ring<OpenBlock, PLACES> {
     /// If choices are random, exchanges the newest block with one of the newest [`SHUFFLED`], so
     /// that the order in which blocks leave is not that of their frees. Blocks of one slab still
     /// leave together: if any two were exchanged, each free would list another slab in its depot.
@@ -111,7 +77,7 @@ impl<T, const MOST: usize> Ring<T, MOST> {
         if let Some(draw) = harden::random().filter(|_| self.count > 0) {
             let newest = self.first + self.count - 1;
             let other = newest - draw % self.count.min(SHUFFLED);
-            self.places.swap(newest % MOST, other % MOST);
+            self.places.swap(newest % PLACES, other % PLACES);
         }
     }
 }
@@ -133,6 +99,7 @@ pub(crate) fn held() -> Held {
         .held
         .each_ref()
         .map(|held| held.load(Ordering::Relaxed));
+    bytes += SEALED.bytes();
     if harden::is_on() {
         HEAP.registry.for_each(|cache| {
             let waiting = cache.open_other().map(|open| open.waiting_bytes());
@@ -183,22 +150,10 @@ fn hold_sealed(address: usize, slab: &Slab, class: Class) -> bool {
 /// # Safety
 /// - The program freed these blocks, and nothing uses them any more.
 pub(super) unsafe fn hold_back(blocks: &Blocks) -> bool {
-    let guard = QUARANTINE.lock.lock();
-    let Some(mut inner) = places() else {
-        return false;
-    };
-    // SAFETY: the lock is held.
-    let mut leaving = unsafe { inner.as_mut() }.admit_sealed(blocks);
-    drop(guard);
-    // Outside of the lock, because a magazine that is full gives blocks back to their slabs.
-    while let Some(blocks) = leaving {
-        // SAFETY: freed by the program, and in quarantine since they were closed.
-        unsafe { harden::reuse_all(&blocks) };
-        let _guard = QUARANTINE.lock.lock();
-        // SAFETY: the lock is held.
-        leaving = unsafe { inner.as_mut() }.release_sealed();
-    }
-    true
+    let line = entered().map_or(0, |cache| line_of(ptr::from_ref(cache).addr()));
+    // SAFETY: freed by the program, and in quarantine since they were closed.
+    let leave = |blocks: &Blocks| unsafe { harden::reuse_all(blocks) };
+    HEAP.measures().has(Measures::DELAY) && SEALED.admit(line, blocks, &leave)
 }
 
 /// [`hold`] of a block without a canary.
@@ -264,8 +219,16 @@ fn close(found: &Found, number: usize) {
     }
 }
 
-/// The quarantine's lock, for a fork.
-pub(super) static LOCK: &Lock = &QUARANTINE.lock;
+/// How many locks the quarantine has.
+pub(super) const LOCKS: usize = 1 + LINES;
+
+/// One of the quarantine's locks, for a fork.
+pub(super) const fn lock(number: usize) -> &'static Lock {
+    match number {
+        0 => &QUARANTINE.lock,
+        _ => SEALED.lock(number - 1),
+    }
+}
 
 /// The block's bytes, and its number in its slab; aborts if none starts here.
 fn place_of(address: usize, found: &Found) -> (usize, usize) {
@@ -327,46 +290,6 @@ impl Inner {
         self.slots[gap] = 0;
     }
 
-    /// Lets blocks with canaries wait. Returns a group that has to leave.
-    fn admit_sealed(&mut self, blocks: &Blocks) -> Option<Blocks> {
-        self.sealed_bytes += blocks.bytes();
-        self.tell();
-        let oldest = match blocks.is_full() {
-            true => self.sealed.exchange(blocks.clone()),
-            false => self.admit_one_by_one(blocks),
-        };
-        match oldest {
-            Some(oldest) => {
-                self.sealed_bytes -= oldest.bytes();
-                self.tell();
-                Some(oldest)
-            }
-            None => self.release_sealed(),
-        }
-    }
-
-    /// Lets less than a group of blocks wait. Returns the oldest if there was no place.
-    fn admit_one_by_one(&mut self, blocks: &Blocks) -> Option<Blocks> {
-        let mut oldest = None;
-        for (address, class) in blocks.iter() {
-            self.single.push(address, class);
-            if self.single.is_full() {
-                oldest = self.sealed.exchange(self.single.clone());
-                self.single.clear();
-            }
-        }
-        oldest
-    }
-
-    /// The oldest blocks with canaries, if too many bytes wait.
-    fn release_sealed(&mut self) -> Option<Blocks> {
-        let too_many = self.sealed_bytes > MOST_SEALED_BYTES;
-        let oldest = too_many.then(|| self.sealed.pop().cloned()).flatten();
-        self.sealed_bytes -= oldest.as_ref().map_or(0, Blocks::bytes);
-        self.tell();
-        oldest
-    }
-
     /// Lets a block without a canary wait, and takes the oldest back.
     fn admit_open(&mut self, block: OpenBlock) {
         self.open_bytes += block.bytes;
@@ -388,8 +311,7 @@ impl Inner {
     /// Tells the statistics what waits.
     fn tell(&self) {
         let [large_bytes, large_blocks] = self.large;
-        let bytes = self.sealed_bytes + self.open_bytes;
-        let now = [bytes, large_bytes, large_blocks];
+        let now = [self.open_bytes, large_bytes, large_blocks];
         for (held, now) in QUARANTINE.held.iter().zip(now) {
             held.store(now, Ordering::Relaxed);
         }
@@ -403,7 +325,7 @@ fn home(address: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::{BTreeSet, VecDeque};
+    use std::collections::BTreeSet;
     use std::vec::Vec;
 
     fn new_inner() -> std::boxed::Box<Inner> {
@@ -432,65 +354,5 @@ mod tests {
             assert_eq!(inner.slot_of(address).is_ok(), model.contains(&address));
         }
         assert!(model.iter().all(|&address| inner.slot_of(address).is_ok()));
-    }
-
-    #[test]
-    fn a_ring_gives_blocks_out_in_the_order_in_which_they_came() {
-        let mut ring = Ring {
-            places: [0; 8],
-            first: 0,
-            count: 0,
-        };
-        let mut model = VecDeque::new();
-        for number in 1..100 {
-            model.push_back(number);
-            let oldest = match model.len() > 8 {
-                true => model.pop_front(),
-                false => None,
-            };
-            assert_eq!(ring.exchange(number), oldest);
-            if number % 5 == 0 {
-                assert_eq!(ring.pop().copied(), model.pop_front());
-            }
-        }
-        assert_eq!(ring.count, model.len());
-    }
-
-    /// Admits blocks of `class`, `count` at a time. Returns how many wait at the end.
-    fn admitted(inner: &mut Inner, class: Class, count: usize) -> usize {
-        let mut waiting = BTreeSet::new();
-        let mut next = 16..;
-        for _ in 0..20_000 / count {
-            let mut blocks = Blocks::none();
-            for _ in 0..count {
-                if !blocks.is_full() {
-                    blocks.push(next.next().unwrap() * 16, class);
-                }
-            }
-            waiting.extend(blocks.iter().map(|(address, _)| address));
-            let mut leaving = inner.admit_sealed(&blocks);
-            while let Some(blocks) = leaving {
-                for (address, left) in blocks.iter() {
-                    assert!(waiting.remove(&address) && left == class);
-                }
-                leaving = inner.release_sealed();
-            }
-            let bytes = waiting.len() * class.bytes();
-            assert_eq!(inner.sealed_bytes, bytes);
-            assert!(bytes <= MOST_SEALED_BYTES + waiting::MOST * class.bytes());
-        }
-        waiting.len()
-    }
-
-    #[test]
-    fn blocks_leave_when_there_is_no_place_or_too_many_bytes() {
-        let [small, large] = [16, 4096].map(Class::of_size);
-        for count in [1, 5, waiting::MOST] {
-            let places = PLACES..PLACES + waiting::MOST;
-            assert!(places.contains(&admitted(&mut new_inner(), small, count)));
-            let most = MOST_SEALED_BYTES / large.bytes();
-            let held = admitted(&mut new_inner(), large, count);
-            assert!(held <= most + waiting::MOST && held >= most - waiting::MOST);
-        }
     }
 }

@@ -10,7 +10,7 @@
 //! | [`unwind`] | which calls led to an allocation |
 //! | [`peek`] | memory that may not be mapped, read without a fault |
 //! | [`guard`] | guarded samples |
-//! | `check` | the checking mode's quarantine |
+//! | `check`, `lines` | the checking mode's quarantine |
 //! | `sizes` | the counting mode's table of requested sizes |
 //! | `hook` | the heap's [hook](neap_heap::hook), through which the heap calls all of them |
 //!
@@ -22,6 +22,7 @@ pub mod attach;
 mod check;
 pub mod guard;
 mod hook;
+mod lines;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod objects;
 pub mod peek;

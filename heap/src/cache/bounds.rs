@@ -154,9 +154,15 @@ impl<'a> Held<'a> {
     }
 
     /// Whether the magazine has a quarter of the blocks that it may hold, or fewer.
-    #[inline(always)]
     pub(crate) fn is_low(&self) -> bool {
-        self.filled() <= self.bounds.capacity as usize / 4
+        self.filled_enough().is_none()
+    }
+
+    /// Free blocks in the magazine, if it is not [low](Held::is_low).
+    #[inline(always)]
+    pub(crate) fn filled_enough(&self) -> Option<usize> {
+        let filled = self.filled();
+        (filled > self.bounds.capacity as usize / 4).then_some(filled)
     }
 
     /// Lets the fast path see the bounds, as far as it may use them.
@@ -296,20 +302,20 @@ impl<'a> Held<'a> {
     }
 
     /// Takes a block, which the random number chooses, from a magazine that is closed to the fast
-    /// path. The newest one takes its place.
+    /// path and holds `filled` blocks. The newest one takes its place. `None` if there is none.
     ///
     /// # Safety
     /// - As [`Held::pop`].
+    /// - `filled` is what [`Held::filled`] says.
     #[inline(always)]
-    pub(crate) unsafe fn draw(&mut self, draw: u64) -> Option<*mut u8> {
-        debug_assert!(self.path.is_closed());
-        let (floor, top) = (self.bounds.floor, self.magazine.top.load(Ordering::Relaxed));
-        let count = (top - floor) / 8;
-        if count == 0 {
+    pub(crate) unsafe fn draw(&mut self, filled: usize, draw: u64) -> Option<*mut u8> {
+        debug_assert!(self.path.is_closed() && filled == self.filled());
+        if filled == 0 {
             return None;
         }
+        let (floor, top) = (self.bounds.floor, self.bounds.floor + 8 * filled);
         // SAFETY: two of the entries between floor and top.
-        let (drawn, newest) = unsafe { (word(floor + 8 * pick(draw, count)), word(top - 8)) };
+        let (drawn, newest) = unsafe { (word(floor + 8 * pick(draw, filled)), word(top - 8)) };
         let block = drawn.load(plain::Ordering::Relaxed);
         drawn.store(
             newest.load(plain::Ordering::Relaxed),

@@ -36,31 +36,6 @@ const MOST_FIRST: usize = 1024;
 const LEAST_GIVEN: usize = 64;
 
 impl Heap {
-    /// A block of the class of `tag` from the thread's magazine in a turn, a random one if choices
-    /// are random. `None` if the magazine holds few blocks, or if the thread gets no turn.
-    ///
-    /// # Safety
-    /// - `cache` is the calling thread's own, or a sentinel; `tag` is a class's.
-    #[inline(always)]
-    pub(crate) unsafe fn draw_in_turn(
-        &self,
-        cache: &Cache,
-        tag: Tag,
-        measures: Measures,
-    ) -> Option<*mut u8> {
-        let mut turn = cache.begin_turn()?;
-        let random = turn.random();
-        // SAFETY: the caller's promise, and the owner's turn.
-        unsafe {
-            let mut magazine = turn.magazine(tag);
-            match measures.has(Measures::RANDOM) {
-                _ if magazine.is_low() => None,
-                true => magazine.draw(random),
-                false => magazine.pop(),
-            }
-        }
-    }
-
     /// A block of `class` from the thread's magazine, a random one if choices are random. Null when
     /// out of memory.
     ///
@@ -87,7 +62,7 @@ impl Heap {
         // SAFETY: the caller's promise.
         unsafe {
             match self.measures().has(Measures::RANDOM) {
-                true => magazine.draw(SECRETS.next()),
+                true => magazine.draw(magazine.filled(), SECRETS.next()),
                 false => magazine.pop(),
             }
         }
@@ -226,6 +201,25 @@ impl Heap {
 }
 
 impl AtWork<'_> {
+    /// A block of the class of `tag` from the thread's magazine, a random one if choices are
+    /// random. `None` if the magazine holds few blocks.
+    ///
+    /// # Safety
+    /// - `tag` is a class's.
+    #[inline(always)]
+    pub(crate) unsafe fn draw(&mut self, tag: Tag, measures: Measures) -> Option<*mut u8> {
+        let random = self.random();
+        // SAFETY: the caller's promise, and the owner's turn.
+        unsafe {
+            let mut magazine = self.magazine(tag);
+            let filled = magazine.filled_enough()?;
+            match measures.has(Measures::RANDOM) {
+                true => magazine.draw(filled, random),
+                false => magazine.pop(),
+            }
+        }
+    }
+
     /// Holds back a freed block of `bytes` bytes.
     #[inline(always)]
     pub(crate) fn hold(&mut self, address: usize, tag: Tag, bytes: usize) -> Hold {
@@ -425,7 +419,11 @@ mod tests {
             let mut drawn = BTreeSet::new();
             for turn in 0..64u64 {
                 // SAFETY: the thread's own cache.
-                let block = unsafe { cache.open().magazine(class).draw(turn << 58) };
+                let block = unsafe {
+                    let mut open = cache.open();
+                    let mut magazine = open.magazine(class);
+                    magazine.draw(magazine.filled(), turn << 58)
+                };
                 let block = block.expect("a block").addr();
                 drawn.insert(block);
                 keep(cache, class, block);

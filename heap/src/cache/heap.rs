@@ -201,27 +201,27 @@ impl Heap {
     pub(crate) fn choose_no_bytes(&self) {
         let wanted = self.measures().has(Measures::NO_BYTES);
         let class = Class::of_no_bytes().filter(|_| wanted);
-        let number = class.map_or(0, |class| class.index() as u8);
-        self.no_bytes.store(number, Ordering::Relaxed);
+        let tag = class.map_or(Tag::NONE, Tag::of);
+        self.no_bytes.store(tag.byte(), Ordering::Relaxed);
     }
 
     /// The class whose slabs are not accessible, if there is one.
     pub(crate) fn class_of_no_bytes(&self) -> Option<Class> {
-        let number = self.no_bytes.load(Ordering::Relaxed) as usize;
-        (number != 0).then(|| Class::known(number))
+        // SAFETY: the byte of a tag.
+        unsafe { Tag::from_byte(self.no_bytes.load(Ordering::Relaxed)) }.class()
     }
 
     /// Whether the program's slabs of `class` are not accessible, because their blocks have no
     /// bytes.
     #[inline]
     pub fn is_no_bytes(&self, class: Class) -> bool {
-        class.index() == self.no_bytes.load(Ordering::Relaxed) as usize
+        self.is_no_bytes_tag(Tag::of(class))
     }
 
     /// [`Heap::is_no_bytes`] of the class of a tag.
     #[inline(always)]
     pub(crate) fn is_no_bytes_tag(&self, tag: Tag) -> bool {
-        tag == Tag::of_index(self.no_bytes.load(Ordering::Relaxed))
+        tag.byte() == self.no_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether the profiler samples.

@@ -44,12 +44,6 @@ impl Tag {
         Tag((class.index() * STRIDE) as u8)
     }
 
-    /// The tag of the class of this number; of 0, which is none's, [`Tag::NONE`].
-    #[inline(always)]
-    pub(super) const fn of_index(index: u8) -> Tag {
-        Tag(index.wrapping_mul(STRIDE as u8))
-    }
-
     /// The tag whose byte is in the table of an arena.
     ///
     /// # Safety

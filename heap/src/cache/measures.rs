@@ -125,13 +125,6 @@ impl Secrets {
         self.draws.store(state, Relaxed);
         random
     }
-
-    /// What the canary of the block at `address` is counted from.
-    #[inline]
-    fn base(&self, address: usize) -> u64 {
-        let [first, second] = [&self.words[0], &self.words[1]].map(|word| word.load(Relaxed));
-        (address as u64 ^ first).wrapping_mul(second)
-    }
 }
 
 /// The random number after a state, which it moves on.
@@ -197,63 +190,95 @@ const GATHER: u64 = {
 
 const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
 
-/// The payload that makes a word behind the block at `address`.
-#[inline]
-fn payload_of(word: u64, address: usize) -> u64 {
-    word.wrapping_sub(SECRETS.base(address))
-        .wrapping_mul(GATHER)
+/// What the canary of one block is made with: a secret number, which is added to the payload before
+/// it is spread.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    base: u64,
+    /// How much the number grows for each byte that the address grows.
+    step: u64,
 }
 
-impl Canary {
-    /// The word that says this behind the block at `address`.
-    #[inline]
-    pub(crate) fn word(self, address: usize) -> u64 {
-        let [word] = Canary::words([self], address);
-        word
+impl Key {
+    /// That of the block at `address`.
+    #[inline(always)]
+    pub(crate) fn of(address: usize) -> Key {
+        let [first, step] = [&SECRETS.words[0], &SECRETS.words[1]].map(|word| word.load(Relaxed));
+        let base = (address as u64).wrapping_mul(step).wrapping_add(first);
+        Key { base, step }
     }
 
-    /// The words that say these behind the block at `address`.
-    #[inline]
-    pub(crate) fn words<const COUNT: usize>(said: [Canary; COUNT], address: usize) -> [u64; COUNT] {
-        let base = SECRETS.base(address);
-        said.map(|canary| base.wrapping_add(canary.payload().wrapping_mul(SPREAD)))
+    /// That of the block `distance` bytes behind this one.
+    #[inline(always)]
+    pub(crate) fn behind(self, distance: usize) -> Key {
+        let base = self.base.wrapping_add(self.grown(distance));
+        Key { base, ..self }
     }
 
-    #[inline]
-    fn payload(self) -> u64 {
-        match self {
-            Canary::Live(form, size) => (form as u64) << SIZE_BITS | size as u64,
-            Canary::Freed => FREED,
-        }
+    /// That of the block `distance` bytes before this one.
+    #[inline(always)]
+    pub(crate) fn before(self, distance: usize) -> Key {
+        let base = self.base.wrapping_sub(self.grown(distance));
+        Key { base, ..self }
     }
 
-    /// The word that says [`Canary::Freed`] behind the block at `address`, and what memory tag the
-    /// block had.
-    #[inline]
-    pub(crate) fn freed_word(address: usize, tag: u8) -> u64 {
-        let word = Canary::Freed.word(address);
-        word.wrapping_add(u64::from(tag).wrapping_mul(SPREAD))
+    #[inline(always)]
+    fn grown(self, distance: usize) -> u64 {
+        (distance as u64).wrapping_mul(self.step)
     }
 
-    /// The memory tag that a freed block had; 0 if the word is that of no freed block.
-    #[inline]
-    pub(crate) fn last_tag(word: u64, address: usize) -> u8 {
-        match payload_of(word, address) {
-            payload @ FREED..PAYLOADS => (payload - FREED) as u8,
-            _ => 0,
-        }
+    /// The word of a canary.
+    #[inline(always)]
+    pub(crate) fn word(self, canary: Canary) -> u64 {
+        self.spread(canary.payload())
     }
 
-    /// What a word behind the block at `address` says; `None` if it is no canary.
-    #[inline]
-    pub(crate) fn read(word: u64, address: usize) -> Option<Canary> {
-        match payload_of(word, address) {
+    /// The word of a freed block that had this memory tag.
+    #[inline(always)]
+    pub(crate) fn freed_word(self, tag: u8) -> u64 {
+        self.spread(FREED + u64::from(tag))
+    }
+
+    #[inline(always)]
+    fn spread(self, payload: u64) -> u64 {
+        self.base.wrapping_add(payload).wrapping_mul(SPREAD)
+    }
+
+    /// The payload that makes a word.
+    #[inline(always)]
+    fn gather(self, word: u64) -> u64 {
+        word.wrapping_mul(GATHER).wrapping_sub(self.base)
+    }
+
+    /// What a word says; `None` if it is no canary.
+    #[inline(always)]
+    pub(crate) fn read(self, word: u64) -> Option<Canary> {
+        match self.gather(word) {
             FREED..PAYLOADS => Some(Canary::Freed),
             PAYLOADS.. => None,
             payload => {
                 let size = payload as usize & ((1 << SIZE_BITS) - 1);
                 Some(Canary::Live(Form::of(payload >> SIZE_BITS), size))
             }
+        }
+    }
+
+    /// The memory tag that a freed block had; 0 if the word is that of no freed block.
+    #[inline(always)]
+    pub(crate) fn last_tag(self, word: u64) -> u8 {
+        match self.gather(word) {
+            payload @ FREED..PAYLOADS => (payload - FREED) as u8,
+            _ => 0,
+        }
+    }
+}
+
+impl Canary {
+    #[inline]
+    fn payload(self) -> u64 {
+        match self {
+            Canary::Live(form, size) => (form as u64) << SIZE_BITS | size as u64,
+            Canary::Freed => FREED,
         }
     }
 }
@@ -266,6 +291,7 @@ mod tests {
     fn a_canary_says_what_it_was_made_of_and_any_other_byte_makes_it_none() {
         SECRETS.draw();
         let address = 0x7123_4567_8900;
+        let key = Key::of(address);
         let said = [
             Canary::Freed,
             Canary::Live(Form::Any, 0),
@@ -273,19 +299,24 @@ mod tests {
             Canary::Live(Form::Array, 32 << 10),
         ];
         for canary in said {
-            let word = canary.word(address);
-            assert_eq!(Canary::read(word, address), Some(canary));
-            assert_eq!(Canary::read(word, address + 16), None);
+            let word = key.word(canary);
+            assert_eq!(key.read(word), Some(canary));
+            assert_eq!(Key::of(address + 16).read(word), None);
             for tag in 0..TAGS as u8 {
-                let word = Canary::freed_word(address, tag);
-                assert_eq!(Canary::read(word, address), Some(Canary::Freed));
-                assert_eq!(Canary::last_tag(word, address), tag);
+                let word = key.freed_word(tag);
+                assert_eq!(key.read(word), Some(Canary::Freed));
+                assert_eq!(key.last_tag(word), tag);
             }
             for bit in 0..64 {
-                assert_eq!(Canary::read(word ^ (1 << bit), address), None);
+                assert_eq!(key.read(word ^ (1 << bit)), None);
             }
         }
-        assert_eq!(Canary::read(0, address), None);
+        assert_eq!(key.read(0), None);
+        for distance in [16, 80, 4080] {
+            let beside = [key.behind(distance), key.before(distance)];
+            let apart = [Key::of(address + distance), Key::of(address - distance)];
+            assert_eq!(beside.map(|key| key.base), apart.map(|key| key.base));
+        }
     }
 
     #[test]

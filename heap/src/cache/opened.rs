@@ -32,12 +32,6 @@ impl Cache {
         }
     }
 
-    /// Whether the owner may have a turn, most likely.
-    #[inline(always)]
-    pub(crate) fn has_turns(&self) -> bool {
-        self.bias.is_ready()
-    }
-
     /// For the owner: whether it is in a handler of signals that interrupted its turn.
     #[inline(always)]
     pub(crate) fn is_at_work(&self) -> bool {

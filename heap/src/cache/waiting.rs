@@ -19,6 +19,8 @@ pub const MOST_BYTES: usize = 64 << 10;
 pub struct Blocks {
     count: usize,
     bytes: usize,
+    /// No more may be added.
+    is_full: bool,
     /// The address, and in the highest bits the tag of its class.
     words: [u64; MOST],
 }
@@ -32,6 +34,7 @@ impl Blocks {
         Blocks {
             count: 0,
             bytes: 0,
+            is_full: false,
             words: [0; MOST],
         }
     }
@@ -49,12 +52,12 @@ impl Blocks {
     /// Whether no more may be added.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.count == MOST || self.bytes >= MOST_BYTES
+        self.is_full
     }
 
     /// Removes all.
     pub fn clear(&mut self) {
-        (self.count, self.bytes) = (0, 0);
+        (self.count, self.bytes, self.is_full) = (0, 0, false);
     }
 
     /// Adds a block, if there is room.
@@ -70,6 +73,7 @@ impl Blocks {
             *word = address as u64 | u64::from(tag.byte()) << TAG_SHIFT;
             self.count += 1;
             self.bytes += bytes;
+            self.is_full = self.count == MOST || self.bytes >= MOST_BYTES;
         }
     }
 

@@ -1,0 +1,437 @@
+//! Freed blocks with canaries that wait in quarantine, in lines.
+//!
+//! A thread brings freed blocks in groups, and gets the oldest group of its line in return, whose
+//! blocks it hands out again. A thread always joins the same line. So most blocks come back to the
+//! thread that freed them, which has their cache lines, and threads seldom wait for each other's
+//! locks.
+//!
+//! All lines together hold as much as one alone may hold: those that hold blocks have equal shares.
+//! A thread that begins a line takes from all others what exceeds their new share. Now and then a
+//! thread takes a group from each line that no thread has joined since it last looked, so that
+//! blocks of threads that have ended leave as well.
+
+use bytemuck::Zeroable;
+use core::mem;
+use neap_heap::base::sync::{AtomicUsize, Ordering};
+use neap_heap::cache::thread_cache::CACHE_BYTES;
+use neap_heap::cache::waiting::{self, Blocks};
+use neap_heap::os::late::Late;
+use neap_heap::os::lock::{Lock, Rank};
+
+/// The most blocks that wait.
+pub(super) const PLACES: usize = 8192;
+/// The most groups of them, but for one more in each line.
+const GROUPS: usize = PLACES / waiting::MOST;
+/// The most bytes of them, but for one group more in each line. More would not stay in a
+/// processor's cache.
+pub(super) const MOST_BYTES: usize = 1 << 20;
+/// How many lines there are.
+pub(super) const LINES: usize = 8;
+/// After this many groups, a thread looks for lines that no thread joins any more.
+const ROUND: usize = 64;
+
+/// All lines.
+pub(super) struct Lines {
+    lines: [Line; LINES],
+    /// How many of them hold blocks.
+    joined: AtomicUsize,
+}
+
+/// A line. What one thread uses is not in a cache line with what another one uses.
+#[repr(align(128))]
+struct Line {
+    lock: Lock,
+    /// 68 KiB, mapped when the first block joins. guarded by: lock
+    groups: Late<Groups>,
+    /// Bytes of its blocks, for statistics and other lines. Written under `lock`.
+    bytes: AtomicUsize,
+    /// How often blocks came.
+    came: AtomicUsize,
+}
+
+struct Groups {
+    full: Ring<Blocks, GROUPS>,
+    /// Less than a group, of blocks that came one by one.
+    single: Blocks,
+    bytes: usize,
+    /// [`Line::came`] of each line when this one's thread last looked.
+    seen: [usize; LINES],
+}
+
+// SAFETY: integers only, and 0 is a value of each.
+unsafe impl Zeroable for Groups {}
+
+/// How much a line may hold.
+#[derive(Clone, Copy)]
+struct Share {
+    groups: usize,
+    bytes: usize,
+}
+
+impl Share {
+    const NOTHING: Share = Share {
+        groups: 0,
+        bytes: 0,
+    };
+}
+
+/// The line of the thread that has this cache. Caches are apart by multiples of [`CACHE_BYTES`].
+pub(super) fn line_of(cache: usize) -> usize {
+    cache / CACHE_BYTES % LINES
+}
+
+impl Lines {
+    /// No blocks.
+    pub(super) const fn new() -> Lines {
+        Lines {
+            lines: [const { Line::new() }; LINES],
+            joined: AtomicUsize::new(0),
+        }
+    }
+
+    /// The lock of a line, for a fork.
+    pub(super) const fn lock(&self, number: usize) -> &Lock {
+        &self.lines[number].lock
+    }
+
+    /// Bytes of all blocks that wait.
+    pub(super) fn bytes(&self) -> usize {
+        let bytes = |line: &Line| line.bytes.load(Ordering::Relaxed);
+        self.lines.iter().map(bytes).sum()
+    }
+
+    /// Lets blocks wait in a line, and passes those that leave to `leave`, outside of the locks.
+    /// False if there is no memory to note them.
+    pub(super) fn admit(&self, number: usize, blocks: &Blocks, leave: &dyn Fn(&Blocks)) -> bool {
+        let share = self.share();
+        let (mut is_first, mut leaving) = (false, None);
+        let is_noted = self.change(number, &mut |groups| {
+            is_first = groups.bytes == 0;
+            leaving = groups.add(blocks, share);
+        });
+        if let Some(blocks) = leaving {
+            leave(&blocks);
+        }
+        match is_first {
+            true => (0..LINES).for_each(|line| self.shorten(line, self.share(), leave)),
+            false => self.shorten(number, share, leave),
+        }
+        let came = &self.lines[number].came;
+        let turn = came.fetch_add(1, Ordering::Relaxed);
+        if turn % ROUND == ROUND - 1 {
+            self.relieve(number, leave);
+        }
+        is_noted
+    }
+
+    /// What each line may hold now.
+    fn share(&self) -> Share {
+        let joined = self.joined.load(Ordering::Relaxed).max(1);
+        Share {
+            groups: (GROUPS / joined).max(1),
+            bytes: MOST_BYTES / joined,
+        }
+    }
+
+    /// Takes groups from a line until it holds no more than its share.
+    #[inline(never)]
+    fn shorten(&self, number: usize, share: Share, leave: &dyn Fn(&Blocks)) {
+        while let Some(blocks) = self.take(number, share) {
+            leave(&blocks);
+        }
+    }
+
+    /// Takes a group from each line that no thread has joined since this line's threads last
+    /// looked.
+    fn relieve(&self, number: usize, leave: &dyn Fn(&Blocks)) {
+        let came = |line: &Line| line.came.load(Ordering::Relaxed);
+        let now = self.lines.each_ref().map(came);
+        let mut seen = now;
+        self.change(number, &mut |groups| mem::swap(&mut groups.seen, &mut seen));
+        seen = core::array::from_fn(|line| now[line] - seen[line]);
+        for (line, _) in seen.iter().enumerate().filter(|(_, new)| **new == 0) {
+            if let Some(blocks) = self.take(line, Share::NOTHING) {
+                leave(&blocks);
+            }
+        }
+    }
+
+    /// The oldest group of a line, which may be another thread's, if it holds more than `share`.
+    fn take(&self, number: usize, share: Share) -> Option<Blocks> {
+        let mut taken = None;
+        if self.lines[number].bytes.load(Ordering::Relaxed) > 0 {
+            self.change(number, &mut |groups| taken = groups.release(share));
+        }
+        taken
+    }
+
+    /// Changes a line under its lock. False if there is no memory for it.
+    #[inline(never)]
+    fn change(&self, number: usize, change: &mut dyn FnMut(&mut Groups)) -> bool {
+        let line = &self.lines[number];
+        let _guard = line.lock.lock();
+        let Some(mut groups) = line.groups.open() else {
+            return false;
+        };
+        // SAFETY: the lock is held.
+        let groups = unsafe { groups.as_mut() };
+        let before = groups.bytes;
+        change(groups);
+        line.bytes.store(groups.bytes, Ordering::Relaxed);
+        match (before, groups.bytes) {
+            (0, 1..) => _ = self.joined.fetch_add(1, Ordering::Relaxed),
+            (1.., 0) => _ = self.joined.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+        true
+    }
+}
+
+impl Line {
+    const fn new() -> Line {
+        Line {
+            lock: Lock::new(Rank::Quarantine),
+            groups: Late::new(),
+            bytes: AtomicUsize::new(0),
+            came: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Groups {
+    /// Adds blocks. Returns a group that has to leave.
+    fn add(&mut self, blocks: &Blocks, share: Share) -> Option<Blocks> {
+        self.bytes += blocks.bytes();
+        let mut oldest = None;
+        if blocks.is_full() {
+            oldest = self.full.exchange(blocks.clone());
+        } else {
+            for (address, class) in blocks.iter() {
+                self.single.push(address, class);
+                if self.single.is_full() {
+                    oldest = self.full.exchange(self.single.clone());
+                    self.single.clear();
+                }
+            }
+        }
+        self.bytes -= oldest.as_ref().map_or(0, Blocks::bytes);
+        oldest.or_else(|| self.release(share))
+    }
+
+    /// The oldest group, if the line holds more than its share.
+    #[inline(never)]
+    fn release(&mut self, share: Share) -> Option<Blocks> {
+        match self.full.count > share.groups || self.bytes > share.bytes {
+            true => self.pop(),
+            false => None,
+        }
+    }
+
+    /// The oldest group, or what is left.
+    fn pop(&mut self) -> Option<Blocks> {
+        let oldest = match self.full.pop() {
+            Some(oldest) => oldest.clone(),
+            None if self.single.count() == 0 => return None,
+            None => mem::replace(&mut self.single, Blocks::none()),
+        };
+        self.bytes -= oldest.bytes();
+        Some(oldest)
+    }
+}
+
+/// At most `MOST` blocks, or groups of them, in the order in which they came.
+pub(super) struct Ring<T, const MOST: usize> {
+    pub(super) places: [T; MOST],
+    pub(super) first: usize,
+    pub(super) count: usize,
+}
+
+impl<T, const MOST: usize> Ring<T, MOST> {
+    /// Adds the newest. Returns the oldest if there was no place.
+    #[inline(never)]
+    pub(super) fn exchange(&mut self, newest: T) -> Option<T> {
+        let place = &mut self.places[(self.first + self.count) % MOST];
+        if self.count < MOST {
+            *place = newest;
+            self.count += 1;
+            return None;
+        }
+        self.first = (self.first + 1) % MOST;
+        Some(mem::replace(place, newest))
+    }
+
+    /// The oldest, which is in the ring no longer.
+    pub(super) fn pop(&mut self) -> Option<&T> {
+        self.count = self.count.checked_sub(1)?;
+        let oldest = self.first;
+        self.first = (self.first + 1) % MOST;
+        Some(&self.places[oldest % MOST])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neap_heap::slab::class::Class;
+    use proptest::prelude::*;
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_ring_gives_blocks_out_in_the_order_in_which_they_came() {
+        let mut ring = Ring {
+            places: [0; 8],
+            first: 0,
+            count: 0,
+        };
+        let mut model = VecDeque::new();
+        for number in 1..100 {
+            model.push_back(number);
+            let oldest = match model.len() > 8 {
+                true => model.pop_front(),
+                false => None,
+            };
+            assert_eq!(ring.exchange(number), oldest);
+            if number % 5 == 0 {
+                assert_eq!(ring.pop().copied(), model.pop_front());
+            }
+        }
+        assert_eq!(ring.count, model.len());
+    }
+
+    /// Lines, and what a naive model says that they hold: the addresses and bytes of blocks.
+    struct World {
+        lines: Lines,
+        model: RefCell<Vec<VecDeque<(usize, usize)>>>,
+        next: usize,
+        /// All blocks came in full groups. Single ones are passed by these.
+        is_ordered: bool,
+    }
+
+    impl World {
+        fn new() -> World {
+            World {
+                lines: Lines::new(),
+                model: RefCell::new((0..LINES).map(|_| VecDeque::new()).collect()),
+                next: 1,
+                is_ordered: true,
+            }
+        }
+
+        /// Brings up to `count` blocks of `class` to a line. Returns the lines of those that leave.
+        fn bring(&mut self, line: usize, count: usize, class: Class) -> Vec<usize> {
+            let mut blocks = Blocks::none();
+            while blocks.count() < count && !blocks.is_full() {
+                blocks.push(self.next * 16, class);
+                self.next += 1;
+            }
+            self.is_ordered &= blocks.is_full();
+            let is_ordered = self.is_ordered;
+            let (model, left) = (&self.model, RefCell::new(Vec::new()));
+            let came = blocks
+                .iter()
+                .map(|(address, class)| (address, class.bytes()));
+            model.borrow_mut()[line].extend(came);
+            let leave = |blocks: &Blocks| {
+                for block in blocks
+                    .iter()
+                    .map(|(address, class)| (address, class.bytes()))
+                {
+                    let mut model = model.borrow_mut();
+                    let place = |line: &VecDeque<_>| line.iter().position(|&held| held == block);
+                    let places = model.iter().map(place);
+                    let found = places.enumerate().find_map(|(line, at)| Some((line, at?)));
+                    let (from, at) = found.expect("a block that waits");
+                    model[from].remove(at);
+                    assert!(at == 0 || !is_ordered);
+                    left.borrow_mut().push(from);
+                }
+            };
+            assert!(self.lines.admit(line, &blocks, &leave));
+            left.into_inner()
+        }
+
+        fn held(&self) -> [usize; 2] {
+            let model = self.model.borrow();
+            let bytes = model.iter().flatten().map(|block| block.1).sum();
+            assert_eq!(self.lines.bytes(), bytes);
+            let joined = model.iter().filter(|line| !line.is_empty()).count();
+            assert_eq!(self.lines.joined.load(Ordering::Relaxed), joined);
+            [model.iter().map(VecDeque::len).sum(), bytes]
+        }
+    }
+
+    #[test]
+    fn blocks_leave_when_there_is_no_place_or_too_many_bytes() {
+        let [small, large] = [16, 4096].map(Class::of_size);
+        for count in [1, 5, waiting::MOST] {
+            let (mut few, mut many) = (World::new(), World::new());
+            for _ in 0..20_000 / count {
+                many.bring(3, count, small);
+                few.bring(3, count, large);
+            }
+            assert!((PLACES..PLACES + waiting::MOST).contains(&many.held()[0]));
+            let bytes = MOST_BYTES - waiting::MOST_BYTES..=MOST_BYTES;
+            assert!(bytes.contains(&few.held()[1]));
+        }
+    }
+
+    #[test]
+    fn threads_get_their_own_blocks_back_and_have_equal_shares() {
+        for size in [16, 64, 500] {
+            let mut world = World::new();
+            let lines = [0, 1, 4, 7];
+            for turn in 0..4000 {
+                let line = lines[turn % lines.len()];
+                let left = world.bring(line, waiting::MOST, Class::of_size(size));
+                assert!(turn < 1000 || left.iter().all(|&from| from == line));
+            }
+            let model = world.model.borrow();
+            let longest = lines.map(|line| model[line].len());
+            assert!(
+                longest
+                    .iter()
+                    .all(|&long| long.abs_diff(longest[0]) <= waiting::MOST)
+            );
+        }
+    }
+
+    #[test]
+    fn blocks_of_threads_that_ended_leave() {
+        let mut world = World::new();
+        let class = Class::of_size(64);
+        for turn in 0..GROUPS {
+            world.bring(turn % 7, waiting::MOST, class);
+        }
+        // Remains that are no group.
+        (0..4).for_each(|line| _ = world.bring(line, 5, class));
+        for _ in 0..ROUND * GROUPS {
+            world.bring(7, waiting::MOST, class);
+        }
+        let model = world.model.borrow();
+        assert!(model[..7].iter().all(VecDeque::is_empty));
+        assert!((PLACES..PLACES + waiting::MOST).contains(&world.held()[0]));
+    }
+
+    #[test]
+    fn caches_beside_each_other_have_lines_of_their_own() {
+        let lines = (0..LINES).map(|cache| line_of(cache * CACHE_BYTES + 16));
+        assert!(lines.eq(0..LINES));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_lines_have_bounds(
+            steps in prop::collection::vec((0..LINES, 1..=waiting::MOST, 1..4096usize), 1..600),
+        ) {
+            let mut world = World::new();
+            for (line, count, size) in steps {
+                world.bring(line, count, Class::of_size(size));
+                let [places, bytes] = world.held();
+                prop_assert!(places <= PLACES + LINES * 2 * waiting::MOST);
+                prop_assert!(bytes <= MOST_BYTES + LINES * waiting::MOST_BYTES);
+            }
+        }
+    }
+}
