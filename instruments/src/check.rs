@@ -44,8 +44,8 @@ struct Quarantine {
     lock: Lock,
     /// 256 KiB, mapped when the first block is freed in the checking mode. guarded by: lock
     inner: Late<Inner>,
-    /// For statistics: the bytes of these blocks, the bytes of large blocks, and the number of large
-    /// blocks. Written under `lock`.
+    /// For statistics: the bytes of these blocks, the bytes of the large ones, and the number of
+    /// these. Written under `lock`.
     held: [AtomicUsize; 3],
 }
 
