@@ -24,12 +24,14 @@ use core::ptr;
 const MOST_ENTRIES: usize = 2048;
 /// The most bytes of these blocks. The threads of a process share them.
 const MOST_BYTES: usize = 512 << 10;
-/// The most bytes of a magazine in a process with many threads.
-const LEAST_BYTES: usize = 64 << 10;
+/// The most bytes of a magazine in a process with many threads, unless [`LEAST_FIRST`] blocks take
+/// more.
+const LEAST_BYTES: usize = 16 << 10;
 /// A magazine begins with this part of its most bytes.
 const FIRST_PART: usize = 4;
-/// The fewest blocks that it begins with, if it may have them.
+/// The fewest blocks that it begins with, if they take no more than [`MOST_FIRST_BYTES`].
 const LEAST_FIRST: usize = 16;
+const MOST_FIRST_BYTES: usize = 64 << 10;
 /// The most blocks that it begins with.
 const MOST_FIRST: usize = 1024;
 /// The fewest blocks that go back to slabs at once, because each return takes a lock.
@@ -121,8 +123,7 @@ impl Heap {
         let bytes = (MOST_BYTES / self.registry.count().max(1)).max(LEAST_BYTES);
         let most = most_capacity(class, bytes);
         // Many threads do not live long.
-        let first = most_capacity(class, bytes / FIRST_PART);
-        let first = first.clamp(LEAST_FIRST.min(most), MOST_FIRST);
+        let first = most_capacity(class, bytes / FIRST_PART).min(MOST_FIRST);
         let mut wanted = (capacity * 2).clamp(first, most);
         while wanted > capacity {
             match self.grow(open, class, wanted) {
@@ -324,7 +325,8 @@ fn given_back(filled: usize) -> usize {
 
 /// The most blocks for which a magazine of `class` has room, if they may take `bytes` bytes.
 fn most_capacity(class: Class, bytes: usize) -> usize {
-    (bytes / class.bytes()).clamp(1, MOST_ENTRIES)
+    let least = (MOST_FIRST_BYTES / class.bytes()).clamp(1, LEAST_FIRST);
+    (bytes / class.bytes()).clamp(least, MOST_ENTRIES)
 }
 
 #[cfg(test)]
