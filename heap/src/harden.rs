@@ -136,8 +136,8 @@ pub(crate) unsafe fn give(slab: &'static Slab, class: Class, address: usize) {
     }
 }
 
-/// [`give`] of blocks with canaries that have waited since they were closed. Aborts if one has
-/// changed meanwhile.
+/// [`give`] of blocks with canaries that have waited since they were closed. Without `zero`, aborts
+/// if one has changed meanwhile. With it, [`hand_out`] does.
 ///
 /// # Safety
 /// - As [`give`], of each.

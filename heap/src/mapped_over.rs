@@ -1,18 +1,20 @@
 //! Blocks that the program mapped something over.
 //!
 //! A program may map a file or shared memory over pages of its block, or let another process fill
-//! them (userfaultfd), and free the block. What is mapped there is not the heap's: if the next
-//! owner of the block wrote to it, the file would change, or the memory of a forked child. So these
-//! pages are mapped afresh when the block is freed.
+//! them (userfaultfd), and then free the block. If the next owner of the block wrote to these
+//! pages, it would change the file, or the memory of a forked child. So Neap maps the pages afresh
+//! when the program frees the block.
 //!
 //! The page heap marks the spans in use that a mapping touches, and maps such a span afresh when it
-//! is freed. That suffices for large blocks. A slab becomes free long after its blocks. So its
-//! record notes the pages, and its slice gets [`Tag::MAPPED`]. No magazine has this tag, so each
-//! `free` of a block of the slab takes the slow path, which maps the noted pages of the block
-//! afresh. The tag stays until the slab is empty. Blocks that are too small for a whole page need
-//! none of this: who maps over their page has all blocks of it.
+//! is freed. That suffices for large blocks. A slab, however, may become free long after one of its
+//! blocks. So the slab's record notes the pages, and its slice gets [`Tag::MAPPED`]. No magazine
+//! has this tag, so each `free` of a block of the slab takes the slow path, which maps the noted
+//! pages of the block afresh. The tag stays until the slab is empty. Blocks that are too small for
+//! a whole page need none of this, because a program that may map something over their page owns
+//! all blocks on it.
 //!
-//! The pool of guarded blocks is a span that is never freed, so it asks for each of its pages.
+//! The span of the pool of guarded blocks is never freed. So the pool calls [`restore_guarded`] for
+//! each of its pages.
 
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::base::units::SLICE_BYTES;
@@ -28,14 +30,14 @@ use crate::slab::page_set::PageSet;
 use core::ops::Range;
 use core::ptr::NonNull;
 
-/// Whether pages of any slab were noted: all that a slow path reads in most processes.
+/// Whether pages of any slab were noted. In most processes, a slow path reads only this.
 static SLABS: AtomicBool = AtomicBool::new(false);
 /// Whether any memory was marked that is neither a block nor a slab of blocks.
 static OTHERS: AtomicBool = AtomicBool::new(false);
 
 /// Notes that the program mapped something of its own over `bytes` bytes at `address`, or fills
-/// these pages itself. They are mapped afresh when the blocks that have them, which are the
-/// caller's, are freed. Takes no lock.
+/// these pages itself. The blocks on them are the caller's. When the program frees these blocks,
+/// Neap maps the pages afresh. Takes no lock.
 pub fn note(address: usize, bytes: usize) {
     let range = address..address.saturating_add(bytes);
     HEAP.pages
@@ -63,8 +65,8 @@ fn note_slab(place: &SliceRef<'_>, range: Range<usize>) {
     unsafe { place.change_tag(Tag::of(class).byte(), Tag::MAPPED.byte()) };
 }
 
-/// Makes the pages of a slab's block the heap's again. False if the kernel refuses: then no one may
-/// have the block.
+/// Maps the noted pages of a slab's block afresh, so that they are the heap's again. False if the
+/// kernel refuses. Then Neap must never hand out the block again.
 ///
 /// # Safety
 /// - The program frees the block of `class` at `address`, and nothing uses it any more.
@@ -111,8 +113,8 @@ fn whole_pages(offset: usize, bytes: usize) -> Option<Range<usize>> {
     (from < to).then_some(from..to)
 }
 
-/// Makes a page of the pool of guarded blocks the heap's again, if the program may have mapped
-/// something over it. False if the kernel refuses: then no one may have the page.
+/// Maps a page of the pool of guarded blocks afresh, if the program may have mapped something over
+/// it. False if the kernel refuses. Then Neap must never hand out the page again.
 ///
 /// # Safety
 /// - A page of the pool that nothing uses.

@@ -1,8 +1,8 @@
-//! Looks for stray writes (`NEAP_HARDEN`): writes to a free block, between the end of a block and
-//! its canary, and beside a block that is freed. [`crate::harden`] says what a block of a slab
-//! looks like.
+//! Looks for stray writes (`NEAP_HARDEN`): writes to a free block, to a block's slack (the bytes
+//! between the requested ones and the canary), and beside a block that is freed. [`crate::harden`]
+//! says what a block of a slab looks like.
 //!
-//! Every allocation and every free looks, and almost none finds a stray write. So each first reads
+//! Every allocation and every free looks for them, and almost none finds one. So each first reads
 //! all words that it checks, without a branch for each word.
 
 use crate::base::sync::{AtomicU64, Ordering, fence};
@@ -16,16 +16,16 @@ use core::ptr;
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 /// How far from a block a free looks for stray writes, in bytes.
 const BESIDE: usize = 32;
-/// Bytes that a look at slack reads at once.
+/// Bytes that a check of slack reads at once.
 const LAST: usize = size_of::<u128>();
-/// The most slack that four such looks see.
+/// The most bytes of slack that four such reads cover.
 const MOST_PAIRS: usize = 4 * LAST;
-/// The smallest page of a kernel.
+/// Bytes of the smallest OS page.
 const LEAST_PAGE: usize = 4096;
-/// How often a free looks at a stray write before it aborts.
+/// How many times a free looks at a stray write before it aborts.
 const LOOKS: usize = 64;
 
-/// The word at the end of a block.
+/// A block's canary: the word at its end.
 ///
 /// # Safety
 /// - A block of `bytes` bytes with a place for a canary starts at `address`; its slab is in use.
@@ -63,8 +63,8 @@ pub(crate) unsafe fn is_zero(address: usize, bytes: usize) -> bool {
     are_zero(unsafe { core::slice::from_raw_parts(address as *const u64, bytes / 8) })
 }
 
-/// Whether all words are 0. Those past the last whole eight, or four, are read with the ones before
-/// them.
+/// Whether all words are 0. The last words, which may be too few for a group of eight or four, are
+/// read together with words before them.
 #[inline]
 fn are_zero(words: &[u64]) -> bool {
     #[inline(always)]
@@ -91,12 +91,12 @@ fn first_other_word(words: &[u64], fill: u8) -> Option<usize> {
     Some(at * 8 + first_byte(words[at] ^ expected))
 }
 
-/// The first byte of a word in memory that is not 0.
+/// The index, in memory, of the first byte of a word that is not 0.
 fn first_byte(word: u64) -> usize {
     word.to_le().trailing_zeros() as usize / 8
 }
 
-/// Aborts if the bytes from the requested ones to the canary, at the offset `end`, are not zero.
+/// Aborts if the slack, the bytes from the offset `size` to the canary at `end`, is not zero.
 ///
 /// # Safety
 /// - A block in use of `size` bytes starts at `address`; `end` is a multiple of 8, and not 0.
@@ -121,7 +121,7 @@ pub(crate) unsafe fn check_slack(call: Call, address: usize, size: usize, end: u
     }
 }
 
-/// The mask of the last `count` bytes of 16, at most all of them.
+/// A mask of the last `count` of 16 bytes.
 #[inline(always)]
 fn last_bytes(count: usize) -> u128 {
     static EDGE: [u128; 2] = [0, u128::MAX];
@@ -174,11 +174,11 @@ struct Freed {
 }
 
 /// Aborts if something was written beside a block of `size` requested bytes, where no block is in
-/// use. Looks only at blocks that have no whole page.
+/// use. Does nothing for blocks of a page or more.
 ///
 /// # Safety
-/// - A block of `bytes` bytes with this key starts there, of a slab whose blocks have canaries, and
-///   is in use.
+/// - A block of `bytes` bytes with this key starts there and is in use. The blocks of its slab have
+///   canaries.
 #[inline(always)]
 pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key: Key) {
     if bytes >= LEAST_PAGE {
@@ -201,11 +201,11 @@ pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key
     }
 }
 
-/// Whether the block at `start` is in use, or nothing was written at this side of it.
+/// Whether the block at `start` is in use, or is free and has no stray write at this side.
 ///
 /// # Safety
-/// - A block of a slab in use with this key starts there, of `bytes` bytes, [`BESIDE`] and a canary
-///   or more.
+/// - A block of `bytes` bytes with this key starts there, in a slab in use. It has room for
+///   [`BESIDE`] bytes and a canary.
 #[inline(always)]
 unsafe fn is_clean(start: usize, bytes: usize, key: Key, side: Side) -> bool {
     let near = match side {
@@ -250,8 +250,8 @@ unsafe fn look_beside(address: usize, bytes: usize, size: usize) {
     }
 }
 
-/// [`check_beside`] of the two blocks at a distance, as far as they are among `blocks`: of `near`
-/// bytes of each.
+/// [`check_beside`] for the two blocks `distance` bytes before and behind the freed one, if they
+/// are among `blocks`. Checks `near` bytes of each.
 ///
 /// # Safety
 /// - As [`check_beside`].
@@ -268,15 +268,15 @@ unsafe fn refuse_strays(freed: Freed, blocks: Range<usize>, distance: usize, nea
     }
 }
 
-/// At which side of a block the freed one is.
+/// At which side of its neighbour the freed block is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Start,
     End,
 }
 
-/// Aborts if a write beside a freed block changed the canary of the one at `start`, or, if that is
-/// free, `near` bytes at this side of it.
+/// Aborts if a write beside a freed block changed the canary of the block at `start` or, if that
+/// block is free, any of the `near` bytes at this side of it.
 ///
 /// # Safety
 /// - A block of the same slab starts there.
@@ -320,7 +320,7 @@ unsafe fn strays(address: usize, bytes: usize) -> u64 {
     }
 }
 
-/// Aborts, unless the block at `start` was handed out since.
+/// Aborts, unless the block at `start` has been handed out meanwhile.
 ///
 /// # Safety
 /// - As [`refuse_stray`]; `near` bytes from the offset `from` on are in the block.
@@ -364,7 +364,7 @@ unsafe fn first_stray(address: usize, bytes: usize) -> Option<usize> {
     })
 }
 
-/// What the word behind a block says to a free of its neighbour.
+/// What a block's canary says to a free of a block beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The program has the block.

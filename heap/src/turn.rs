@@ -1,11 +1,11 @@
 //! Hardened mode's short calls: `malloc` and `free` of a small block with a canary, by a thread
 //! that has its magazines to itself for a turn ([`crate::cache::bias`]).
 //!
-//! They do what the slow path does for such a block, without its locks and its periodic work. If a
-//! block or its canary is not as expected, they change nothing, and the slow path reports what is
-//! wrong. The slow path also serves a call if the magazine holds few blocks, or if the thread gets
-//! no turn. One `free` of many brings the thread's freed blocks to quarantine, and then ends as a
-//! slow path does.
+//! Short calls do what the slow path does for such a block, without the slow path's locks and
+//! periodic work. If a block or its canary is not as expected, they change nothing, and the slow
+//! path reports what is wrong. The slow path also serves a call if the magazine holds few blocks,
+//! or if the thread gets no turn. A thread holds back the blocks that it frees. The `free` after
+//! which it has enough of them brings them to quarantine, and then ends as the slow path does.
 
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
@@ -26,7 +26,7 @@ use crate::tags;
 use core::ptr::NonNull;
 
 /// A block of `size` bytes at a multiple of 16. If freed blocks are filled with zeros, its bytes
-/// are zero. `None` if the call takes the slow path.
+/// are zero. `None` if the call must take the slow path.
 #[inline(never)]
 pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
     let cache = current();
@@ -41,8 +41,8 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { harden::hand_out_sealed(block, size, bytes, measures) })
 }
 
-/// The tag of the class for `size` bytes and a canary behind them; `None` for a block that has no
-/// canary.
+/// The tag of the class for `size` bytes and a canary behind them. `None` if a block of this size
+/// has no canary.
 #[inline(always)]
 fn tag_for(cache: &Cache, size: usize) -> Option<Tag> {
     // For a request of no bytes, the difference wraps around to the largest number.
@@ -66,12 +66,12 @@ fn unusual_tag_for(size: usize) -> Option<Tag> {
 /// What became of a freed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
-    /// Nothing: the slow path takes it.
+    /// This call did not take it, and the slow path must.
     Not,
     /// The thread holds it back.
     Held,
-    /// The thread has brought freed blocks to quarantine, this one among them. The caller ends a
-    /// slow path.
+    /// The thread has brought freed blocks to quarantine, this one among them. The caller must end
+    /// the call as the slow path does.
     Brought,
 }
 
@@ -82,9 +82,9 @@ pub(crate) enum Freed {
 #[inline(always)]
 pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     let (cache, address) = (current(), tags::strip(block.addr()));
-    let Some(mut turn) = cache.begin_turn() else {
+    if !cache.has_turns() {
         return Freed::Not;
-    };
+    }
     let measures = HEAP.measures();
     if !measures.has(Measures::DELAY) {
         return Freed::Not;
@@ -105,8 +105,11 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     if !unsafe { harden::close_if_in_use(address, bytes, measures) } {
         return Freed::Not;
     }
-    let hold = turn.hold(address, tag, bytes);
-    drop(turn);
+    // Begun only now: a fault or an abort in between may run a handler that never returns.
+    let hold = match cache.begin_ready_turn() {
+        Some(mut turn) => turn.hold(address, tag, bytes),
+        None => Hold::Refused,
+    };
     match hold {
         Hold::Done => return Freed::Held,
         Hold::Last => bring_waiting(cache),
@@ -133,8 +136,8 @@ fn starting_at(cache: &Cache, address: usize) -> Option<(Tag, Start)> {
     starts.then_some((tag, start))
 }
 
-/// Brings the blocks that the calling thread holds back to quarantine. Out of line, because they
-/// take room on the stack.
+/// Brings to quarantine the blocks that the calling thread holds back. Out of line, because their
+/// copy takes room on the stack.
 #[cold]
 #[inline(never)]
 fn bring_waiting(cache: &Cache) {
@@ -153,8 +156,9 @@ fn bring(blocks: &Blocks) {
     }
 }
 
-/// Brings a closed block to quarantine that the thread could not hold back: the thread has no
-/// memory for such blocks yet.
+/// Brings to quarantine a closed block that the thread could not hold back. Either the thread has
+/// no memory for such blocks yet, or another thread has the cache's lock, or this is a signal
+/// handler that interrupted the thread before it could bring the blocks that it holds back.
 #[cold]
 #[inline(never)]
 fn bring_alone(cache: &'static Cache, address: usize, tag: Tag) {

@@ -1,14 +1,15 @@
-//! Freed blocks with canaries that wait in quarantine, in lines.
+//! The lines of the quarantine: queues in which freed blocks with canaries wait.
 //!
-//! A thread brings freed blocks in groups, and gets the oldest group of its line in return, whose
-//! blocks it hands out again. A thread always joins the same line. So most blocks come back to the
-//! thread that freed them, which has their cache lines, and threads seldom wait for each other's
-//! locks.
+//! A thread brings freed blocks to a line in groups. In return it gets the oldest group of that
+//! line, and hands out these blocks again. A thread always uses the same line. Only at its end, it
+//! brings its last blocks to line 0. So most blocks come back to the thread that freed them, whose
+//! processor may still have them in its cache, and threads seldom wait for each other's locks.
 //!
-//! All lines together hold as much as one alone may hold: those that hold blocks have equal shares.
-//! A thread that begins a line takes from all others what exceeds their new share. Now and then a
-//! thread takes a group from each line that no thread has joined since it last looked, so that
-//! blocks of threads that have ended leave as well.
+//! All lines together hold as much as one line alone may hold, because the lines that hold blocks
+//! have equal shares. A thread that brings blocks to an empty line takes from all others what
+//! exceeds their new share. Now and then, a thread takes a group from each line to which no thread
+//! has brought blocks since the last such check. So the blocks of threads that have ended leave as
+//! well.
 
 use bytemuck::Zeroable;
 use core::mem;
@@ -20,45 +21,46 @@ use neap_heap::os::lock::{Lock, Rank};
 
 /// The most blocks that wait.
 pub(super) const PLACES: usize = 8192;
-/// The most groups of them, but for one more in each line.
+/// The most groups of them, except that each line may hold one more.
 const GROUPS: usize = PLACES / waiting::MOST;
-/// The most bytes of them, but for one group more in each line. More would not stay in a
-/// processor's cache.
+/// The most bytes of them, except that each line may hold one group more. Blocks of more bytes
+/// would not stay in a processor's cache.
 pub(super) const MOST_BYTES: usize = 1 << 20;
 /// How many lines there are.
 pub(super) const LINES: usize = 8;
-/// After this many groups, a thread looks for lines that no thread joins any more.
-const ROUND: usize = 64;
+/// After this many blocks have come to its line, a thread looks for lines to which no thread brings
+/// blocks any more.
+const ROUND: usize = 64 * waiting::MOST;
 
 /// All lines.
 pub(super) struct Lines {
     lines: [Line; LINES],
-    /// How many of them hold blocks.
+    /// How many lines hold blocks.
     joined: AtomicUsize,
 }
 
-/// A line. What one thread uses is not in a cache line with what another one uses.
+/// A line of the quarantine. No two of them share a cache line of the processor.
 #[repr(align(128))]
 struct Line {
     lock: Lock,
     /// 68 KiB, mapped when the first block joins. guarded by: lock
     groups: Late<Groups>,
-    /// Bytes of its blocks, for statistics and other lines. Written under `lock`.
+    /// Bytes of its blocks, for statistics and for threads of other lines. Written under `lock`.
     bytes: AtomicUsize,
-    /// How often blocks came.
+    /// How many blocks threads have brought in all.
     came: AtomicUsize,
 }
 
 struct Groups {
     full: Ring<Blocks, GROUPS>,
-    /// Less than a group, of blocks that came one by one.
+    /// Blocks that did not come in a full group, fewer than a full group.
     single: Blocks,
     bytes: usize,
-    /// [`Line::came`] of each line when this one's thread last looked.
+    /// [`Line::came`] of each line when a thread of this line last looked.
     seen: [usize; LINES],
 }
 
-// SAFETY: integers only, and 0 is a value of each.
+// SAFETY: integers and flags, and 0 is a value of each.
 unsafe impl Zeroable for Groups {}
 
 /// How much a line may hold.
@@ -75,13 +77,14 @@ impl Share {
     };
 }
 
-/// The line of the thread that has this cache. Caches are apart by multiples of [`CACHE_BYTES`].
+/// The line of the thread whose cache is at the address `cache`. The addresses of two caches differ
+/// by a multiple of [`CACHE_BYTES`].
 pub(super) fn line_of(cache: usize) -> usize {
     cache / CACHE_BYTES % LINES
 }
 
 impl Lines {
-    /// No blocks.
+    /// Lines without blocks.
     pub(super) const fn new() -> Lines {
         Lines {
             lines: [const { Line::new() }; LINES],
@@ -100,9 +103,12 @@ impl Lines {
         self.lines.iter().map(bytes).sum()
     }
 
-    /// Lets blocks wait in a line, and passes those that leave to `leave`, outside of the locks.
-    /// False if there is no memory to note them.
+    /// Adds blocks to a line, and passes the blocks that leave the quarantine to `leave`, without
+    /// holding a lock. False if there is no memory to note the new ones.
     pub(super) fn admit(&self, number: usize, blocks: &Blocks, leave: &dyn Fn(&Blocks)) -> bool {
+        if blocks.count() == 0 {
+            return true;
+        }
         let share = self.share();
         let (mut is_first, mut leaving) = (false, None);
         let is_noted = self.change(number, &mut |groups| {
@@ -117,8 +123,8 @@ impl Lines {
             false => self.shorten(number, share, leave),
         }
         let came = &self.lines[number].came;
-        let turn = came.fetch_add(1, Ordering::Relaxed);
-        if turn % ROUND == ROUND - 1 {
+        let before = came.fetch_add(blocks.count(), Ordering::Relaxed);
+        if before / ROUND != (before + blocks.count()) / ROUND {
             self.relieve(number, leave);
         }
         is_noted
@@ -141,22 +147,29 @@ impl Lines {
         }
     }
 
-    /// Takes a group from each line that no thread has joined since this line's threads last
-    /// looked.
+    /// Takes a group from each line to which no thread has brought blocks since a thread of this
+    /// line last looked.
     fn relieve(&self, number: usize, leave: &dyn Fn(&Blocks)) {
-        let came = |line: &Line| line.came.load(Ordering::Relaxed);
-        let now = self.lines.each_ref().map(came);
-        let mut seen = now;
-        self.change(number, &mut |groups| mem::swap(&mut groups.seen, &mut seen));
-        seen = core::array::from_fn(|line| now[line] - seen[line]);
-        for (line, _) in seen.iter().enumerate().filter(|(_, new)| **new == 0) {
+        let mut is_left = [false; LINES];
+        self.change(number, &mut |groups| {
+            let came = self
+                .lines
+                .iter()
+                .map(|line| line.came.load(Ordering::Relaxed));
+            let lines = groups.seen.iter_mut().zip(came).zip(&mut is_left);
+            for ((seen, came), is_left) in lines {
+                *is_left = mem::replace(seen, came) == came;
+            }
+        });
+        for line in (0..LINES).filter(|&line| is_left[line]) {
             if let Some(blocks) = self.take(line, Share::NOTHING) {
                 leave(&blocks);
             }
         }
     }
 
-    /// The oldest group of a line, which may be another thread's, if it holds more than `share`.
+    /// Takes the oldest group of a line, if the line holds more than `share`. The line may be
+    /// another thread's.
     fn take(&self, number: usize, share: Share) -> Option<Blocks> {
         let mut taken = None;
         if self.lines[number].bytes.load(Ordering::Relaxed) > 0 {
@@ -199,7 +212,7 @@ impl Line {
 }
 
 impl Groups {
-    /// Adds blocks. Returns a group that has to leave.
+    /// Adds blocks. Returns the group that must leave, if any.
     fn add(&mut self, blocks: &Blocks, share: Share) -> Option<Blocks> {
         self.bytes += blocks.bytes();
         let mut oldest = None;
@@ -218,7 +231,7 @@ impl Groups {
         oldest.or_else(|| self.release(share))
     }
 
-    /// The oldest group, if the line holds more than its share.
+    /// Removes and returns the oldest group, if the line holds more than its share.
     #[inline(never)]
     fn release(&mut self, share: Share) -> Option<Blocks> {
         match self.full.count > share.groups || self.bytes > share.bytes {
@@ -227,7 +240,7 @@ impl Groups {
         }
     }
 
-    /// The oldest group, or what is left.
+    /// Removes and returns the oldest group, or the blocks that are in no full group.
     fn pop(&mut self) -> Option<Blocks> {
         let oldest = match self.full.pop() {
             Some(oldest) => oldest.clone(),
@@ -247,7 +260,7 @@ pub(super) struct Ring<T, const MOST: usize> {
 }
 
 impl<T, const MOST: usize> Ring<T, MOST> {
-    /// Adds the newest. Returns the oldest if there was no place.
+    /// Adds the newest entry. If the ring was full, the oldest one leaves and is returned.
     #[inline(never)]
     pub(super) fn exchange(&mut self, newest: T) -> Option<T> {
         let place = &mut self.places[(self.first + self.count) % MOST];
@@ -260,7 +273,7 @@ impl<T, const MOST: usize> Ring<T, MOST> {
         Some(mem::replace(place, newest))
     }
 
-    /// The oldest, which is in the ring no longer.
+    /// Removes and returns the oldest entry.
     pub(super) fn pop(&mut self) -> Option<&T> {
         self.count = self.count.checked_sub(1)?;
         let oldest = self.first;
@@ -300,12 +313,12 @@ mod tests {
         assert_eq!(ring.count, model.len());
     }
 
-    /// Lines, and what a naive model says that they hold: the addresses and bytes of blocks.
+    /// Lines, and a naive model of what they hold: the addresses and bytes of blocks.
     struct World {
         lines: Lines,
         model: RefCell<Vec<VecDeque<(usize, usize)>>>,
         next: usize,
-        /// All blocks came in full groups. Single ones are passed by these.
+        /// Whether all blocks came in full groups. Such groups overtake single blocks.
         is_ordered: bool,
     }
 
@@ -339,9 +352,14 @@ mod tests {
                     .map(|(address, class)| (address, class.bytes()))
                 {
                     let mut model = model.borrow_mut();
-                    let place = |line: &VecDeque<_>| line.iter().position(|&held| held == block);
-                    let places = model.iter().map(place);
-                    let found = places.enumerate().find_map(|(line, at)| Some((line, at?)));
+                    let place = |line: &VecDeque<_>, most| {
+                        line.iter().take(most).position(|&held| held == block)
+                    };
+                    // Most leave in the order in which they came.
+                    let found = [1, usize::MAX].into_iter().find_map(|most| {
+                        let mut lines = model.iter().enumerate();
+                        lines.find_map(|(line, held)| Some((line, place(held, most)?)))
+                    });
                     let (from, at) = found.expect("a block that waits");
                     model[from].remove(at);
                     assert!(at == 0 || !is_ordered);
@@ -406,12 +424,21 @@ mod tests {
         }
         // Remains that are no group.
         (0..4).for_each(|line| _ = world.bring(line, 5, class));
-        for _ in 0..ROUND * GROUPS {
+        for _ in 0..40 * ROUND / waiting::MOST {
             world.bring(7, waiting::MOST, class);
         }
         let model = world.model.borrow();
         assert!(model[..7].iter().all(VecDeque::is_empty));
         assert!((PLACES..PLACES + waiting::MOST).contains(&world.held()[0]));
+    }
+
+    #[test]
+    fn blocks_wait_although_threads_bring_single_ones() {
+        let (mut world, class) = (World::new(), Class::of_size(64));
+        world.bring(0, waiting::MOST, class);
+        for _ in 0..PLACES / 4 {
+            assert!(world.bring(1, 1, class).is_empty());
+        }
     }
 
     #[test]
@@ -421,6 +448,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn nothing_is_lost_and_lines_have_bounds(
             steps in prop::collection::vec((0..LINES, 1..=waiting::MOST, 1..4096usize), 1..600),

@@ -226,6 +226,22 @@ fn works(case: &str, variables: &[(&str, &str)]) {
     }
 }
 
+/// A handler of SIGABRT does not interrupt a change of the heap. So the program's end prints all
+/// figures.
+#[test]
+fn a_free_that_aborts_is_in_no_change() {
+    let Some(program) = compile("programs/aborted_free.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let output = run(&program, &[], &[UNTAGGED[0], ("NEAP_STATS", "text")]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = support::text(&output.stderr);
+    assert!(
+        said.contains("past whose end") && said.contains("at its end"),
+        "{said}"
+    );
+}
+
 #[test]
 fn locked_pages_get_no_guards() {
     works("locked", &ALL);

@@ -70,9 +70,17 @@ impl Bias {
     /// or if the lock is taken.
     #[inline(always)]
     pub fn begin(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
-        if !self.is_ready() {
-            return None;
+        match self.is_ready() {
+            true => self.begin_ready(is_locked),
+            false => None,
         }
+    }
+
+    /// [`Bias::begin`] of an owner that has seen that it [is ready](Bias::is_ready) in the same
+    /// call of the library.
+    #[inline(always)]
+    pub fn begin_ready(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
+        debug_assert!(!self.is_at_work());
         self.at_work.store(true, Ordering::Relaxed);
         let turn = Turn(self);
         light_barrier();

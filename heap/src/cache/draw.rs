@@ -1,12 +1,14 @@
-//! Magazines in hardened mode: their owner takes a random block of those that they hold.
+//! Magazines in hardened mode: their owner takes a random one of the blocks that a magazine holds.
 //!
-//! They are closed to the fast path. The owner tops up a magazine when a quarter of it is left, so
-//! that each choice is among many blocks. Blocks that leave the quarantine go into the magazines of
-//! the thread that brings others there. The bitmap of a slab does not show that a block in a
-//! magazine is free. The block's canary does, and it is 0 if the block was never handed out.
+//! Magazines are closed to the fast path. The owner tops up a magazine when a quarter of it is
+//! left, so that each choice is among many blocks. Blocks that leave the quarantine go into the
+//! magazines of the thread that brings others there. The bitmap of a slab does not show that a
+//! block in a magazine is free. The block's canary does, and it is 0 if the block was never handed
+//! out.
 //!
 //! A program that allocates 1,000 blocks and then frees them would move half of a small magazine
-//! to slabs and back each time. So magazines grow, and a full one gives back little.
+//! to slabs and back each time. So magazines grow, and a full one returns only a few blocks to
+//! slabs.
 
 use super::budget::Verdict;
 use super::flush::give_one;
@@ -22,19 +24,19 @@ use core::ptr;
 
 /// The most blocks of a magazine.
 const MOST_ENTRIES: usize = 2048;
-/// The most bytes of these blocks. The threads of a process share them.
+/// The most bytes of these blocks. The threads of a process divide them equally.
 const MOST_BYTES: usize = 512 << 10;
 /// The most bytes of a magazine in a process with many threads, unless [`LEAST_FIRST`] blocks take
 /// more.
 const LEAST_BYTES: usize = 16 << 10;
-/// A magazine begins with this part of its most bytes.
+/// A magazine begins with its most bytes divided by this.
 const FIRST_PART: usize = 4;
 /// The fewest blocks that it begins with, if they take no more than [`MOST_FIRST_BYTES`].
 const LEAST_FIRST: usize = 16;
 const MOST_FIRST_BYTES: usize = 64 << 10;
 /// The most blocks that it begins with.
 const MOST_FIRST: usize = 1024;
-/// The fewest blocks that go back to slabs at once, because each return takes a lock.
+/// The fewest blocks that a full magazine returns to slabs, because each return takes a lock.
 const LEAST_GIVEN: usize = 64;
 
 impl Heap {
@@ -117,7 +119,7 @@ impl Heap {
         }
     }
 
-    /// Raises the capacity of a magazine that misses, by doubling, as far as the budget allows.
+    /// Doubles the capacity of a magazine that runs low or full, as far as the budget allows.
     fn widen(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
         let capacity = open.magazine(class).bounds.capacity as usize;
         let bytes = (MOST_BYTES / self.registry.count().max(1)).max(LEAST_BYTES);
@@ -135,7 +137,8 @@ impl Heap {
         Share::Fair
     }
 
-    /// Takes a free block into the thread's magazine. A full one first gives some back.
+    /// Takes a free block into the thread's magazine. A full magazine first returns some of its
+    /// blocks to slabs.
     ///
     /// # Safety
     /// - As [`Heap::draw`].
@@ -244,10 +247,11 @@ impl AtWork<'_> {
 /// Whether a thread holds a freed block back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
+    /// It does.
     Done,
-    /// It does, and must now bring the blocks that it holds back to quarantine.
+    /// It does, and it must now bring to quarantine all blocks that it holds back.
     Last,
-    /// It has no room.
+    /// It does not, because it has no room.
     Refused,
 }
 
@@ -295,7 +299,7 @@ impl Heap {
         open.map_or(Blocks::none(), |mut open| open.take_waiting())
     }
 
-    /// Gives blocks back to their slabs.
+    /// Returns blocks to their slabs.
     ///
     /// # Safety
     /// - The program freed them, and nothing uses them any more.
@@ -306,8 +310,8 @@ impl Heap {
         }
     }
 
-    /// At the end of a thread: returns its memory for blocks. The caller brings the returned blocks
-    /// to quarantine.
+    /// At the end of a thread, frees its memory for blocks that it holds back, and returns these
+    /// blocks. The caller brings them to quarantine.
     pub(super) fn end_waiting(&'static self, open: &mut Opened<'_>) -> Blocks {
         let blocks = open.take_waiting();
         if let Some(memory) = open.inner.waiting.take() {
@@ -318,7 +322,7 @@ impl Heap {
     }
 }
 
-/// How many blocks a full magazine gives back to their slabs.
+/// How many blocks a full magazine returns to their slabs.
 fn given_back(filled: usize) -> usize {
     (filled / 8).max(LEAST_GIVEN).min(filled.div_ceil(2))
 }

@@ -1,9 +1,9 @@
 //! Measures against memory errors (`NEAP_HARDEN`, `NEAP_CHECK`), and the process's secrets.
 //!
-//! They are chosen at the start of the process. All of them need the checking mode, in which every
-//! call takes the slow path, so that they cost the fast path nothing. [`crate::harden`] carries
-//! them out for blocks of slabs, [`crate::large`] for large blocks, and the instruments hold freed
-//! blocks back.
+//! Neap chooses the measures at the start of the process. All of them need the checking mode, in
+//! which every call takes the slow path, so that they cost the fast path nothing. [`crate::harden`]
+//! carries them out for blocks of slabs, [`crate::large`] for large blocks, and the instruments
+//! hold freed blocks back.
 
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::os::process;
@@ -20,27 +20,27 @@ impl Measures {
     pub const CANARY: Measures = Measures(1 << 1);
     /// Freed blocks wait before they are handed out again.
     pub const DELAY: Measures = Measures(1 << 2);
-    /// Freed blocks are filled with zeros, which are looked at before the block is handed out.
+    /// Neap fills freed blocks with zeros, and checks these before it hands a block out again.
     pub const ZERO: Measures = Measures(1 << 3);
     /// Blocks of no bytes are not accessible.
     pub const NO_BYTES: Measures = Measures(1 << 4);
     /// Large blocks lie between pages that are not accessible.
     pub const GUARDS: Measures = Measures(1 << 5);
-    /// The C++ forms of `delete` state the right size and form.
+    /// A C++ `delete` must state the size and the form of the `new`.
     pub const DELETES: Measures = Measures(1 << 6);
     /// Blocks of slabs have memory tags, where the machine has these.
     pub const TAG: Measures = Measures(1 << 7);
-    /// The checking mode's: freed blocks wait, filled with a pattern.
+    /// The measure of `NEAP_CHECK`: freed blocks wait, filled with a pattern.
     pub const CHECK: Measures = Measures(1 << 8 | Measures::DELAY.0);
     /// All of `NEAP_HARDEN`, in the order of its names.
     pub const ALL: Measures = Measures((1 << neap_shared::control::HARDEN.len()) - 1);
 
-    /// The measures of these names of `NEAP_HARDEN`, a bit for each.
+    /// The measures that `bits` names: it has a bit for each name of `NEAP_HARDEN`.
     pub fn named(bits: u32) -> Measures {
         Measures(bits as u16 & Measures::ALL.0)
     }
 
-    /// These and others.
+    /// These measures and others.
     #[must_use]
     pub fn and(self, other: Measures) -> Measures {
         Measures(self.0 | other.0)
@@ -52,34 +52,34 @@ impl Measures {
         self.0 & measures.0 == measures.0
     }
 
-    /// Whether any of `NEAP_HARDEN` is among these, beyond what the checking mode has.
+    /// Whether any measure of `NEAP_HARDEN` is among these that `NEAP_CHECK` does not have.
     #[inline]
     pub fn harden(self) -> bool {
         self.0 & Measures::ALL.0 & !Measures::DELAY.0 != 0
     }
 }
 
-/// The addresses of the heap from before the measures were chosen. No slab there has canaries or
-/// guards, not even a later one, so that no one has to know which are older.
+/// The addresses that the heap used before Neap chose the measures. No slab there has canaries or
+/// guards, not even a later one, so Neap need not know which slabs are older.
 pub(crate) struct Early {
     start: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// The process's.
+/// The process's early addresses.
 pub(crate) static EARLY: Early = Early {
     start: AtomicUsize::new(0),
     bytes: AtomicUsize::new(0),
 };
 
 impl Early {
-    /// Sets them, before there are any measures.
+    /// Sets the addresses, before there are any measures.
     pub(crate) fn set(&self, start: usize, bytes: usize) {
         self.start.store(start, Relaxed);
         self.bytes.store(bytes, Relaxed);
     }
 
-    /// Whether there are none.
+    /// Whether there are no such addresses.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.load(Relaxed) == 0
@@ -92,22 +92,23 @@ impl Early {
     }
 }
 
-/// Numbers that a program's inputs cannot know.
+/// Random numbers that an attacker who chooses a program's input does not know.
 pub(crate) struct Secrets {
-    /// What canaries are made of; the second one is odd.
+    /// The numbers from which [`Key::of`] makes keys. The second one is odd.
     words: [AtomicU64; 2],
     /// The state of the random choices.
     draws: AtomicU64,
 }
 
-/// The process's. A fork's child keeps them, because the blocks that it inherits have canaries.
+/// The process's secrets. A forked child keeps them, because the blocks that it inherits have
+/// canaries.
 pub(crate) static SECRETS: Secrets = Secrets {
     words: [const { AtomicU64::new(0) }; 2],
     draws: AtomicU64::new(0),
 };
 
 impl Secrets {
-    /// Draws them, unless that was done.
+    /// Draws the secrets, unless the process has them already.
     pub(crate) fn draw(&self) {
         if self.words[1].load(Relaxed) == 0 {
             let [first, second, third] = process::random_words();
@@ -127,7 +128,7 @@ impl Secrets {
     }
 }
 
-/// The random number after a state, which it moves on.
+/// Advances `state`, and returns the random number that belongs to the new state.
 #[inline(always)]
 pub(crate) fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -135,7 +136,7 @@ pub(crate) fn next_random(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// By which call a block was allocated.
+/// Which call allocated a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Form {
@@ -164,21 +165,21 @@ impl Form {
 /// What a block's canary says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// The program has the block: how it was allocated, and how many bytes it requested.
+    /// The program has the block. The form of its allocation, and the requested bytes.
     Live(Form, usize),
-    /// It was freed, and not handed out since.
+    /// The block was freed, and has not been handed out since.
     Freed,
 }
 
 /// Bits of a payload that hold a size.
 const SIZE_BITS: u32 = 16;
 const FREED: u64 = 4 << SIZE_BITS;
-/// Payloads are below this. That of a freed block has its last memory tag.
+/// Payloads are below this. The payload of a freed block holds its last memory tag.
 const PAYLOADS: u64 = FREED + TAGS;
-/// Spreads a payload over the word, so that a write to any byte of the word makes it one of no
-/// payload, but for one case in 2^45.
+/// Spreads the sum of payload and key over the word, so that a write to any byte of the word makes
+/// it the word of no payload, except in one case of 2^45.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Its inverse modulo 2^64.
+/// The inverse of [`SPREAD`] modulo 2^64.
 const GATHER: u64 = {
     let (mut inverse, mut round) = (SPREAD, 0);
     while round < 5 {
@@ -190,17 +191,17 @@ const GATHER: u64 = {
 
 const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
 
-/// What the canary of one block is made with: a secret number, which is added to the payload before
-/// it is spread.
+/// The key of one block's canary: a secret number that is added to the payload before the sum is
+/// multiplied by [`SPREAD`].
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     base: u64,
-    /// How much the number grows for each byte that the address grows.
+    /// How much `base` grows with each byte by which the address grows.
     step: u64,
 }
 
 impl Key {
-    /// That of the block at `address`.
+    /// The key of the block at `address`.
     #[inline(always)]
     pub(crate) fn of(address: usize) -> Key {
         let [first, step] = [&SECRETS.words[0], &SECRETS.words[1]].map(|word| word.load(Relaxed));
@@ -208,14 +209,14 @@ impl Key {
         Key { base, step }
     }
 
-    /// That of the block `distance` bytes behind this one.
+    /// The key of the block `distance` bytes behind this one.
     #[inline(always)]
     pub(crate) fn behind(self, distance: usize) -> Key {
         let base = self.base.wrapping_add(self.grown(distance));
         Key { base, ..self }
     }
 
-    /// That of the block `distance` bytes before this one.
+    /// The key of the block `distance` bytes before this one.
     #[inline(always)]
     pub(crate) fn before(self, distance: usize) -> Key {
         let base = self.base.wrapping_sub(self.grown(distance));
@@ -244,7 +245,7 @@ impl Key {
         self.base.wrapping_add(payload).wrapping_mul(SPREAD)
     }
 
-    /// The payload that makes a word.
+    /// The payload from which this key makes a word.
     #[inline(always)]
     fn gather(self, word: u64) -> u64 {
         word.wrapping_mul(GATHER).wrapping_sub(self.base)

@@ -32,6 +32,12 @@ impl Cache {
         }
     }
 
+    /// Whether the owner may have a turn, most likely.
+    #[inline(always)]
+    pub(crate) fn has_turns(&self) -> bool {
+        self.bias.is_ready()
+    }
+
     /// For the owner: whether it is in a handler of signals that interrupted its turn.
     #[inline(always)]
     pub(crate) fn is_at_work(&self) -> bool {
@@ -43,13 +49,26 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn begin_turn(&self) -> Option<AtWork<'_>> {
         let turn = self.bias.begin(|| self.lock.is_taken())?;
+        Some(self.at_work(turn))
+    }
+
+    /// [`Cache::begin_turn`] of an owner that [has turns](Cache::has_turns), as it has seen in the
+    /// same call of the library.
+    #[inline(always)]
+    pub(crate) fn begin_ready_turn(&self) -> Option<AtWork<'_>> {
+        let turn = self.bias.begin_ready(|| self.lock.is_taken())?;
+        Some(self.at_work(turn))
+    }
+
+    #[inline(always)]
+    fn at_work<'a>(&'a self, turn: Turn<'a>) -> AtWork<'a> {
         // SAFETY: others wait until the turn in the same value is dropped.
         let inner = unsafe { &mut *self.inner.get() };
-        Some(AtWork {
+        AtWork {
             cache: self,
             inner,
             _turn: turn,
-        })
+        }
     }
 }
 

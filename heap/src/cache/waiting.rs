@@ -1,8 +1,8 @@
 //! A thread's freed blocks on their way to quarantine (hardened mode).
 //!
-//! The process has one quarantine, with a lock. A thread brings its freed blocks there [`MOST`] at
-//! a time, so that it seldom takes the lock. In return, the oldest blocks in quarantine go into the
-//! thread's magazines.
+//! Blocks wait in the lines of the quarantine, each of which has a lock. A thread brings its freed
+//! blocks to its line [`MOST`] at a time, so that it seldom takes the lock. In return, the oldest
+//! blocks of the line go into the thread's magazines.
 
 use super::magazine::Tag;
 use crate::slab::class::Class;
@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 /// The most blocks that a thread holds back before it brings them to quarantine.
 pub const MOST: usize = 64;
 
-/// A thread that holds back this many bytes brings them earlier.
+/// A thread that holds back this many bytes brings its blocks earlier.
 pub const MOST_BYTES: usize = 64 << 10;
 
 /// Blocks with canaries that the program freed, at most [`MOST`].
@@ -21,15 +21,15 @@ pub struct Blocks {
     bytes: usize,
     /// No more may be added.
     is_full: bool,
-    /// The address, and in the highest bits the tag of its class.
+    /// The address of each block, and in the highest bits the tag of its class.
     words: [u64; MOST],
 }
 
-/// Addresses have fewer bits.
+/// The lowest bit of the tag in a word. Addresses have fewer bits.
 const TAG_SHIFT: u32 = 56;
 
 impl Blocks {
-    /// None.
+    /// No blocks.
     pub const fn none() -> Blocks {
         Blocks {
             count: 0,
@@ -39,7 +39,7 @@ impl Blocks {
         }
     }
 
-    /// How many there are.
+    /// How many blocks there are.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -55,7 +55,7 @@ impl Blocks {
         self.is_full
     }
 
-    /// Removes all.
+    /// Removes all blocks.
     pub fn clear(&mut self) {
         (self.count, self.bytes, self.is_full) = (0, 0, false);
     }
