@@ -14,8 +14,8 @@ use crate::cache::thread_cache::EMPTY;
 use crate::hook;
 use crate::init::{begin_on_the_way, count_allocation, current, entered};
 use crate::mapped_over;
-use crate::os::Os;
 use crate::os::linux::Linux;
+use crate::os::{Os, RemapError};
 use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
 use crate::reclaim::start::end_slow_path;
 use core::ptr::{self, NonNull};
@@ -153,7 +153,7 @@ struct Note(u16);
 const FORM_SHIFT: u32 = 8;
 const ADVISED: u16 = 1 << 12;
 const MAPPINGS: u16 = 1 << 13;
-/// All pages are guards, because the block was freed.
+/// All pages are guards, because the block was freed or its pages were moved.
 const SHUT: u16 = 1 << 14;
 
 impl Note {
@@ -285,6 +285,93 @@ unsafe fn install(ranges: [(NonNull<u8>, usize); 2], page: usize) -> u16 {
     MAPPINGS
 }
 
+/// Moves the end of a block between guards within its span. False if its guards or its span do not
+/// allow it, and then the block is as it was.
+///
+/// # Safety
+/// - A block of the caller's starts in the span at `place`, and no thread uses it meanwhile.
+/// - `wanted` bytes are whole pages.
+pub(crate) unsafe fn resize_fenced(place: &SliceRef<'static>, wanted: usize) -> bool {
+    let (note, held, page) = (Note::of(place), place.bytes(), Linux.page_bytes());
+    debug_assert!(is_fenced(place) && wanted.is_multiple_of(page));
+    let fits = slices_for(note.lead() + wanted + page) == place.slices();
+    // Pages that were moved are a mapping of their own. With others behind them, they would not be
+    // one mapping, and could not be moved again.
+    if !fits || !note.has(ADVISED) || place.is_overmapped() || place.is_moved() {
+        return false;
+    }
+    let at = |offset| NonNull::new((place.slice_base() + offset) as *mut u8);
+    let end = at(note.lead() + held.min(wanted));
+    let (Some(base), Some(end)) = (at(0), end) else {
+        return false;
+    };
+    let (bytes, grows) = (held.abs_diff(wanted), wanted > held);
+    // SAFETY: the guards behind the block, or its last pages, which the caller gives up.
+    let changed = match grows {
+        true => unsafe { Linux.remove_guard(end, bytes) }.is_ok(),
+        false => unsafe { Linux.install_guard(end, bytes) }.is_ok(),
+    };
+    // SAFETY: as above; the span is in use, and no more was written to it than its block.
+    unsafe {
+        match changed {
+            true => HEAP
+                .pages
+                .set_bytes(base, wanted, Dirty::Prefix(note.lead() + held)),
+            false if grows => _ = Linux.install_guard(end, bytes),
+            false => _ = Linux.remove_guard(end, bytes),
+        }
+    }
+    changed
+}
+
+/// Moves the pages with the first `bytes` bytes of a block between guards to those of another one,
+/// instead of copying them. The old block is then inaccessible, but still in use. Nothing changes
+/// on an error, except that the new block may be [`RemapError::Lost`].
+///
+/// # Safety
+/// - Blocks of the caller's start in the spans at `from` and `to`, of at least `bytes` bytes, which
+///   are whole pages. No thread uses them meanwhile, and nothing was written to the new block.
+pub(crate) unsafe fn move_fenced(
+    from: &SliceRef<'static>,
+    to: &SliceRef<'static>,
+    bytes: usize,
+) -> Result<(), RemapError> {
+    let (note, held) = (Note::of(from), from.bytes());
+    debug_assert!(is_fenced(from) && bytes <= held.min(to.bytes()));
+    let [source, target] = [from, to]
+        .map(|place| NonNull::new(place.slice_base() as *mut u8).ok_or(RemapError::Refused));
+    let (source, target) = (source?, target?);
+    let alike = is_fenced(to) && Note::of(to).lead() == note.lead();
+    if !alike || !note.has(ADVISED) || !Note::of(to).has(ADVISED) {
+        return Err(RemapError::Refused);
+    }
+    let end = note.lead() + held;
+    // The page heap moves the first pages of a span, so the guards before the blocks move as well.
+    // SAFETY: spans in use; the caller's promise.
+    unsafe {
+        HEAP.pages.set_bytes(source, end, Dirty::Prefix(end));
+        let moved = HEAP.pages.move_pages(source, target, note.lead() + bytes);
+        HEAP.pages.set_bytes(source, held, Dirty::AsBefore);
+        moved?;
+        if Linux.install_guard(source, end).is_ok() {
+            Note(note.0 | SHUT).set(from);
+        }
+    }
+    Ok(())
+}
+
+/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is
+/// written to it.
+#[cold]
+pub(crate) fn abandon(place: &SliceRef<'static>) {
+    hook::large_freed(place);
+    place.take_tag();
+    if let Some(base) = NonNull::new(place.slice_base() as *mut u8) {
+        // SAFETY: the span of a request, which this thread has.
+        unsafe { HEAP.pages.set_bytes(base, 0, Dirty::AsBefore) };
+    }
+}
+
 /// Makes a freed block inaccessible while it waits, or at least zero. What the program mapped over
 /// it is the program's, and stays as it is: the span is mapped afresh when it is taken back.
 pub fn shut(place: &SliceRef<'static>) {
@@ -297,6 +384,9 @@ pub fn shut(place: &SliceRef<'static>) {
         return;
     };
     let pages = bytes.next_multiple_of(Linux.page_bytes());
+    if is_fenced(place) && note.has(SHUT) {
+        return;
+    }
     if is_fenced(place) && note.has(ADVISED) {
         // SAFETY: a freed block, of whole pages.
         let shut = unsafe { Linux.install_guard(block, pages) };

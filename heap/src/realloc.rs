@@ -26,6 +26,10 @@ const MOVE_BYTES: usize = 256 << 10;
 /// the block's own away from where they are, and both are faulted in again.
 const COPY_BYTES: usize = 4 << 20;
 
+/// From this many bytes on, moving pages between blocks with guards is cheaper than copying: the
+/// pages of such blocks are never resident before their first use.
+const MOVE_FENCED_BYTES: usize = 128 << 10;
+
 /// Resizes a block of [`crate::malloc::allocate`], moving it if necessary, and keeps the common
 /// part of the contents. Returns null when out of memory, and then leaves the block as it was.
 ///
@@ -118,7 +122,8 @@ unsafe fn reallocate_watched(block: *mut u8, class: Class, size: usize, align: u
     unsafe { move_block(block, held, size, align) }
 }
 
-/// [`reallocate_layout`] of a large block between guards: it stays where it is if its pages stay.
+/// [`reallocate_layout`] of a large block between guards: it stays where it is if its span has room
+/// for its new end.
 ///
 /// # Safety
 /// - As [`reallocate`]; the block is the one of `place`.
@@ -131,11 +136,59 @@ unsafe fn reallocate_fenced(
     align: usize,
 ) -> *mut u8 {
     let held = large::bytes(Call::Realloc, place, block.addr());
-    if large::guards(size) && large::page_multiple(size) == Some(held) {
+    let wanted = large::page_multiple(size).filter(|_| large::guards(size));
+    let Some(wanted) = wanted else {
+        // SAFETY: the caller's promise.
+        return unsafe { move_block(block, held, size, align) };
+    };
+    if wanted == held {
         return block;
     }
     // SAFETY: the caller's promise.
-    unsafe { move_block(block, held, size, align) }
+    if unsafe { large::resize_fenced(place, wanted) } {
+        hook::large_freed(place);
+        hook::large_made(place, size, wanted);
+        note_kept(size, None);
+        return block;
+    }
+    match held < MOVE_FENCED_BYTES {
+        // SAFETY: the caller's promise.
+        true => unsafe { move_block(block, held, size, align) },
+        // SAFETY: as above.
+        false => unsafe { relocate_fenced(place, block, size, align) },
+    }
+}
+
+/// Gives the contents of a block between guards a new block, by moving pages if the kernel can,
+/// else by copying.
+///
+/// # Safety
+/// - As [`reallocate_fenced`].
+unsafe fn relocate_fenced(
+    place: &SliceRef<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let held = place.bytes();
+    let moved = allocate_layout(size, align);
+    let Found::Large(target) = HEAP.find(moved.addr()) else {
+        return ptr::null_mut();
+    };
+    let pages = held.min(target.bytes());
+    // SAFETY: the caller's promise; a new block of at least as many bytes.
+    match unsafe { large::move_fenced(place, &target, pages) } {
+        Ok(()) => {}
+        // SAFETY: as above.
+        Err(RemapError::Refused) => unsafe { ptr::copy_nonoverlapping(block, moved, pages) },
+        Err(RemapError::Lost) => {
+            large::abandon(&target);
+            return ptr::null_mut();
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { free(block) };
+    moved
 }
 
 /// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its
@@ -305,7 +358,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
             ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size));
         },
         Err(RemapError::Lost) => {
-            abandon(&span);
+            large::abandon(&span.place);
             return ptr::null_mut();
         }
     }
@@ -319,14 +372,4 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
 /// Whether at least half as many bytes as `moved` may be resident in a span just given out.
 fn is_warm(span: &Span<'_>, moved: usize) -> bool {
     (span.slices * SLICE_BYTES - span.cold) * 2 >= moved
-}
-
-/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is
-/// written to it.
-#[cold]
-fn abandon(span: &Span<'_>) {
-    hook::large_freed(&span.place);
-    span.place.take_tag();
-    // SAFETY: the span of a request, which this thread has.
-    unsafe { HEAP.pages.set_bytes(span.base, 0, Dirty::AsBefore) };
 }

@@ -32,11 +32,10 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
     let cache = current();
     let mut turn = cache.begin_turn()?;
     let tag = tag_for(cache, size)?;
-    let measures = HEAP.measures();
+    let (measures, bytes) = (HEAP.measures(), cache.start(tag).bytes as usize);
     // SAFETY: a class's.
-    let block = unsafe { turn.draw(tag, measures)? };
+    let block = unsafe { turn.draw(tag, bytes, measures)? };
     drop(turn);
-    let bytes = cache.start(tag).bytes as usize;
     // SAFETY: drawn from the thread's magazine of that class, which holds free blocks.
     NonNull::new(unsafe { harden::hand_out_sealed(block, size, bytes, measures) })
 }

@@ -73,10 +73,11 @@ impl Ring<OpenBlock, PLACES> {
     /// If choices are random, exchanges the newest block with one of the newest [`SHUFFLED`], so
     /// that the order in which blocks leave is not that of their frees. Blocks of one slab still
     /// leave together: if any two were exchanged, each free would list another slab in its depot.
+    /// The other block is in the newer half, because the oldest blocks may leave at once.
     fn shuffle(&mut self) {
-        if let Some(draw) = harden::random().filter(|_| self.count > 0) {
+        if let Some(draw) = harden::random().filter(|_| self.count > 1) {
             let newest = self.first + self.count - 1;
-            let other = newest - draw % self.count.min(SHUFFLED);
+            let other = newest - draw % (self.count / 2).min(SHUFFLED);
             self.places.swap(newest % PLACES, other % PLACES);
         }
     }

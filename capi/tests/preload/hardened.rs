@@ -56,6 +56,20 @@ fn a_write_beside_a_block_shows_when_the_block_is_freed() {
     );
 }
 
+/// A block that two threads free at once is in quarantine twice. It never has two owners.
+#[test]
+fn a_block_that_was_freed_twice_at_once_has_one_owner() {
+    let source = "misuse/harden_double_free_race.c";
+    let library = support::library();
+    if let Some(program) = compile(source, Artifact::Program, &[library.as_os_str()]) {
+        let output = run(&program, &[], &UNTAGGED);
+        assert_eq!(
+            support::aborted(&output, source),
+            "neap: double free of ADDR (a block of 64 bytes)\n"
+        );
+    }
+}
+
 #[test]
 fn a_delete_has_the_form_and_the_size_of_its_new() {
     dies("harden_delete_array.cc", "delete[] of ADDR, a block of new");
@@ -251,6 +265,14 @@ fn locked_pages_get_no_guards() {
 #[test]
 fn a_guard_that_stays_is_in_no_later_block() {
     works("writable", &[("NEAP_HARDEN", "guards")]);
+}
+
+#[test]
+fn blocks_between_guards_change_their_size() {
+    if has_guards() {
+        works("resized", &ALL);
+        works("resized", &[("NEAP_HARDEN", "guards,delay")]);
+    }
 }
 
 #[test]

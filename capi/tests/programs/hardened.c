@@ -112,6 +112,55 @@ static void random_order(void) {
     CHECK(distinct >= 64 && again < TURNS / 32);
 }
 
+/* Whether the kernel may read the byte. */
+static int is_readable(const char *at) {
+    static int ends[2];
+    char byte;
+    if (!ends[1]) CHECK(pipe(ends) == 0);
+    if (write(ends[1], at, 1) != 1) return 0;
+    CHECK(read(ends[0], &byte, 1) == 1);
+    return 1;
+}
+
+static void check_between_guards(const char *block, size_t size, unsigned seed) {
+    for (size_t i = 0; i < size; i += 509) CHECK(block[i] == (char)(i / 509 * 7 + seed));
+    CHECK(!is_readable(block - 1) && is_readable(block));
+    CHECK(!is_readable(block + malloc_usable_size((void *)block)));
+}
+
+static void fill(char *block, size_t size, unsigned seed) {
+    for (size_t i = 0; i < size; i += 509) block[i] = (char)(i / 509 * 7 + seed);
+}
+
+/* A block between guards grows and shrinks in place, by moved pages and by copies. It keeps its
+   contents and its guards, and what it leaves is not accessible. */
+static void resized(void) {
+    for (unsigned part = 2; part <= 16; part *= 2) {
+        size_t size = 5000, count = 0;
+        char *block = malloc(size);
+        fill(block, size, part);
+        while (size < (8u << 20)) {
+            size_t before = size;
+            char *old = block;
+            block = realloc(block, size += size / part);
+            CHECK(block != NULL);
+            check_between_guards(block, before, part);
+            CHECK(block == old || !is_readable(old));
+            CHECK(block == old || !is_readable(old + before - 1));
+            CHECK(block == old || !is_readable(old - 1));
+            fill(block, size, part);
+            if (++count % 5 == 0) {
+                block = realloc(block, size -= size / 3 / part);
+                check_between_guards(block, size, part);
+            }
+        }
+        block = realloc(block, 6000);
+        check_between_guards(block, 6000, part);
+        free(block);
+        CHECK(!is_readable(block));
+    }
+}
+
 /* All memory that the process may have, and back. */
 static void no_memory_left(void) {
     static char *blocks[1 << 20];
@@ -136,6 +185,7 @@ int main(int count, char **arguments) {
         {"locked", locked_in_a_block},       {"behind", locked_behind_a_block},
         {"writable", no_writable_memory},    {"nothing", no_bytes},
         {"short", no_memory_left},           {"random", random_order},
+        {"resized", resized},
     };
     CHECK(served_by_neap("malloc") && count == 2);
     // With OS pages of 64 KiB nothing is fenced.

@@ -305,6 +305,16 @@ pub unsafe fn push_deleted(block: *mut u8, size: usize) -> bool {
     true
 }
 
+/// Lets the processor fetch the bytes at an address into its caches. Any address will do.
+#[inline(always)]
+pub fn prefetch(address: *mut u8) {
+    // SAFETY: the instruction reads nothing that the program sees.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{address}]", address = in(reg) address,
+            options(nostack, readonly, preserves_flags));
+    }
+}
+
 /// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is in the
 /// link register, as its second argument.
 macro_rules! with_caller {

@@ -153,7 +153,7 @@ impl<'a> Held<'a> {
         (self.magazine.top.load(Ordering::Acquire) - self.bounds.floor) / 8
     }
 
-    /// Whether the magazine has a quarter of the blocks that it may hold, or fewer.
+    /// Whether the magazine has a quarter of the blocks that it may hold and one more, or fewer.
     pub(crate) fn is_low(&self) -> bool {
         self.filled_enough().is_none()
     }
@@ -162,7 +162,7 @@ impl<'a> Held<'a> {
     #[inline(always)]
     pub(crate) fn filled_enough(&self) -> Option<usize> {
         let filled = self.filled();
-        (filled > self.bounds.capacity as usize / 4).then_some(filled)
+        (filled > self.bounds.capacity as usize / 4 + 1).then_some(filled)
     }
 
     /// Lets the fast path see the bounds, as far as it may use them.
@@ -301,28 +301,40 @@ impl<'a> Held<'a> {
         Some(newest)
     }
 
-    /// Takes a block, which the random number chooses, from a magazine that is closed to the fast
-    /// path and holds `filled` blocks. The newest one takes its place. `None` if there is none.
+    /// [`Held::pop`] from a magazine that holds `filled` blocks.
     ///
     /// # Safety
     /// - As [`Held::pop`].
-    /// - `filled` is what [`Held::filled`] says.
+    /// - `filled` is what [`Held::filled`] says, and not 0.
     #[inline(always)]
-    pub(crate) unsafe fn draw(&mut self, filled: usize, draw: u64) -> Option<*mut u8> {
-        debug_assert!(self.path.is_closed() && filled == self.filled());
-        if filled == 0 {
-            return None;
-        }
-        let (floor, top) = (self.bounds.floor, self.bounds.floor + 8 * filled);
+    pub(crate) unsafe fn pop_newest(&mut self, filled: usize) -> *mut u8 {
+        debug_assert!(filled == self.filled() && filled > 0);
+        let top = self.bounds.floor + 8 * (filled - 1);
+        self.magazine.top.store(top, Ordering::Relaxed);
+        // SAFETY: the newest entry.
+        unsafe { word(top) }.load(plain::Ordering::Relaxed)
+    }
+
+    /// Exchanges the newest of the `filled` blocks with the one that the random number chooses.
+    /// Returns the chosen one, which is now the newest.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`]; the magazine is closed to the fast path.
+    /// - `filled` is what [`Held::filled`] says, and not 0.
+    #[inline(always)]
+    pub(crate) unsafe fn choose(&mut self, filled: usize, random: u64) -> *mut u8 {
+        debug_assert!(self.path.is_closed() && filled == self.filled() && filled > 0);
+        let floor = self.bounds.floor;
         // SAFETY: two of the entries between floor and top.
-        let (drawn, newest) = unsafe { (word(floor + 8 * pick(draw, filled)), word(top - 8)) };
-        let block = drawn.load(plain::Ordering::Relaxed);
-        drawn.store(
-            newest.load(plain::Ordering::Relaxed),
-            plain::Ordering::Relaxed,
-        );
-        self.magazine.top.store(top - 8, Ordering::Relaxed);
-        Some(block)
+        let (chosen, newest) = unsafe {
+            let chosen = word(floor + 8 * pick(random, filled));
+            (chosen, word(floor + 8 * (filled - 1)))
+        };
+        let block = chosen.load(plain::Ordering::Relaxed);
+        let other = newest.load(plain::Ordering::Relaxed);
+        chosen.store(other, plain::Ordering::Relaxed);
+        newest.store(block, plain::Ordering::Relaxed);
+        block
     }
 
     /// Adds a block, whatever the fast path may do; false if the magazine is full.
@@ -337,6 +349,28 @@ impl<'a> Held<'a> {
         }
         // SAFETY: below the capacity the array has room.
         unsafe { word(top) }.store(block, plain::Ordering::Relaxed);
+        self.magazine.top.store(top + 8, Ordering::Release);
+        true
+    }
+
+    /// [`Held::push`], but below the newest block, which stays the newest. False also if there is
+    /// no block.
+    ///
+    /// # Safety
+    /// - As [`Held::push`].
+    #[inline(always)]
+    pub(crate) unsafe fn push_below(&mut self, block: *mut u8) -> bool {
+        let top = self.magazine.top.load(Ordering::Relaxed);
+        if top == self.bounds.floor || top >= self.bounds.base + self.bounds.capacity as usize * 8 {
+            return false;
+        }
+        // SAFETY: below the capacity the array has room, and there is an entry below the top.
+        let (free, newest) = unsafe { (word(top), word(top - 8)) };
+        free.store(
+            newest.load(plain::Ordering::Relaxed),
+            plain::Ordering::Relaxed,
+        );
+        newest.store(block, plain::Ordering::Relaxed);
         self.magazine.top.store(top + 8, Ordering::Release);
         true
     }

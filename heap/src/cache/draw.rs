@@ -6,13 +6,19 @@
 //! block in a magazine is free. The block's canary does, and it is 0 if the block was never handed
 //! out.
 //!
+//! The choice is made one call ahead: the block that the next call takes is the newest entry. So
+//! the processor can fetch its first and its last bytes meanwhile. Blocks that come back are put
+//! below that entry, because a program could foresee which of them would come last.
+//!
 //! A program that allocates 1,000 blocks and then frees them would move half of a small magazine
 //! to slabs and back each time. So magazines grow, and a full one returns only a few blocks to
 //! slabs.
 
+use super::bounds::Held;
 use super::budget::Verdict;
 use super::flush::give_one;
 use super::heap::{Heap, Mode};
+use super::machine;
 use super::magazine::Tag;
 use super::measures::{Measures, SECRETS};
 use super::opened::{AtWork, Opened};
@@ -56,20 +62,25 @@ impl Heap {
         unsafe { self.draw_held(&mut open, class) }.unwrap_or(ptr::null_mut())
     }
 
-    /// A block of the magazine.
+    /// A block of the magazine, in which the newest one need not be a random one.
     ///
     /// # Safety
     /// - As [`Heap::draw`].
     #[inline]
     unsafe fn draw_held(&self, open: &mut Opened<'_>, class: Class) -> Option<*mut u8> {
         let mut magazine = open.magazine(class);
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.measures().has(Measures::RANDOM) {
-                true => magazine.draw(magazine.filled(), SECRETS.next()),
-                false => magazine.pop(),
+        let choose = |magazine: &mut Held<'_>| {
+            let filled = magazine.filled();
+            if filled > 0 && self.measures().has(Measures::RANDOM) {
+                // SAFETY: the caller's promise.
+                unsafe { magazine.choose(filled, SECRETS.next()) };
             }
-        }
+        };
+        choose(&mut magazine);
+        // SAFETY: the caller's promise.
+        let block = unsafe { magazine.pop() };
+        choose(&mut magazine);
+        block
     }
 
     /// [`Heap::draw`] from a magazine that holds few blocks: tops it up first.
@@ -146,7 +157,7 @@ impl Heap {
     pub(crate) unsafe fn keep(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
         // SAFETY: the caller's promise.
-        if !unsafe { open.magazine(class).push(block) } {
+        if !unsafe { open.magazine(class).push_below(block) } {
             // SAFETY: as above.
             unsafe { self.keep_full(open, class, block) };
         }
@@ -161,7 +172,7 @@ impl Heap {
         for (address, tag) in blocks.tagged() {
             let block = address as *mut u8;
             // SAFETY: a class's tag; the caller's promise.
-            if unsafe { open.magazine_of(tag).push(block) } {
+            if unsafe { open.magazine_of(tag).push_below(block) } {
                 continue;
             }
             if let Some(class) = tag.class() {
@@ -172,7 +183,7 @@ impl Heap {
         }
     }
 
-    /// [`Heap::keep`] in a magazine that is full, or has no array.
+    /// [`Heap::keep`] in a magazine that is full or empty, or has no array.
     ///
     /// # Safety
     /// - As [`Heap::keep`].
@@ -189,8 +200,9 @@ impl Heap {
             // SAFETY: the caller's promise; settled above.
             unsafe { self.flush(&mut open, class, given_back(filled)) };
         }
+        let mut magazine = open.magazine(class);
         // SAFETY: the caller's promise.
-        let is_kept = unsafe { open.magazine(class).push(block) };
+        let is_kept = unsafe { magazine.push_below(block) || magazine.push(block) };
         let paced = self.tidy(&mut open);
         drop(open);
         if !is_kept {
@@ -205,22 +217,31 @@ impl Heap {
 }
 
 impl AtWork<'_> {
-    /// A block of the class of `tag` from the thread's magazine, a random one if choices are
-    /// random. `None` if the magazine holds few blocks.
+    /// A block of the class of `tag`, whose blocks have `bytes` bytes, from the thread's magazine,
+    /// a random one if choices are random. `None` if the magazine holds few blocks.
     ///
     /// # Safety
     /// - `tag` is a class's.
     #[inline(always)]
-    pub(crate) unsafe fn draw(&mut self, tag: Tag, measures: Measures) -> Option<*mut u8> {
+    pub(crate) unsafe fn draw(
+        &mut self,
+        tag: Tag,
+        bytes: usize,
+        measures: Measures,
+    ) -> Option<*mut u8> {
         let random = self.random();
-        // SAFETY: the caller's promise, and the owner's turn.
+        // SAFETY: the caller's promise, and the owner's turn. A magazine that is not low holds two
+        // blocks or more.
         unsafe {
             let mut magazine = self.magazine(tag);
             let filled = magazine.filled_enough()?;
-            match measures.has(Measures::RANDOM) {
-                true => magazine.draw(filled, random),
-                false => magazine.pop(),
+            let block = magazine.pop_newest(filled);
+            if measures.has(Measures::RANDOM) {
+                let next = magazine.choose(filled - 1, random);
+                machine::prefetch(next.wrapping_add(bytes - 1));
+                machine::prefetch(next);
             }
+            Some(block)
         }
     }
 
@@ -411,8 +432,11 @@ mod tests {
             assert!(!HEAP.registry.holds(class, block));
             keep(cache, class, block);
             assert!(HEAP.registry.holds(class, block));
-            assert_eq!(own_cache::pop_held(cache, class), Some(block as *mut u8));
-            keep(cache, class, block);
+            // The newest entry is the block that was chosen for the next call.
+            let [chosen, kept] = [(); 2].map(|()| own_cache::pop_held(cache, class));
+            assert_eq!(kept, Some(block as *mut u8));
+            let both = [chosen, kept].into_iter().flatten();
+            both.for_each(|block| keep(cache, class, block.addr()));
         });
     }
 
@@ -428,7 +452,8 @@ mod tests {
                 let block = unsafe {
                     let mut open = cache.open();
                     let mut magazine = open.magazine(class);
-                    magazine.draw(magazine.filled(), turn << 58)
+                    magazine.choose(magazine.filled(), turn << 58);
+                    magazine.pop()
                 };
                 let block = block.expect("a block").addr();
                 drawn.insert(block);

@@ -5,7 +5,9 @@
 //! path on x86-64 (`ci/sanitizers.sh`).
 
 #[cfg(target_arch = "aarch64")]
-pub use super::aarch64::{pop_sized, push_deleted, push_freed, set_slot, slot, slot_address};
+pub use super::aarch64::{
+    pop_sized, prefetch, push_deleted, push_freed, set_slot, slot, slot_address,
+};
 #[cfg(any(sanitized, not(target_arch = "x86_64")))]
 pub use super::portable::{exchange_own, pop, pop_sampling};
 #[cfg(any(
@@ -16,7 +18,7 @@ pub use super::portable::{pop_sized, push_deleted, push_freed};
 #[cfg(all(not(sanitized), target_arch = "x86_64"))]
 pub use super::x86_64::{exchange_own, pop, pop_sampling, pop_sized, push_deleted, push_freed};
 #[cfg(target_arch = "x86_64")]
-pub use super::x86_64::{set_slot, slot, slot_address};
+pub use super::x86_64::{prefetch, set_slot, slot, slot_address};
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use super::aarch64::with_caller;

@@ -398,6 +398,12 @@ impl SliceRef<'_> {
             .is_some_and(|(record, _)| record.is_overmapped())
     }
 
+    /// Whether the kernel moved pages into the span in use that starts here.
+    pub fn is_moved(&self) -> bool {
+        self.used()
+            .is_some_and(|(record, _)| record.moved_slices() > 0)
+    }
+
     /// Which OS pages of the slice that starts this span may hold old data, the lowest page in the
     /// lowest bit. While the span is in use: as it was when the span was given out. All ones
     /// outside of spans.
