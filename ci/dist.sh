@@ -28,9 +28,9 @@ if [ $# -gt 0 ]; then
     options=(--target "$triple" --config "target.$triple.linker='${tools}gcc'")
     export CC=${tools}gcc LD=${tools}ld OBJCOPY=${tools}objcopy
 fi
-# Most bytes of the library: 496 KiB. Decisions 25, 31 and 32 say what takes them. A static that is
+# Most bytes of the library: 500 KiB. Decisions 25, 31 and 32 say what takes them. A static that is
 # all zero at first takes none; one with a single other byte takes all of its bytes.
-size_limit=507904
+size_limit=512000
 
 # Linked to no C library: where the linker looks for libc.so first, it finds a script that is empty.
 # So one file serves glibc of any version and musl.

@@ -38,6 +38,14 @@ coverage+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
 (cd fuzz && RUSTFLAGS=$coverage CARGO_TARGET_DIR=$work cargo build -q --locked --release --target "$host")
 program=$work/$host/release/neap-fuzz
 
+# seeds_of TARGET: the folder of its first inputs. Two targets perform the same calls.
+seeds_of() {
+    case $1 in
+        hardened) echo fuzz/seeds/heap ;;
+        *) echo "fuzz/seeds/$1" ;;
+    esac
+}
+
 # The program lists its targets if its name is none of them.
 mapfile -t all < <("$program" 2>/dev/null || true)
 targets=("$@")
@@ -46,7 +54,7 @@ mkdir -p "$work/bin" "$work/found" "$work/logs"
 for target in "${targets[@]}"; do
     [[ " ${all[*]} " == *" $target "* ]] || { echo "no target $target: ${all[*]}" >&2; exit 2; }
     ln -sf "$program" "$work/bin/$target"
-    mkdir -p "$work/corpus/$target" "fuzz/seeds/$target"
+    mkdir -p "$work/corpus/$target" "$(seeds_of "$target")"
 done
 
 # Two small programs with symbols and debug information, which are no texts for a repository.
@@ -74,10 +82,10 @@ run() {
     # shellcheck disable=SC2046
     if [ "$task" = replay ]; then
         "$work/bin/$target" $(options "$target") -runs=0 \
-            "$work/corpus/$target" "fuzz/seeds/$target" >"$log" 2>&1 || status=$?
+            "$work/corpus/$target" "$(seeds_of "$target")" >"$log" 2>&1 || status=$?
     else
         "$work/bin/$target" $(options "$target") -max_total_time="$seconds" -reduce_inputs=1 \
-            "$work/corpus/$target" "fuzz/seeds/$target" >"$log" 2>&1 || status=$?
+            "$work/corpus/$target" "$(seeds_of "$target")" >"$log" 2>&1 || status=$?
     fi
     report "$target" "$log" "$status"
     return "$status"
@@ -101,12 +109,13 @@ case $task in
     keep)
         for target in "${targets[@]}"; do
             # Smallest first, so few bytes cover much.
-            "$work/bin/$target" -merge=1 -max_len=1024 "fuzz/seeds/$target" \
+            seeds=$(seeds_of "$target")
+            "$work/bin/$target" -merge=1 -max_len=1024 "$seeds" \
                 "$work/corpus/$target" >"$work/logs/$target" 2>&1
-            find "fuzz/seeds/$target" -type f -name '????????????????????????????????????????' \
+            find "$seeds" -type f -name '????????????????????????????????????????' \
                 -printf '%s %p\n' | sort -n |
                 awk '{ sum += $1; if (sum > 8192 || NR > 100) print $2 }' | xargs -r rm
-            echo "$target: $(cat "fuzz/seeds/$target"/* | wc -c) bytes"
+            echo "$target: $(cat "$seeds"/* | wc -c) bytes"
         done
         ;;
     *)

@@ -294,7 +294,7 @@ impl Inner {
     /// Lets a block without a canary wait, and takes the oldest back.
     fn admit_open(&mut self, block: OpenBlock) {
         self.open_bytes += block.bytes;
-        let mut leaving = self.open.exchange(block);
+        let mut leaving = self.open.push(block);
         self.open.shuffle();
         loop {
             if let Some(oldest) = leaving {

@@ -110,13 +110,13 @@ impl Lines {
             return true;
         }
         let share = self.share();
-        let (mut is_first, mut leaving) = (false, None);
+        let (mut is_first, mut moving) = (false, blocks.clone());
         let is_noted = self.change(number, &mut |groups| {
             is_first = groups.bytes == 0;
-            leaving = groups.add(blocks, share);
+            groups.add(&mut moving, share);
         });
-        if let Some(blocks) = leaving {
-            leave(&blocks);
+        if is_noted && moving.count() > 0 {
+            leave(&moving);
         }
         match is_first {
             true => (0..LINES).for_each(|line| self.shorten(line, self.share(), leave)),
@@ -212,23 +212,32 @@ impl Line {
 }
 
 impl Groups {
-    /// Adds blocks. Returns the group that must leave, if any.
-    fn add(&mut self, blocks: &Blocks, share: Share) -> Option<Blocks> {
+    /// Adds blocks, and replaces them by those that must leave, or by none.
+    fn add(&mut self, blocks: &mut Blocks, share: Share) {
         self.bytes += blocks.bytes();
-        let mut oldest = None;
-        if blocks.is_full() {
-            oldest = self.full.exchange(blocks.clone());
-        } else {
-            for (address, class) in blocks.iter() {
-                self.single.push(address, class);
-                if self.single.is_full() {
-                    oldest = self.full.exchange(self.single.clone());
-                    self.single.clear();
-                }
+        match blocks.is_full() {
+            true => self.full.exchange(blocks),
+            false => self.add_single(blocks),
+        }
+        self.bytes -= blocks.bytes();
+        if blocks.count() == 0
+            && let Some(oldest) = self.release(share)
+        {
+            *blocks = oldest;
+        }
+    }
+
+    /// [`Groups::add`] of fewer blocks than a full group.
+    fn add_single(&mut self, blocks: &mut Blocks) {
+        let mut leaving = Blocks::none();
+        for (address, class) in blocks.iter() {
+            self.single.push(address, class);
+            if self.single.is_full() {
+                leaving = mem::replace(&mut self.single, Blocks::none());
+                self.full.exchange(&mut leaving);
             }
         }
-        self.bytes -= oldest.as_ref().map_or(0, Blocks::bytes);
-        oldest.or_else(|| self.release(share))
+        *blocks = leaving;
     }
 
     /// Removes and returns the oldest group, if the line holds more than its share.
@@ -259,18 +268,38 @@ pub(super) struct Ring<T, const MOST: usize> {
     pub(super) count: usize,
 }
 
+impl<const MOST: usize> Ring<Blocks, MOST> {
+    /// Adds the newest group. If the ring was full, the oldest one leaves and takes its place in
+    /// `group`, otherwise no blocks.
+    #[inline(never)]
+    fn exchange(&mut self, group: &mut Blocks) {
+        let (place, is_full) = self.next();
+        match is_full {
+            true => mem::swap(place, group),
+            false => {
+                *place = group.clone();
+                group.clear();
+            }
+        }
+    }
+}
+
 impl<T, const MOST: usize> Ring<T, MOST> {
     /// Adds the newest entry. If the ring was full, the oldest one leaves and is returned.
-    #[inline(never)]
-    pub(super) fn exchange(&mut self, newest: T) -> Option<T> {
-        let place = &mut self.places[(self.first + self.count) % MOST];
-        if self.count < MOST {
-            *place = newest;
-            self.count += 1;
-            return None;
+    pub(super) fn push(&mut self, newest: T) -> Option<T> {
+        let (place, is_full) = self.next();
+        let oldest = mem::replace(place, newest);
+        is_full.then_some(oldest)
+    }
+
+    /// The place of the newest entry, which the caller sets, and whether the oldest one is there.
+    fn next(&mut self) -> (&mut T, bool) {
+        let (place, is_full) = ((self.first + self.count) % MOST, self.count == MOST);
+        match is_full {
+            true => self.first = (self.first + 1) % MOST,
+            false => self.count += 1,
         }
-        self.first = (self.first + 1) % MOST;
-        Some(mem::replace(place, newest))
+        (&mut self.places[place], is_full)
     }
 
     /// Removes and returns the oldest entry.
@@ -305,7 +334,7 @@ mod tests {
                 true => model.pop_front(),
                 false => None,
             };
-            assert_eq!(ring.exchange(number), oldest);
+            assert_eq!(ring.push(number), oldest);
             if number % 5 == 0 {
                 assert_eq!(ring.pop().copied(), model.pop_front());
             }

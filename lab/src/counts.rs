@@ -54,7 +54,10 @@ fn collected(counted: &Counted, peer: &Ready, ops: u64) -> anyhow::Result<u64> {
     ]);
     valgrind.arg(std::env::current_exe()?);
     valgrind.args(["worker", "count", counted.name, "--ops", &ops.to_string()]);
-    let (stdout, stderr) = command::outputs(valgrind.env("LD_PRELOAD", &peer.counted))?;
+    valgrind
+        .env("LD_PRELOAD", &peer.counted)
+        .envs(peer.settings.iter().cloned());
+    let (stdout, stderr) = command::outputs(&mut valgrind)?;
     let heap = stdout.lines().find_map(|line| line.strip_prefix("heap="));
     identity::ensure_same(
         heap.context("the worker did not tell its heap")?.as_ref(),
@@ -80,6 +83,9 @@ pub fn system_calls(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Resu
     strace
         .arg("-E")
         .arg(format!("LD_PRELOAD={}", peer.library.display()));
+    for (name, value) in &peer.settings {
+        strace.arg("-E").arg(format!("{name}={value}"));
+    }
     strace.arg(worker.get_program()).args(worker.get_args());
     let (stdout, stderr) = command::outputs(&mut strace)?;
     run::parse(&stdout, &peer.library)?;

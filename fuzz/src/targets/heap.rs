@@ -10,6 +10,8 @@ mod model;
 use crew::crew;
 use model::{Block, Model, Way};
 use neap_heap::cache::heap::HEAP;
+use neap_heap::harden::Measures;
+use neap_heap::init::take_measures;
 use neap_heap::reclaim::round;
 use neap_heap::stacks::stack::Stack;
 use neap_instruments::survey::snapshot;
@@ -57,6 +59,17 @@ struct Player {
     forks: u32,
     /// A limit is set, so any allocation may fail.
     is_limited: bool,
+}
+
+/// [`calls`] in hardened mode, with all measures.
+pub fn hardened_calls(bytes: &[u8]) {
+    static BEGUN: OnceLock<()> = OnceLock::new();
+    BEGUN.get_or_init(|| {
+        neap_instruments::install();
+        take_measures(Measures::ALL);
+        assert!(HEAP.measures().has(Measures::ALL));
+    });
+    calls(bytes);
 }
 
 /// Performs the calls, gives everything back, and looks at the heap at rest.

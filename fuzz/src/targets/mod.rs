@@ -6,7 +6,7 @@
 //! | `files` | what people hand to the command: profiles, recordings, programs, files of sizes |
 //! | `symbols` | programs with debug information that a profile names |
 //! | `texts` | texts of `/proc`, of runtimes, of HTTP clients, and of the environment |
-//! | `heap` | nothing: it performs the bytes as calls of the heap |
+//! | `heap` | nothing: it performs the bytes as calls of the heap, by default and in hardened mode |
 
 mod files;
 mod heap;
@@ -40,6 +40,7 @@ pub const ALL: &[Target] = &[
     target("options", MIB, texts::options),
     target("http", MIB, texts::http),
     target("heap", 64 * MIB, heap::calls),
+    target("hardened", 64 * MIB, heap::hardened_calls),
 ];
 
 const fn target(name: &'static str, most_bytes: usize, run: fn(&[u8])) -> Target {
