@@ -127,7 +127,7 @@ case $task in
             [ "$most" = 0 ] || [ "$seconds" -le "$most" ] || seconds=$most
         fi
         small_programs
-        export -f run report options
+        export -f run report options seeds_of
         export work task seconds patience most_mib
         printf '%s\n' "${targets[@]}" | xargs -P 2 -I {} bash -c 'run {}'
         ;;
