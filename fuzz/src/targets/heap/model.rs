@@ -197,6 +197,11 @@ impl Model {
         self.live
     }
 
+    /// Whether no block is live.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// What the heap says that all blocks hold.
     pub fn usable(&self) -> usize {
         self.blocks.values().map(Block::usable).sum()
