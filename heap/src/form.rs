@@ -1,10 +1,15 @@
 //! By which form of `new` or `malloc` a block was allocated, for the forms of `delete`
 //! (`NEAP_HARDEN`).
 
+use crate::base::sync::Ordering;
 use crate::cache::heap::{Found, HEAP};
-use crate::cache::measures::{Form, Measures};
+use crate::cache::measures::{Canary, Form, Key, Measures};
 use crate::cache::misuse;
-use crate::{harden, large, tags};
+use crate::harden::{Seal, canary_of, seal};
+use crate::slab::class::Class;
+use crate::stray::canary_at;
+use crate::tags::Unchecked;
+use crate::{large, tags};
 
 /// Notes by which call a block was allocated, where `delete` is to know.
 pub fn mark(block: *mut u8, form: Form) {
@@ -14,7 +19,7 @@ pub fn mark(block: *mut u8, form: Form) {
     }
     match HEAP.find(address) {
         // SAFETY: allocated just now, for the caller.
-        Found::Slab(_, class) => unsafe { harden::set_form(address, class, form) },
+        Found::Slab(_, class) => unsafe { set_form(address, class, form) },
         Found::Large(place) => large::set_form(&place, form),
         _ => {}
     }
@@ -30,7 +35,7 @@ pub(crate) fn refuse_other(address: usize, form: Form) {
     let by = match HEAP.find(address) {
         Found::Slab(slab, class) if class.block_at(address - slab.base()).is_some() => {
             // SAFETY: a block starts there.
-            unsafe { harden::form_of(address, class) }
+            unsafe { form_of(address, class) }
         }
         Found::Large(place) => Some(large::form_of(&place)),
         _ => None,
@@ -50,5 +55,41 @@ pub(crate) fn delete(form: Form) -> &'static str {
     match form {
         Form::Array => "delete[]",
         _ => "delete",
+    }
+}
+
+/// By which call the block of `class` at `address` was allocated; `None` if it has no canary that
+/// says so.
+///
+/// # Safety
+/// - A block of a slab starts there.
+unsafe fn form_of(address: usize, class: Class) -> Option<Form> {
+    if seal(address, class) != Seal::Canary {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { canary_of(address, class) } {
+        Some(Canary::Live(form, _)) => Some(form),
+        _ => None,
+    }
+}
+
+/// Notes by which call a block was allocated.
+///
+/// # Safety
+/// - The caller's block of a slab starts there, in use.
+unsafe fn set_form(address: usize, class: Class, form: Form) {
+    if seal(address, class) != Seal::Canary {
+        return;
+    }
+    let _unchecked = Unchecked::begin();
+    // SAFETY: the caller's promise.
+    let (said, word) = unsafe {
+        let word = canary_at(address, class.bytes());
+        (canary_of(address, class), word)
+    };
+    if let Some(Canary::Live(_, size)) = said {
+        let live = Key::of(address).word(Canary::Live(form, size));
+        word.store(live, Ordering::Release);
     }
 }

@@ -278,7 +278,7 @@ fn held_bytes(seal: Seal, bytes: usize) -> usize {
 ///
 /// # Safety
 /// - As [`canary_at`].
-unsafe fn canary_of(address: usize, class: Class) -> Option<Canary> {
+pub(crate) unsafe fn canary_of(address: usize, class: Class) -> Option<Canary> {
     let _unchecked = Unchecked::begin();
     // SAFETY: the caller's promise.
     let word = unsafe { canary_at(address, class.bytes()) };
@@ -353,42 +353,6 @@ pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: us
         unsafe { tags::tag_resized(pointer, held, size) };
     }
     true
-}
-
-/// By which call the block of `class` at `address` was allocated; `None` if it has no canary that
-/// says so.
-///
-/// # Safety
-/// - A block of a slab starts there.
-pub(crate) unsafe fn form_of(address: usize, class: Class) -> Option<Form> {
-    if seal(address, class) != Seal::Canary {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    match unsafe { canary_of(address, class) } {
-        Some(Canary::Live(form, _)) => Some(form),
-        _ => None,
-    }
-}
-
-/// Notes by which call a block was allocated.
-///
-/// # Safety
-/// - The caller's block of a slab starts there, in use.
-pub(crate) unsafe fn set_form(address: usize, class: Class, form: Form) {
-    if seal(address, class) != Seal::Canary {
-        return;
-    }
-    let _unchecked = Unchecked::begin();
-    // SAFETY: the caller's promise.
-    let (said, word) = unsafe {
-        let word = canary_at(address, class.bytes());
-        (canary_of(address, class), word)
-    };
-    if let Some(Canary::Live(_, size)) = said {
-        let live = Key::of(address).word(Canary::Live(form, size));
-        word.store(live, Ordering::Release);
-    }
 }
 
 /// Takes a block of a slab, which has no canary, out of the program's hands: aborts if it is free

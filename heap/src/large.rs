@@ -307,9 +307,11 @@ pub(crate) unsafe fn resize_fenced(place: &SliceRef<'static>, wanted: usize) -> 
     };
     let (bytes, grows) = (held.abs_diff(wanted), wanted > held);
     // SAFETY: the guards behind the block, or its last pages, which the caller gives up.
-    let changed = match grows {
-        true => unsafe { Linux.remove_guard(end, bytes) }.is_ok(),
-        false => unsafe { Linux.install_guard(end, bytes) }.is_ok(),
+    let changed = unsafe {
+        match grows {
+            true => Linux.remove_guard(end, bytes).is_ok(),
+            false => Linux.install_guard(end, bytes).is_ok(),
+        }
     };
     // SAFETY: as above; the span is in use, and no more was written to it than its block.
     unsafe {

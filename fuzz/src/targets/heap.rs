@@ -15,6 +15,7 @@ use neap_heap::init::take_measures;
 use neap_heap::reclaim::round;
 use neap_heap::stacks::stack::Stack;
 use neap_instruments::survey::snapshot;
+use std::io;
 use std::sync::OnceLock;
 
 /// The heap's value for no limit.
@@ -277,7 +278,15 @@ impl Player {
         }
         let mut status = -1;
         // SAFETY: our own child.
-        unsafe { libc::waitpid(child, &mut status, 0) };
+        let mut wait = || unsafe { libc::waitpid(child, &mut status, 0) };
+        // The fuzzer's timer may interrupt it.
+        let ended = loop {
+            match wait() {
+                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                ended => break ended,
+            }
+        };
+        assert_eq!(ended, child, "{}", io::Error::last_os_error());
         assert_eq!(status, 0, "the child of a fork ended with this status");
     }
 
