@@ -254,6 +254,7 @@ fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Size
     };
     let is_small = size < low && sizes == Sizes::Requested;
     if is_small || size > high {
+        let low = if HEAP.is_in_pool(address) { high } else { low };
         misuse::wrong_size(call, address, size, low, high);
     }
     if align.is_power_of_two() && !address.is_multiple_of(align) {

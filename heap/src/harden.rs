@@ -293,10 +293,20 @@ pub fn usable(call: Call, address: usize, class: Class) -> usize {
         // SAFETY: such a block starts there.
         Seal::Canary => match unsafe { canary_of(address, class) } {
             Some(Canary::Live(_, size)) => size,
-            Some(Canary::Freed) => misuse::already_free(call, address),
-            None if is_unused(address) => misuse::already_free(call, address),
+            Some(Canary::Freed) => refuse_free(call, address, class),
+            None if is_unused(address) => refuse_free(call, address, class),
             None => misuse::canary(call, address, held_bytes(Seal::Canary, class.bytes())),
         },
+    }
+}
+
+/// Aborts because a call names a block that is free.
+#[cold]
+fn refuse_free(call: Call, address: usize, class: Class) -> ! {
+    match call {
+        // By a `delete` or a free that states the size.
+        Call::Free => misuse::double_free(address, class.bytes()),
+        _ => misuse::already_free(call, address),
     }
 }
 
@@ -321,7 +331,8 @@ pub(crate) fn bytes_in_use(address: usize, class: Class) -> Option<usize> {
 pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: usize) -> bool {
     let address = tags::strip(pointer);
     let seal = seal(address, class);
-    if seal == Seal::NoBytes || size == 0 || class_for(size, align) != Some(class) {
+    let stays = size > 0 && class_for(size, align) == Some(class);
+    if seal == Seal::NoBytes || (seal == Seal::Open && !stays) {
         return false;
     }
     if seal == Seal::Canary {
@@ -342,6 +353,9 @@ pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: us
                     held_bytes(seal, class.bytes()),
                 )
             };
+        }
+        if !stays {
+            return false;
         }
         if size < held {
             // SAFETY: bytes of the block that the program gives up.

@@ -162,7 +162,7 @@ impl Ledger {
                 "quarantine",
                 Plus,
                 self.quarantine,
-                "freed blocks held back by --check",
+                "freed blocks held back by --check or --harden",
             ),
             line(
                 "free_dirty",

@@ -45,7 +45,7 @@ pub fn advice(patience: Duration, silence: Silence) -> String {
     let is_longer = Duration::from_secs(longer) > patience;
     let wait = is_longer.then(|| format!("--timeout {longer}s waits longer"));
     let remedy = silence.remedy.map(str::to_owned);
-    let parts: Vec<String> = wait.into_iter().chain(remedy).collect();
+    let parts: Vec<String> = remedy.into_iter().chain(wait).collect();
     match parts.is_empty() {
         true => String::new(),
         false => format!("  ({})\n", parts.join("; ")),
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(advice(0, None), "  (--timeout 10s waits longer)\n");
         assert_eq!(
             advice(2, Some("try")),
-            "  (--timeout 20s waits longer; try)\n"
+            "  (try; --timeout 20s waits longer)\n"
         );
         assert_eq!(advice(1_000_000, Some("try")), "  (try)\n");
         assert_eq!(advice(1_000_000, None), "");

@@ -79,6 +79,9 @@ pub(super) fn on_fault(fault: &Fault) -> Verdict {
     if !POOL.contains(fault.address) {
         return Verdict::Foreign;
     }
+    if is_repeated(fault) {
+        return Verdict::Reported;
+    }
     let by = Trace::interrupted(fault.pc);
     let slot = POOL.meant_by(fault.address);
     let event = Event {
@@ -88,6 +91,23 @@ pub(super) fn on_fault(fault: &Fault) -> Verdict {
     };
     event.publish();
     Verdict::Reported
+}
+
+/// The address, the instruction and the thread of the last fault.
+static LAST_FAULT: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+/// Whether this is the last fault again. The program's handler may restore the default action and
+/// return, as that of Rust's runtime does. Then the instruction faults a second time.
+fn is_repeated(fault: &Fault) -> bool {
+    let thread = u64::from(thread_id().unsigned_abs());
+    let now = [fault.address as u64, fault.pc as u64, thread];
+    let last = LAST_FAULT
+        .each_ref()
+        .map(|word| word.load(Ordering::Relaxed));
+    for (word, now) in LAST_FAULT.iter().zip(now) {
+        word.store(now, Ordering::Relaxed);
+    }
+    now == last
 }
 
 /// Memory errors that guarded blocks have shown, for observers.
@@ -147,18 +167,20 @@ impl Event<'_> {
         // SAFETY: written before other threads; it ends in 0.
         let path = CStr::from_bytes_until_nul(unsafe { &*PATH.0.get() }).unwrap_or_default();
         let named = !path.is_empty() && sandbox::allows_more();
-        match named.then(|| file::open_append(path)).flatten() {
-            Some(file) => {
-                let mut out = Out::to(file);
-                let _ = writeln!(out, "neap: {self}");
-                self.traces(&mut out, Mappings::Listed);
-                file::close(file);
-            }
-            None => {
-                let mut out = Out::to(STANDARD_ERROR);
-                self.traces(&mut out, Mappings::Unlisted);
-            }
+        let file = named.then(|| file::open_append(path)).flatten();
+        if !file.is_some_and(|file| self.append(file)) {
+            let mut out = Out::to(STANDARD_ERROR);
+            self.traces(&mut out, Mappings::Unlisted);
         }
+    }
+
+    /// Writes the report to the file, and closes it. False if the file does not take all of it.
+    fn append(&self, file: i32) -> bool {
+        let mut out = Out::to(file);
+        let _ = writeln!(out, "neap: {self}");
+        self.traces(&mut out, Mappings::Listed);
+        file::close(file);
+        !out.has_failed
     }
 
     /// The threads and their calls, and on request the lines of the mappings with their code.
@@ -396,6 +418,7 @@ struct Out {
     file: i32,
     line: [u8; 512],
     used: usize,
+    has_failed: bool,
 }
 
 impl Out {
@@ -404,6 +427,7 @@ impl Out {
             file,
             line: [0; 512],
             used: 0,
+            has_failed: false,
         }
     }
 
@@ -411,7 +435,10 @@ impl Out {
         let used = core::mem::take(&mut self.used);
         match file::write_all(self.file, &self.line[..used]) {
             true => Ok(()),
-            false => Err(fmt::Error),
+            false => {
+                self.has_failed = true;
+                Err(fmt::Error)
+            }
         }
     }
 }

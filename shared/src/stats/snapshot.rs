@@ -231,7 +231,7 @@ impl Snapshot {
             (
                 "quarantine",
                 self.quarantine,
-                "freed blocks held back by --check",
+                "freed blocks held back by --check or --harden",
             ),
             ("free_spans", self.free_spans, "free spans"),
             (
