@@ -240,25 +240,18 @@ pub(crate) unsafe fn hand_out_sealed(
         let is_zero = unsafe { is_zero(address, held) };
         if !is_zero || (before != 0 && before != key.freed_word(0) && last_tag == 0) {
             // SAFETY: as above.
-            unsafe { refuse_in_use(address, bytes, key.read(before)) };
+            unsafe { refuse_written_at(address, bytes) };
         }
     }
     // SAFETY: the caller's promise.
     unsafe { tags::tag_fresh(block, bytes, size, last_tag) }
 }
 
-/// Aborts because a block of the caller's has a canary that is not that of a free block, or bytes
-/// that are not zero. Its canary said `said` when it was drawn.
-///
 /// # Safety
-/// - A block of `bytes` bytes with a canary starts at `address`, and its slab is in use.
+/// - A block of the caller's with a canary, whose free bytes or canary something has overwritten.
 #[cold]
 #[inline(never)]
-unsafe fn refuse_in_use(address: usize, bytes: usize, said: Option<Canary>) -> ! {
-    if let Some(Canary::Live(..)) = said {
-        // Two threads freed it at once, and it has an owner again.
-        misuse::double_free(address, bytes);
-    }
+unsafe fn refuse_written_at(address: usize, bytes: usize) -> ! {
     let held = bytes - CANARY_BYTES;
     // SAFETY: the caller's promise.
     let offset = unsafe { first_other(address, held, 0) };
@@ -444,14 +437,7 @@ pub(crate) unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Mea
     // SAFETY: the caller's promise.
     let tag = unsafe { tags::tag_freed(address, size) };
     let freed = key.freed_word(tag);
-    if measures.has(Measures::ZERO) {
-        // Of two threads that free the block at once, both may come here. Then the block is in
-        // quarantine twice, and `hand_out_sealed` aborts before it has two owners. An exchange
-        // would wait until the zeros have left the processor's store buffer.
-        word.store(freed, Ordering::Release);
-        return true;
-    }
-    // One of these threads fails here.
+    // Of two threads that free the block at once, one fails here.
     let order = (Ordering::AcqRel, Ordering::Acquire);
     word.compare_exchange(canary, freed, order.0, order.1)
         .is_ok()

@@ -285,8 +285,8 @@ unsafe fn install(ranges: [(NonNull<u8>, usize); 2], page: usize) -> u16 {
     MAPPINGS
 }
 
-/// Moves the end of a block between guards within its span. False if its guards or its span do not
-/// allow it, and then the block is as it was.
+/// Moves the end of a block between guards within its span. Returns false, and leaves the block as
+/// it was, if its guards or its span do not allow that.
 ///
 /// # Safety
 /// - A block of the caller's starts in the span at `place`, and no thread uses it meanwhile.
@@ -295,8 +295,8 @@ pub(crate) unsafe fn resize_fenced(place: &SliceRef<'static>, wanted: usize) -> 
     let (note, held, page) = (Note::of(place), place.bytes(), Linux.page_bytes());
     debug_assert!(is_fenced(place) && wanted.is_multiple_of(page));
     let fits = slices_for(note.lead() + wanted + page) == place.slices();
-    // Pages that were moved are a mapping of their own. With others behind them, they would not be
-    // one mapping, and could not be moved again.
+    // Moved pages are a mapping of their own. If the block grew past it, it would lie in two
+    // mappings, and its pages could not be moved again.
     if !fits || !note.has(ADVISED) || place.is_overmapped() || place.is_moved() {
         return false;
     }
@@ -326,9 +326,9 @@ pub(crate) unsafe fn resize_fenced(place: &SliceRef<'static>, wanted: usize) -> 
     changed
 }
 
-/// Moves the pages with the first `bytes` bytes of a block between guards to those of another one,
-/// instead of copying them. The old block is then inaccessible, but still in use. Nothing changes
-/// on an error, except that the new block may be [`RemapError::Lost`].
+/// Moves the pages with the first `bytes` bytes of a block between guards to another such block,
+/// instead of copying them. The old block is then inaccessible, but still in use. On an error, both
+/// blocks stay as they were, except that the new one may be lost ([`RemapError::Lost`]).
 ///
 /// # Safety
 /// - Blocks of the caller's start in the spans at `from` and `to`, of at least `bytes` bytes, which
@@ -354,6 +354,9 @@ pub(crate) unsafe fn move_fenced(
         HEAP.pages.set_bytes(source, end, Dirty::Prefix(end));
         let moved = HEAP.pages.move_pages(source, target, note.lead() + bytes);
         HEAP.pages.set_bytes(source, held, Dirty::AsBefore);
+        if moved == Err(RemapError::Lost) {
+            abandon(to);
+        }
         moved?;
         if Linux.install_guard(source, end).is_ok() {
             Note(note.0 | SHUT).set(from);
@@ -362,8 +365,8 @@ pub(crate) unsafe fn move_fenced(
     Ok(())
 }
 
-/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is
-/// written to it.
+/// Marks a span that the kernel took away as in use for good, so that Neap never puts a block there
+/// and never writes to it.
 #[cold]
 pub(crate) fn abandon(place: &SliceRef<'static>) {
     hook::large_freed(place);

@@ -122,8 +122,8 @@ unsafe fn reallocate_watched(block: *mut u8, class: Class, size: usize, align: u
     unsafe { move_block(block, held, size, align) }
 }
 
-/// [`reallocate_layout`] of a large block between guards: it stays where it is if its span has room
-/// for its new end.
+/// [`reallocate_layout`] of a large block between guards. The block stays where it is if its end
+/// stays, or if `large::resize_fenced` can move its end.
 ///
 /// # Safety
 /// - As [`reallocate`]; the block is the one of `place`.
@@ -159,8 +159,7 @@ unsafe fn reallocate_fenced(
     }
 }
 
-/// Gives the contents of a block between guards a new block, by moving pages if the kernel can,
-/// else by copying.
+/// [`move_block`] of a block between guards, by moving its pages if the kernel can.
 ///
 /// # Safety
 /// - As [`reallocate_fenced`].
@@ -171,24 +170,16 @@ unsafe fn relocate_fenced(
     align: usize,
 ) -> *mut u8 {
     let held = place.bytes();
-    let moved = allocate_layout(size, align);
-    let Found::Large(target) = HEAP.find(moved.addr()) else {
-        return ptr::null_mut();
+    let move_pages = |moved: *mut u8| match HEAP.find(moved.addr()) {
+        // SAFETY: the caller's promise; a new block of at least as many bytes.
+        Found::Large(target) => unsafe {
+            large::move_fenced(place, &target, held.min(target.bytes()))
+        },
+        // The profiler sampled it, or it is a guarded sample.
+        _ => Err(RemapError::Refused),
     };
-    let pages = held.min(target.bytes());
-    // SAFETY: the caller's promise; a new block of at least as many bytes.
-    match unsafe { large::move_fenced(place, &target, pages) } {
-        Ok(()) => {}
-        // SAFETY: as above.
-        Err(RemapError::Refused) => unsafe { ptr::copy_nonoverlapping(block, moved, pages) },
-        Err(RemapError::Lost) => {
-            large::abandon(&target);
-            return ptr::null_mut();
-        }
-    }
     // SAFETY: the caller's promise.
-    unsafe { free(block) };
-    moved
+    unsafe { move_block_by(block, held, size, align, move_pages) }
 }
 
 /// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its
@@ -246,22 +237,46 @@ fn note_kept(size: usize, class: Option<Class>) {
     }
 }
 
-/// Moves a block's contents to a new one of `size` bytes.
+/// Moves a block's contents to a new one of `size` bytes, by copying them.
 ///
 /// # Safety
 /// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
 unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
+    // SAFETY: the caller's promise.
+    unsafe { move_block_by(block, held, size, align, |_| Err(RemapError::Refused)) }
+}
+
+/// Moves a block's contents to a new one of `size` bytes by `move_pages`, which gets the new block.
+/// Copies them if `move_pages` refuses.
+///
+/// # Safety
+/// - As [`move_block`].
+#[inline(always)]
+unsafe fn move_block_by(
+    block: *mut u8,
+    held: usize,
+    size: usize,
+    align: usize,
+    move_pages: impl FnOnce(*mut u8) -> Result<(), RemapError>,
+) -> *mut u8 {
     let moved = allocate_layout(size, align);
-    if moved.is_null() {
-        if size > held {
-            return moved;
+    let result = match moved.is_null() {
+        true => Err(RemapError::Lost),
+        false => move_pages(moved),
+    };
+    match result {
+        Ok(()) => {}
+        // SAFETY: two different blocks, each at least that long.
+        Err(RemapError::Refused) => unsafe {
+            ptr::copy_nonoverlapping(block, moved, held.min(size));
+        },
+        Err(RemapError::Lost) if size > held => return ptr::null_mut(),
+        Err(RemapError::Lost) => {
+            // A smaller size must not fail: the block stays where it is.
+            sizes_are_loose();
+            return block;
         }
-        // A smaller size must not fail: the block stays where it is.
-        sizes_are_loose();
-        return block;
     }
-    // SAFETY: two different blocks, each at least that long.
-    unsafe { ptr::copy_nonoverlapping(block, moved, held.min(size)) };
     // SAFETY: the caller's promise.
     unsafe { free(block) };
     moved

@@ -1,6 +1,7 @@
 /* What programs may do goes on working in the hardened mode: each argument is a case. */
 #include "check.h"
 #include <malloc.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -161,6 +162,61 @@ static void resized(void) {
     }
 }
 
+/* A large block shrinks, whatever block the new one is: one that the profiler sampled, or a guarded
+   sample. */
+static void shrunk(void) {
+    for (size_t i = 0; i < 3000; i++) {
+        char *block = malloc(200000);
+        fill(block, 200000, (unsigned)i);
+        block = realloc(block, 4090 + i * 13 % 3000);
+        CHECK(block != NULL && block[509] == (char)(7 + i));
+        free(block);
+    }
+}
+
+/* A block shrinks although the process may have no more memory. */
+static void shrunk_without_memory(void) {
+    char *block = malloc(400000);
+    fill(block, 400000, 3);
+    struct rlimit all, little;
+    CHECK(getrlimit(RLIMIT_DATA, &all) == 0);
+    little = (struct rlimit){PAGE, all.rlim_max};
+    CHECK(setrlimit(RLIMIT_DATA, &little) == 0);
+    while (malloc(100000)) {}
+    for (size_t size = 150000; size > 4000; size /= 5) {
+        block = realloc(block, size);
+        CHECK(block != NULL && block[509] == (char)(7 + 3));
+    }
+    CHECK(setrlimit(RLIMIT_DATA, &all) == 0);
+}
+
+enum { FREED = 3000 };
+
+/* Frees blocks of another thread. Returns which of them the first malloc returns. */
+static void *first_after_frees(void *freed) {
+    char **blocks = freed;
+    for (size_t i = 0; i < FREED; i++) free(blocks[i]);
+    char *first = malloc(56);
+    for (size_t i = 0; i < FREED; i++)
+        if (blocks[i] == first) return blocks + i;
+    return NULL;
+}
+
+/* A thread that has only freed so far allocates a random block. */
+static void random_after_frees(void) {
+    static char *blocks[FREED];
+    int early = 0;
+    for (int turn = 0; turn < 8; turn++) {
+        for (size_t i = 0; i < FREED; i++) blocks[i] = malloc(56);
+        pthread_t thread;
+        void *first;
+        CHECK(pthread_create(&thread, NULL, first_after_frees, blocks) == 0);
+        CHECK(pthread_join(thread, &first) == 0);
+        early += first != NULL && (char **)first < blocks + 64;
+    }
+    CHECK(early < 4);
+}
+
 /* All memory that the process may have, and back. */
 static void no_memory_left(void) {
     static char *blocks[1 << 20];
@@ -185,7 +241,8 @@ int main(int count, char **arguments) {
         {"locked", locked_in_a_block},       {"behind", locked_behind_a_block},
         {"writable", no_writable_memory},    {"nothing", no_bytes},
         {"short", no_memory_left},           {"random", random_order},
-        {"resized", resized},
+        {"resized", resized},                {"shrunk", shrunk},
+        {"kept", shrunk_without_memory},     {"frees", random_after_frees},
     };
     CHECK(served_by_neap("malloc") && count == 2);
     // With OS pages of 64 KiB nothing is fenced.

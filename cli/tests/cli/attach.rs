@@ -80,7 +80,7 @@ fn a_process_that_sleeps_is_pending() {
             "{}",
             printed(&output)
         );
-        let advice = "\n  (--timeout 10s waits longer; ";
+        let advice = "; --timeout 10s waits longer)\n";
         assert!(printed(&output).contains(advice), "{}", printed(&output));
         assert!(said(&output).is_empty());
     }

@@ -206,6 +206,8 @@ impl Player {
         let limits = HEAP.pages.limits();
         let kind = script.byte()?;
         let bytes = usize::from(script.byte()?) << 18;
+        // What the others do was begun without this limit.
+        crew().rest();
         match kind % 4 {
             0 => limits.set_hard(bytes),
             1 => limits.set_soft(bytes),

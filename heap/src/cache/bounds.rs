@@ -153,7 +153,7 @@ impl<'a> Held<'a> {
         (self.magazine.top.load(Ordering::Acquire) - self.bounds.floor) / 8
     }
 
-    /// Whether the magazine has a quarter of the blocks that it may hold and one more, or fewer.
+    /// Whether the magazine holds at most one block more than a quarter of its capacity.
     pub(crate) fn is_low(&self) -> bool {
         self.filled_enough().is_none()
     }

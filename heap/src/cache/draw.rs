@@ -6,9 +6,9 @@
 //! block in a magazine is free. The block's canary does, and it is 0 if the block was never handed
 //! out.
 //!
-//! The choice is made one call ahead: the block that the next call takes is the newest entry. So
-//! the processor can fetch its first and its last bytes meanwhile. Blocks that come back are put
-//! below that entry, because a program could foresee which of them would come last.
+//! Each call chooses the block that the next call takes, and makes it the newest entry. So the
+//! processor can fetch that block's first and last bytes in the meantime. Blocks that come back go
+//! below that entry, because a program could foresee which of them comes last.
 //!
 //! A program that allocates 1,000 blocks and then frees them would move half of a small magazine
 //! to slabs and back each time. So magazines grow, and a full one returns only a few blocks to
@@ -62,25 +62,52 @@ impl Heap {
         unsafe { self.draw_held(&mut open, class) }.unwrap_or(ptr::null_mut())
     }
 
-    /// A block of the magazine, in which the newest one need not be a random one.
+    /// A block of the magazine. Chooses it first, because the newest entry may not be a random one.
     ///
     /// # Safety
     /// - As [`Heap::draw`].
     #[inline]
     unsafe fn draw_held(&self, open: &mut Opened<'_>, class: Class) -> Option<*mut u8> {
         let mut magazine = open.magazine(class);
-        let choose = |magazine: &mut Held<'_>| {
-            let filled = magazine.filled();
-            if filled > 0 && self.measures().has(Measures::RANDOM) {
-                // SAFETY: the caller's promise.
-                unsafe { magazine.choose(filled, SECRETS.next()) };
-            }
-        };
-        choose(&mut magazine);
         // SAFETY: the caller's promise.
-        let block = unsafe { magazine.pop() };
-        choose(&mut magazine);
-        block
+        unsafe {
+            self.choose_newest(&mut magazine);
+            let block = magazine.pop();
+            self.choose_newest(&mut magazine);
+            block
+        }
+    }
+
+    /// Makes a random block the newest, if choices are random.
+    ///
+    /// # Safety
+    /// - As [`Held::choose`], except that the magazine may be empty.
+    #[inline(never)]
+    unsafe fn choose_newest(&self, magazine: &mut Held<'_>) {
+        let filled = magazine.filled();
+        if filled > 0 && self.measures().has(Measures::RANDOM) {
+            // SAFETY: the caller's promise.
+            unsafe { magazine.choose(filled, SECRETS.next()) };
+        }
+    }
+
+    /// Adds a block below the newest one. False if the magazine is full or empty.
+    ///
+    /// A magazine that a thread fills by frees alone would keep its first block as the newest. So
+    /// the newest is chosen again whenever the number of blocks has doubled.
+    ///
+    /// # Safety
+    /// - As [`Held::push`]; the magazine is closed to the fast path.
+    #[inline(always)]
+    unsafe fn put_below(&self, magazine: &mut Held<'_>, block: *mut u8) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let is_put = magazine.push_below(block);
+            if is_put && magazine.filled().is_power_of_two() {
+                self.choose_newest(magazine);
+            }
+            is_put
+        }
     }
 
     /// [`Heap::draw`] from a magazine that holds few blocks: tops it up first.
@@ -157,7 +184,7 @@ impl Heap {
     pub(crate) unsafe fn keep(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
         // SAFETY: the caller's promise.
-        if !unsafe { open.magazine(class).push_below(block) } {
+        if !unsafe { self.put_below(&mut open.magazine(class), block) } {
             // SAFETY: as above.
             unsafe { self.keep_full(open, class, block) };
         }
@@ -172,7 +199,7 @@ impl Heap {
         for (address, tag) in blocks.tagged() {
             let block = address as *mut u8;
             // SAFETY: a class's tag; the caller's promise.
-            if unsafe { open.magazine_of(tag).push_below(block) } {
+            if unsafe { self.put_below(&mut open.magazine_of(tag), block) } {
                 continue;
             }
             if let Some(class) = tag.class() {
@@ -202,7 +229,7 @@ impl Heap {
         }
         let mut magazine = open.magazine(class);
         // SAFETY: the caller's promise.
-        let is_kept = unsafe { magazine.push_below(block) || magazine.push(block) };
+        let is_kept = unsafe { self.put_below(&mut magazine, block) || magazine.push(block) };
         let paced = self.tidy(&mut open);
         drop(open);
         if !is_kept {
