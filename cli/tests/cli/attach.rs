@@ -108,7 +108,7 @@ fn a_rust_program_that_sleeps_is_told_what_it_lacks() {
     for arguments in [&["stat", "--timeout=50ms"], &["purge", "--timeout=50ms"]] {
         let page = printed(&fake.neap(arguments));
         let why = "has no thread that answers unless it asks for one";
-        let advice = "call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always)\n";
+        let advice = "call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always; ";
         assert!(page.contains(why) && page.contains(advice), "{page}");
         assert!(
             !page.contains("small") && !page.contains("--purge-thread always"),
