@@ -270,10 +270,8 @@ fn a_guard_that_stays_is_in_no_later_block() {
 
 #[test]
 fn blocks_between_guards_change_their_size() {
-    if has_guards() {
-        works("resized", &ALL);
-        works("resized", &[("NEAP_HARDEN", "guards,delay")]);
-    }
+    works("resized", &ALL);
+    works("resized", &[("NEAP_HARDEN", "guards,delay")]);
     works("shrunk", &ALL);
     works("shrunk", &[ALL[0], ("NEAP_SAMPLE", "4K")]);
     works("shrunk", &[ALL[0], ("NEAP_GUARD", "all")]);
