@@ -203,6 +203,23 @@ fn other_faults_are_the_programs() {
 }
 
 #[test]
+fn a_fault_that_happens_again_is_reported_once() {
+    let Some(output) = run("twice", &[]) else {
+        return;
+    };
+    let stderr = support::text(&output.stderr);
+    assert_eq!(stderr.matches("neap: ").count(), 1, "{stderr}");
+}
+
+#[test]
+fn standard_error_gets_the_report_that_a_full_disk_does_not_take() {
+    let Some(output) = run("use_after_free", &[("NEAP_GUARD_FILE", "/dev/full")]) else {
+        return;
+    };
+    has_lines(&output, &["neap: ", "  the access by", "  the free by"]);
+}
+
+#[test]
 fn a_file_gets_the_report_and_standard_error_its_first_line() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guard-{}", std::process::id()));
     let Some(path) = file.to_str() else { return };

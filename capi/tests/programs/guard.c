@@ -116,6 +116,14 @@ static void by_signal(void) {
     use_after_free();
 }
 
+static void restoring_handler(int signal_number) { signal(signal_number, SIG_DFL); }
+
+/* The handler returns, and the instruction faults again, as in Rust programs. */
+static void twice(void) {
+    CHECK(signal(SIGSEGV, restoring_handler) == SIG_DFL);
+    use_after_free();
+}
+
 /* Children of vfork set actions of their own, and share the parent's memory. */
 static void by_signal_after_vfork(void) {
     CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
@@ -269,7 +277,7 @@ int main(int count, char **arguments) {
         {"resize_freed", resize_freed}, {"in_thread", in_thread},
         {"in_child", in_child},         {"on_small_stack", on_small_stack},
         {"own_handler", own_handler},   {"by_signal", by_signal},
-        {"other_fault", other_fault},
+        {"other_fault", other_fault},   {"twice", twice},
         {"by_signal_after_vfork", by_signal_after_vfork},
         {"set_past_the_library", set_past_the_library},
         {"in_children_meanwhile", in_children_meanwhile},
