@@ -13,7 +13,7 @@
 //! that it is in use before its owner writes there, and that it is free only after its bytes are
 //! zero.
 
-use crate::base::sync::Ordering;
+use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::flush::give_found;
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::machine;
@@ -389,11 +389,14 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
 ///
 /// # Safety
 /// - The program frees this block of the slab, and uses it no more.
+/// - The calling thread has [entered](entered) the heap, so that no other thread is
+///   [alone](Cache::is_alone).
 pub unsafe fn close_sealed(address: usize, class: Class) {
     let bytes = class.bytes();
     // SAFETY: the caller's promise.
     unsafe {
-        if close_if_in_use(address, bytes, HEAP.measures()) {
+        let closing = close_if_in_use(address, bytes, HEAP.measures());
+        if closing.is_some_and(|closing| closing.end_shared()) {
             return;
         }
         match canary_of(address, class) {
@@ -405,21 +408,52 @@ pub unsafe fn close_sealed(address: usize, class: Class) {
     }
 }
 
-/// [`close_sealed`] of a block of `bytes` bytes whose canary says that it is in use; false, and
-/// nothing happens, if it says otherwise.
+/// A block with a canary, checked and filled, whose canary does not yet say that it is free.
+pub(crate) struct Closing<'a> {
+    word: &'a AtomicU64,
+    live: u64,
+    freed: u64,
+}
+
+impl Closing<'_> {
+    /// Writes to the canary that the block is free. False if another thread that frees the block
+    /// at the same time was faster.
+    #[inline]
+    pub(crate) fn end_shared(self) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        self.word
+            .compare_exchange(self.live, self.freed, order.0, order.1)
+            .is_ok()
+    }
+
+    /// The same in a turn of a thread that [is alone](Cache::is_alone), which needs no atomic
+    /// operation. It does not read the canary again, which would have to wait for the fill. So it
+    /// misses a signal handler that has freed the block since [`close_if_in_use`].
+    #[inline(always)]
+    pub(crate) fn end_alone(self) {
+        self.word.store(self.freed, Ordering::Release);
+    }
+}
+
+/// The first steps of [`close_sealed`], of a block of `bytes` bytes; [`Closing`] has the last one.
+/// `None`, and nothing happens, if the block's canary does not say that it is in use.
 ///
 /// # Safety
 /// - As [`close_sealed`].
 #[inline(always)]
-pub(crate) unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Measures) -> bool {
+pub(crate) unsafe fn close_if_in_use<'a>(
+    address: usize,
+    bytes: usize,
+    measures: Measures,
+) -> Option<Closing<'a>> {
     let _unchecked = Unchecked::begin();
     let mut held = bytes - CANARY_BYTES;
     // SAFETY: a block with a canary starts there, or a free one.
     let word = unsafe { canary_at(address, bytes) };
-    let canary = word.load(Ordering::Acquire);
+    let live = word.load(Ordering::Acquire);
     let key = Key::of(address);
-    let Some(Canary::Live(_, size)) = key.read(canary) else {
-        return false;
+    let Some(Canary::Live(_, size)) = key.read(live) else {
+        return None;
     };
     if measures.has(Measures::ZERO) {
         // SAFETY: the block's own bytes; the caller's promise.
@@ -437,10 +471,7 @@ pub(crate) unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Mea
     // SAFETY: the caller's promise.
     let tag = unsafe { tags::tag_freed(address, size) };
     let freed = key.freed_word(tag);
-    // Of two threads that free the block at once, one fails here.
-    let order = (Ordering::AcqRel, Ordering::Acquire);
-    word.compare_exchange(canary, freed, order.0, order.1)
-        .is_ok()
+    Some(Closing { word, live, freed })
 }
 
 /// What fills the freed block at `address`.

@@ -101,14 +101,21 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     }
     let bytes = start.bytes as usize;
     // SAFETY: a block with a canary starts there; the caller's promise.
-    if !unsafe { harden::close_if_in_use(address, bytes, measures) } {
+    let Some(closing) = (unsafe { harden::close_if_in_use(address, bytes, measures) }) else {
+        return Freed::Not;
+    };
+    // Begun only now: a fault or an abort in between may run a handler that never returns.
+    let mut turn = cache.begin_ready_turn();
+    if turn.is_some() && cache.is_alone() {
+        closing.end_alone();
+    } else if !closing.end_shared() {
         return Freed::Not;
     }
-    // Begun only now: a fault or an abort in between may run a handler that never returns.
-    let hold = match cache.begin_ready_turn() {
-        Some(mut turn) => turn.hold(address, tag, bytes),
+    let hold = match &mut turn {
+        Some(turn) => turn.hold(address, tag, bytes),
         None => Hold::Refused,
     };
+    drop(turn);
     match hold {
         Hold::Done => return Freed::Held,
         Hold::Last => bring_waiting(cache),

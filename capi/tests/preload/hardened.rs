@@ -71,6 +71,14 @@ fn a_second_delete_is_a_double_free() {
     }
 }
 
+/// Also if the first of them was the process's only one until then, and exchanges no canaries.
+#[test]
+fn of_two_threads_that_free_a_block_one_aborts() {
+    if let Some(program) = compile("programs/racing_free.c", Artifact::Program, &[]) {
+        support::succeeds(&run(&program, &[], &ALL), "racing_free hardened");
+    }
+}
+
 #[test]
 fn a_delete_has_the_form_and_the_size_of_its_new() {
     dies("harden_delete_array.cc", "delete[] of ADDR, a block of new");

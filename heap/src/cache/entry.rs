@@ -96,7 +96,11 @@ impl Heap {
     #[cold]
     pub fn enter(&'static self, at_end: Destructor) -> Option<&'static Cache> {
         // A cache and its magazines take two slabs, too much where writable memory is scant.
-        let Some(end) = self.registry.end(at_end).filter(|_| !self.pages.is_scant()) else {
+        let Some(end) = self
+            .registry
+            .admit(at_end)
+            .filter(|_| !self.pages.is_scant())
+        else {
             // SAFETY: a static.
             unsafe { machine::set_slot(&GONE) };
             return None;

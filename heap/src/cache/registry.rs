@@ -1,7 +1,7 @@
 //! All caches of the process, which begin and end with their threads.
 
 use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
-use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
 use crate::os::thread::{self, Key};
 use crate::slab::class::Class;
@@ -31,7 +31,9 @@ pub struct Registry {
     past: [AtomicU64; 3],
     /// How many caches were [armed](super::arming) when they ended, and no other cache was armed in
     /// their place.
-    owed: AtomicUsize,
+    owed: AtomicU32,
+    /// How many threads have entered the heap: 0, 1, or 2 for more. Changes under the lock.
+    entered: AtomicU32,
 }
 
 // SAFETY: `key` is reached only under `lock`.
@@ -87,7 +89,8 @@ impl Registry {
             count: AtomicUsize::new(0),
             key: UnsafeCell::new(None),
             past: [const { AtomicU64::new(0) }; 3],
-            owed: AtomicUsize::new(0),
+            owed: AtomicU32::new(0),
+            entered: AtomicU32::new(0),
         }
     }
 
@@ -182,11 +185,24 @@ impl Registry {
         sums
     }
 
-    /// How the next cache ends; with a thread, its key has `destructor`. `None` if it could not
-    /// end: the process has no keys left, or it got the functions of threads after its start
-    /// and this is not the first thread.
-    pub(super) fn end(&self, destructor: Destructor) -> Option<End> {
+    /// Notes that the calling thread enters the heap, so that no other one
+    /// [is alone](Cache::is_alone). Returns how its cache is to end; with the thread, its key has
+    /// `destructor`. `None` if it could not end: the process has no keys left, or it got the
+    /// functions of threads after its start and this is not the first thread.
+    pub(super) fn admit(&self, destructor: Destructor) -> Option<End> {
         let _guard = self.lock.lock();
+        let entered = self.entered.load(Ordering::Relaxed);
+        self.entered.store((entered + 1).min(2), Ordering::Relaxed);
+        // SAFETY: the lock is held. The list has no other cache than the first thread's.
+        let first = unsafe { self.first.load(Ordering::Relaxed).as_ref() };
+        if entered == 1
+            && let Some(first) = first
+        {
+            let _open = first.open_other();
+            // Also where the thread's turn cannot be excluded. Then a second free of a block by
+            // both threads at this moment may go undetected.
+            first.set_alone(false);
+        }
         if !thread::are_there() {
             let is_first = self.first.load(Ordering::Relaxed).is_null();
             return is_first.then_some(End::WithProcess);
@@ -201,6 +217,7 @@ impl Registry {
 
     pub(super) fn enroll(&self, cache: &Cache) {
         let _guard = self.lock.lock();
+        cache.set_alone(self.entered.load(Ordering::Relaxed) == 1);
         self.append(cache);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -242,7 +259,7 @@ impl Registry {
 
     /// Whether a cache is to be armed in place of one that ended. The caller arms one then.
     pub(super) fn take_owed(&self) -> bool {
-        let one_less = |owed: usize| owed.checked_sub(1);
+        let one_less = |owed: u32| owed.checked_sub(1);
         let order = Ordering::Relaxed;
         self.owed.load(order) > 0 && self.owed.fetch_update(order, order, one_less).is_ok()
     }
@@ -255,7 +272,7 @@ impl Registry {
         debug_assert!(before > 0, "a cache leaves that is not in the list");
         if cache.is_armed() {
             // No more than there are caches, so that those to come are not armed time after time.
-            let one_more = |owed: usize| (owed < before).then_some(owed + 1);
+            let one_more = |owed: u32| ((owed as usize) < before).then_some(owed + 1);
             let order = Ordering::Relaxed;
             _ = self.owed.fetch_update(order, order, one_more);
         }

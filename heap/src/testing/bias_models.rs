@@ -5,7 +5,8 @@
 //! Bounds: an owner that tries two turns, and another thread that takes the lock once and may close
 //! the bias or open it; all interleavings.
 //!
-//! The last tests leave out a step, and expect that both change the same word at once.
+//! The last tests leave out a step, and expect that both change the same word at once, or free one
+//! block.
 
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::cache::bias::{Bias, Patience};
@@ -33,6 +34,10 @@ enum Other {
 struct World {
     lock: Lock,
     bias: Bias,
+    /// What `Cache::is_alone` says of the owner.
+    alone: AtomicBool,
+    /// The canary of a block: whether it is in use.
+    live: AtomicBool,
     /// Read and written in two steps, by one thread at a time if the protocol holds.
     changes: AtomicUsize,
 }
@@ -45,6 +50,8 @@ impl World {
                 is_open: AtomicBool::new(is_open),
                 at_work: AtomicBool::new(false),
             },
+            alone: AtomicBool::new(true),
+            live: AtomicBool::new(true),
             changes: AtomicUsize::new(0),
         })
     }
@@ -67,8 +74,8 @@ impl World {
         }
     }
 
-    fn visit(&self, other: Other, flaw: Flaw) {
-        let _guard = self.lock.lock();
+    /// Waits for the end of the owner's turn. The caller has the lock.
+    fn exclude(&self, flaw: Flaw) {
         let barrier = || {
             if flaw != Flaw::Barrier {
                 fence(Ordering::SeqCst);
@@ -80,6 +87,43 @@ impl World {
             Patience::Left
         };
         assert!(self.bias.exclude(barrier, wait));
+    }
+
+    /// By an atomic operation, as `Closing::end_shared` does.
+    fn free_shared(&self) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let freed = self.live.compare_exchange(true, false, order.0, order.1);
+        freed.is_ok()
+    }
+
+    /// The owner's free, as in `turn::free`. Whether it found the block in use.
+    fn free_own(&self, flaw: Flaw) -> bool {
+        if !self.live.load(Ordering::Acquire) {
+            return false;
+        }
+        let turn = self
+            .bias
+            .begin(|| flaw != Flaw::Look && self.lock.is_taken());
+        if turn.is_some() && self.alone.load(Ordering::Relaxed) {
+            self.live.store(false, Ordering::Release);
+            return true;
+        }
+        self.free_shared()
+    }
+
+    /// The first free of a second thread, which first enters (`Registry::admit`).
+    fn enter_and_free(&self, flaw: Flaw) -> bool {
+        {
+            let _guard = self.lock.lock();
+            self.exclude(flaw);
+            self.alone.store(false, Ordering::Relaxed);
+        }
+        self.live.load(Ordering::Acquire) && self.free_shared()
+    }
+
+    fn visit(&self, other: Other, flaw: Flaw) {
+        let _guard = self.lock.lock();
+        self.exclude(flaw);
         self.change();
         match other {
             Other::Keeps => {}
@@ -101,6 +145,17 @@ fn side_by_side(other: Other, visits: usize, flaw: Flaw) {
         visitor.join().unwrap();
         let changes = world.changes.load(Ordering::Relaxed);
         assert_eq!(changes, 2 + visits, "two threads were at it at once");
+    });
+}
+
+/// The thread that was alone frees a block, and so does one that enters.
+fn freed_by_both(flaw: Flaw) {
+    loom::model(move || {
+        let world = World::new(true);
+        let entered = world.clone();
+        let second = loom::thread::spawn(move || entered.enter_and_free(flaw));
+        let frees = [world.free_own(flaw), second.join().unwrap()];
+        assert_ne!(frees[0], frees[1], "freed by both or neither");
     });
 }
 
@@ -130,4 +185,15 @@ fn without_the_barrier_they_overlap() {
 #[should_panic(expected = "at it at once")]
 fn without_a_look_at_the_lock_they_overlap() {
     side_by_side(Other::Keeps, 1, Flaw::Look);
+}
+
+#[test]
+fn of_two_frees_one_fails() {
+    freed_by_both(Flaw::None);
+}
+
+#[test]
+#[should_panic(expected = "freed by both or neither")]
+fn without_a_look_at_the_lock_both_free() {
+    freed_by_both(Flaw::Look);
 }
