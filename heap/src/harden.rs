@@ -426,8 +426,8 @@ impl Closing<'_> {
             .is_ok()
     }
 
-    /// The same in a turn of a thread that [is alone](Cache::is_alone), which needs no atomic
-    /// operation. It does not read the canary again, which would have to wait for the fill. So it
+    /// The same, without an atomic operation. The caller has a turn, and has seen in it that its
+    /// thread [is alone](Cache::is_alone). It does not read the canary again, which would have to wait for the fill. So it
     /// misses a signal handler that has freed the block since [`close_if_in_use`].
     #[inline(always)]
     pub(crate) fn end_alone(self) {
@@ -439,7 +439,7 @@ impl Closing<'_> {
 /// `None`, and nothing happens, if the block's canary does not say that it is in use.
 ///
 /// # Safety
-/// - As [`close_sealed`].
+/// - The program frees this block, which has a canary or is free, and uses it no more.
 #[inline(always)]
 pub(crate) unsafe fn close_if_in_use<'a>(
     address: usize,

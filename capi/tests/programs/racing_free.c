@@ -1,5 +1,6 @@
 // The first thread of a process, which was its only one for a while, and a second one free one block
-// at the same moment. One of them must abort, each time.
+// at the same moment. One of them must abort, each time. In every second round, the second thread
+// has called the library before.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -14,28 +15,32 @@ enum { PROCESSES = 300, BYTES = 4000 };
 static void *volatile block;
 static volatile int ready, waited;
 
-static void *second(void *unused) {
-  // A first call takes longer.
-  free(malloc(BYTES));
+static void *second(void *entered) {
+  if (entered) {
+    void *volatile own = malloc(BYTES);
+    free(own);
+  }
   ready = 1;
   while (!block)
     ;
   free(block);
-  return unused;
+  return entered;
 }
 
 static void race(int round) {
   pthread_t thread;
   // In hardened mode this thread now frees blocks as the only one.
-  free(malloc(BYTES));
+  void *volatile first = malloc(BYTES);
+  free(first);
   void *own = malloc(BYTES);
-  if (!own || pthread_create(&thread, NULL, second, NULL))
+  static int entered;
+  if (!own || pthread_create(&thread, NULL, second, round % 2 ? &entered : NULL))
     _exit(2);
   while (!ready)
     sched_yield();
   block = own;
-  // Until the second thread sees the block.
-  for (int i = 0; i < round; i++)
+  // Until the second thread sees the block. Its first call takes longer.
+  for (int i = 0; i < (round % 2 ? round : round * 40); i++)
     waited = i;
   free(own);
   pthread_join(thread, NULL);
@@ -43,7 +48,6 @@ static void race(int round) {
 }
 
 int main(void) {
-  // A process that nothing was freed in.
   for (int round = 0; round < PROCESSES; round++) {
     pid_t child = fork();
     if (child == 0) {

@@ -98,7 +98,7 @@ impl fmt::Display for Obstacle {
             Why::Static => write!(
                 out,
                 "statically linked, so no library can be preloaded; link it dynamically, or build \
-                 Neap into it"
+                 Neap into it (docs/linking.md)"
             ),
             Why::NeapInside => write!(
                 out,

@@ -90,14 +90,17 @@ impl Bias {
 
     /// For a thread that has taken the lock, and is not the owner: waits for the end of the owner's
     /// turn. False if the owner may still be at work: `barrier` does not pass, or `wait` gives up.
-    pub fn exclude(
+    pub fn exclude(&self, barrier: impl FnOnce() -> bool, wait: impl FnMut() -> Patience) -> bool {
+        !self.is_open.load(Ordering::Relaxed) || self.await_turn(barrier, wait)
+    }
+
+    /// For a thread that is not the owner, and has written what every turn reads: waits for the end
+    /// of a turn that may not have read it. False as for [`Bias::exclude`].
+    pub fn await_turn(
         &self,
         barrier: impl FnOnce() -> bool,
         mut wait: impl FnMut() -> Patience,
     ) -> bool {
-        if !self.is_open.load(Ordering::Relaxed) {
-            return true;
-        }
         let mut patience = match barrier() {
             true => Patience::Left,
             false => Patience::Lost,

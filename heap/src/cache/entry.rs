@@ -4,8 +4,9 @@ use super::bias::Patience;
 use super::bounds::FastPath;
 use super::bounds::array_bytes;
 use super::colour;
-use super::heap::Heap;
+use super::heap::{HEAP, Heap};
 use super::machine;
+use super::measures::Measures;
 use super::opened::Opened;
 use super::registry::{Destructor, End, Heir};
 use super::thread_cache::{CACHE_BYTES, Cache, GONE};
@@ -46,20 +47,34 @@ impl Cache {
         let is_free = match ptr::eq(self, machine::slot()) {
             // Not in a handler of signals that interrupted a turn.
             true => !self.bias.is_at_work(),
-            false => {
-                let mut tries = EXCLUDE_TRIES;
-                self.bias.exclude(heavy_barrier, || {
-                    give_way();
-                    tries -= 1;
-                    if tries > 0 {
-                        Patience::Left
-                    } else {
-                        Patience::Lost
-                    }
-                })
-            }
+            false => self.bias.exclude(heavy_barrier, patience()),
         };
         is_free.then(|| self.opened(guard))
+    }
+
+    /// For the second thread that enters: from now on the owner's frees exchange canaries. Takes no
+    /// lock, because a signal handler may have interrupted the owner while it held the cache's, and
+    /// may wait for the calling thread.
+    pub(super) fn end_alone(&self) {
+        // Before the wait, which may give up.
+        self.set_alone(false);
+        if HEAP.measures().has(Measures::CANARY) {
+            // If the turn does not end, the owner may still store the canary of one block.
+            _ = self.bias.await_turn(heavy_barrier, patience());
+        }
+    }
+}
+
+/// Waits a while for another thread.
+fn patience() -> impl FnMut() -> Patience {
+    let mut tries = EXCLUDE_TRIES;
+    move || {
+        give_way();
+        tries -= 1;
+        match tries {
+            0 => Patience::Lost,
+            _ => Patience::Left,
+        }
     }
 }
 

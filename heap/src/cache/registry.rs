@@ -32,7 +32,8 @@ pub struct Registry {
     /// How many caches were [armed](super::arming) when they ended, and no other cache was armed in
     /// their place.
     owed: AtomicU32,
-    /// How many threads have entered the heap: 0, 1, or 2 for more. Changes under the lock.
+    /// How many threads have entered the heap: 0, 1, or 2 for more. A thread without memory for its
+    /// cache enters again in each call, and counts again. Changes under the lock.
     entered: AtomicU32,
 }
 
@@ -198,10 +199,7 @@ impl Registry {
         if entered == 1
             && let Some(first) = first
         {
-            let _open = first.open_other();
-            // Also where the thread's turn cannot be excluded. Then a second free of a block by
-            // both threads at this moment may go undetected.
-            first.set_alone(false);
+            first.end_alone();
         }
         if !thread::are_there() {
             let is_first = self.first.load(Ordering::Relaxed).is_null();

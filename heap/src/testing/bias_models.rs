@@ -74,19 +74,9 @@ impl World {
         }
     }
 
-    /// Waits for the end of the owner's turn. The caller has the lock.
     fn exclude(&self, flaw: Flaw) {
-        let barrier = || {
-            if flaw != Flaw::Barrier {
-                fence(Ordering::SeqCst);
-            }
-            true
-        };
-        let wait = || {
-            loom::thread::yield_now();
-            Patience::Left
-        };
-        assert!(self.bias.exclude(barrier, wait));
+        let barrier = || heavy_barrier(flaw);
+        assert!(self.bias.exclude(barrier, yielding));
     }
 
     /// By an atomic operation, as `Closing::end_shared` does.
@@ -97,7 +87,7 @@ impl World {
     }
 
     /// The owner's free, as in `turn::free`. Whether it found the block in use.
-    fn free_own(&self, flaw: Flaw) -> bool {
+    fn free_own(&self) -> bool {
         if !self.live.load(Ordering::Acquire) {
             return false;
         }
@@ -111,13 +101,10 @@ impl World {
         self.free_shared()
     }
 
-    /// The first free of a second thread, which first enters (`Registry::admit`).
+    /// The first free of a second thread, which first enters (`Cache::end_alone`).
     fn enter_and_free(&self, flaw: Flaw) -> bool {
-        {
-            let _guard = self.lock.lock();
-            self.exclude(flaw);
-            self.alone.store(false, Ordering::Relaxed);
-        }
+        self.alone.store(false, Ordering::Relaxed);
+        assert!(self.bias.await_turn(|| heavy_barrier(flaw), yielding));
         self.live.load(Ordering::Acquire) && self.free_shared()
     }
 
@@ -131,6 +118,18 @@ impl World {
             Other::Opens => self.bias.set_open(true),
         }
     }
+}
+
+fn heavy_barrier(flaw: Flaw) -> bool {
+    if flaw != Flaw::Barrier {
+        fence(Ordering::SeqCst);
+    }
+    true
+}
+
+fn yielding() -> Patience {
+    loom::thread::yield_now();
+    Patience::Left
 }
 
 fn side_by_side(other: Other, visits: usize, flaw: Flaw) {
@@ -154,7 +153,7 @@ fn freed_by_both(flaw: Flaw) {
         let world = World::new(true);
         let entered = world.clone();
         let second = loom::thread::spawn(move || entered.enter_and_free(flaw));
-        let frees = [world.free_own(flaw), second.join().unwrap()];
+        let frees = [world.free_own(), second.join().unwrap()];
         assert_ne!(frees[0], frees[1], "freed by both or neither");
     });
 }
@@ -194,6 +193,6 @@ fn of_two_frees_one_fails() {
 
 #[test]
 #[should_panic(expected = "freed by both or neither")]
-fn without_a_look_at_the_lock_both_free() {
-    freed_by_both(Flaw::Look);
+fn without_the_barrier_both_free() {
+    freed_by_both(Flaw::Barrier);
 }
