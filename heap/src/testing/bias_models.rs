@@ -91,9 +91,7 @@ impl World {
         if !self.live.load(Ordering::Acquire) {
             return false;
         }
-        let turn = self
-            .bias
-            .begin(|| flaw != Flaw::Look && self.lock.is_taken());
+        let turn = self.bias.begin(|| self.lock.is_taken());
         if turn.is_some() && self.alone.load(Ordering::Relaxed) {
             self.live.store(false, Ordering::Release);
             return true;
