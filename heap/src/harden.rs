@@ -427,8 +427,9 @@ impl Closing<'_> {
     }
 
     /// The same, without an atomic operation. The caller has a turn, and has seen in it that its
-    /// thread [is alone](Cache::is_alone). It does not read the canary again, which would have to wait for the fill. So it
-    /// misses a signal handler that has freed the block since [`close_if_in_use`].
+    /// thread [is alone](Cache::is_alone). It does not read the canary again, because that would
+    /// have to wait for the fill. So it misses a signal handler that has freed the block since
+    /// [`close_if_in_use`].
     #[inline(always)]
     pub(crate) fn end_alone(self) {
         self.word.store(self.freed, Ordering::Release);

@@ -1,6 +1,6 @@
-// The first thread of a process, which was its only one for a while, and a second one free one block
-// at the same moment. One of them must abort, each time. In every second round, the second thread
-// has called the library before.
+// The first thread of a process, which was its only one for a while, and a second one free one
+// block at the same moment. One of them must abort, each time. In every second round, the second
+// thread has called the library before.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

@@ -47,8 +47,9 @@ pub struct Cache {
     pub(super) armed: AtomicBool,
     /// Lets the owner reach `inner` without the lock (hardened mode).
     pub(super) bias: Bias,
-    /// No thread but the owner has entered the heap. Set before the slot shows the cache. The second
-    /// thread that enters clears it, and waits for the end of the owner's turn, but not for ever.
+    /// No thread but the owner has entered the heap. Set before the slot shows the cache. The
+    /// second thread that enters clears it, and waits for the end of the owner's turn, but not for
+    /// ever.
     alone: AtomicBool,
     /// Exact counters of the counting mode, written by the owner only.
     pub counts: Counts,
