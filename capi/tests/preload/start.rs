@@ -50,9 +50,10 @@ fn a_small_process_costs_little_more_than_without() {
     let neap = least(|| preloaded(&program, &[]).output().expect("it starts"));
     println!("{neap:?} under {}, {plain:?} without", library().display());
     // The tests' own library is not optimised as a whole, so its code and data are spread over more
-    // pages, and it loads one more library. What a process writes hardly varies: 108 KiB more,
-    // and with the tests' own library 156 or 164, as its data happen to lie. How many pages of files a fault maps depends on what the kernel keeps of the file:
-    // 36 to 38 more faults were counted, and 52.
+    // pages, and it loads one more library. What a process writes hardly varies: 108 KiB more, and
+    // with the tests' own library 156 or 164, as its data happen to lie. How many pages of files a
+    // fault maps depends on what the kernel keeps of the file: 36 to 38 more faults were counted,
+    // and 52.
     let (mappings, faults, written_kib) = match env::var_os("LIBRARY_UNDER_TEST") {
         Some(_) => (7, 48, 112),
         None => (12, 80, 168),
