@@ -7,7 +7,8 @@ use crate::profile::{Frame, Origin, Symbols, clean, described, now_ms, without_p
 use crate::statistics::Inbox;
 use clap::ArgMatches;
 use std::env;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,10 +54,11 @@ impl Reports {
     /// Prints those that have arrived to standard error.
     pub fn print(&self) {
         match self.inbox.read() {
-            Ok(reports) => eprint!(
-                "{}",
-                symbolized(&String::from_utf8_lossy(&reports), self.began_ms)
-            ),
+            Ok(reports) => {
+                let text = symbolized(&String::from_utf8_lossy(&reports), self.began_ms);
+                // Where nobody can read it, the program's status still counts.
+                _ = io::stderr().write_all(text.as_bytes());
+            }
             Err(error) => say!("the reports of guarded allocations cannot be read: {error}"),
         }
     }

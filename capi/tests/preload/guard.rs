@@ -54,6 +54,15 @@ const FAULT_LINE: &str = "neap: ";
 const MADE: &str = "  the allocation by thread";
 const FREED: &str = "  the free by thread";
 
+/// Neither guarded blocks from before the sandbox nor new ones need a system call in it.
+#[test]
+fn a_sandbox_does_not_kill() {
+    if let Some(program) = compile("programs/guard_sandbox.c", Artifact::Program, &[]) {
+        let output = support::run(&program, &[], &[("NEAP_GUARD", "all")]);
+        support::succeeds(&output, "guard_sandbox");
+    }
+}
+
 #[test]
 fn an_overflow_faults() {
     // A block at the end of its page has 8 bytes behind it, which keep its alignment.

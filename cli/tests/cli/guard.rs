@@ -405,6 +405,21 @@ fn hostile_counts_are_shown_as_they_are() {
     );
 }
 
+/// The status is the program's, and no file of reports stays behind.
+#[test]
+fn reports_that_standard_error_does_not_take() {
+    let room = room();
+    let (program, temporary) = (built(&room), room.path().join("temporary"));
+    fs::create_dir(&temporary).unwrap();
+    let mut command = neap();
+    command.args(["run", "--guard=all", "--"]).arg(&program);
+    command.arg("dies").env("TMPDIR", &temporary);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let status = command.stderr(File::create("/dev/full").unwrap()).status();
+    assert_eq!(status.unwrap().signal(), Some(libc::SIGSEGV));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
 #[test]
 fn a_file_of_reports_is_shown_with_the_names_of_functions() {
     let room = room();

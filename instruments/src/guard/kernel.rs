@@ -7,6 +7,7 @@ use neap_heap::base::sync::{AtomicBool, Ordering};
 use neap_heap::mapped_over;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
+use neap_heap::os::sandbox;
 
 /// The process's pool.
 pub(super) static POOL: Pool<Kernel> = Pool::new(Kernel {
@@ -35,6 +36,10 @@ impl Doors for Kernel {
     }
 
     unsafe fn shut(&self, first: NonNull<u8>, bytes: usize) -> bool {
+        // A sandbox may kill the process for the system call.
+        if sandbox::is_forbidden() {
+            return false;
+        }
         let by_mapping = self.by_mapping.load(Ordering::Relaxed);
         // SAFETY: the caller's promise.
         if !by_mapping && unsafe { Linux.install_guard(first, bytes) }.is_ok() {

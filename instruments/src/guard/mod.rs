@@ -147,6 +147,10 @@ pub(crate) fn take(cache: &Cache, [size, align]: [usize; 2], class: Class) -> Op
     if class.bytes() > page || align > page || !is_due(cache, class) || !POOL.has_room() {
         return None;
     }
+    // A sandbox may kill the process for the system calls of a guarded block.
+    if sandbox::is_forbidden() {
+        return None;
+    }
     let block = POOL.take([size, align], class.bytes() as u32, random(), Trace::here())?;
     note_block();
     // Not in a child of `vfork`, whose parent's record it would change.
@@ -272,7 +276,12 @@ pub(crate) fn bytes(call: Call, address: usize) -> usize {
 
 /// Takes the block at `address` back.
 pub(crate) fn give(address: usize) {
-    if let Err(mistake) = POOL.give(address, Trace::here()) {
+    // Not even to learn the thread's name, where a sandbox may kill the process for that.
+    let trace = match sandbox::is_forbidden() {
+        true => Trace::NONE,
+        false => Trace::here(),
+    };
+    if let Err(mistake) = POOL.give(address, trace) {
         report::refuse(Call::Free, address, &mistake);
     }
 }
