@@ -276,12 +276,7 @@ pub(crate) fn bytes(call: Call, address: usize) -> usize {
 
 /// Takes the block at `address` back.
 pub(crate) fn give(address: usize) {
-    // Not even to learn the thread's name, where a sandbox may kill the process for that.
-    let trace = match sandbox::is_forbidden() {
-        true => Trace::NONE,
-        false => Trace::here(),
-    };
-    if let Err(mistake) = POOL.give(address, trace) {
+    if let Err(mistake) = POOL.give(address, Trace::here()) {
         report::refuse(Call::Free, address, &mistake);
     }
 }

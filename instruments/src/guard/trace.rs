@@ -1,6 +1,7 @@
 //! Who did something to a block: the thread, and the calls that led there.
 
 use crate::unwind;
+use neap_heap::os::sandbox;
 use neap_heap::os::thread::thread_id;
 
 /// Most return addresses of a trace.
@@ -24,13 +25,15 @@ impl Trace {
         frames: [0; FRAMES],
     };
 
-    /// The calls that led here. Without frames where the stack may not be walked.
+    /// The calls that led here. Without frames where the stack may not be walked. None in a
+    /// sandbox, which may kill the process for asking who the thread is.
     #[inline(never)]
     pub(super) fn here() -> Trace {
-        let mut trace = Trace {
-            thread: thread_id().unsigned_abs(),
-            ..Trace::NONE
-        };
+        let mut trace = Trace::NONE;
+        if sandbox::is_forbidden() {
+            return trace;
+        }
+        trace.thread = thread_id().unsigned_abs();
         if crate::profile::may_look() {
             trace.depth = unwind::capture(&mut trace.frames) as u32;
         }
