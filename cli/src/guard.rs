@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Names the file to the program.
 const FILE: &str = "NEAP_GUARD_FILE";
+/// Whether Neap may make more system calls than other allocators.
+const QUERIES: &str = "NEAP_KERNEL_QUERIES";
 /// What a report begins with.
 const START: &str = "neap: ";
 /// Most reports of a process. The library writes no more.
@@ -32,9 +34,16 @@ impl Reports {
     ///
     /// # Errors
     ///
-    /// There is no place for the reports, or they cannot be appended to the named file.
+    /// There is no place for the reports, they cannot be appended to the named file, or the program
+    /// may not make the system calls of guarded blocks.
     pub fn wanted(matches: &ArgMatches) -> Result<Option<Self>, Failure> {
         let is_guarded = matches.contains_id("guard");
+        if is_guarded && env::var_os(QUERIES).is_some_and(|value| value == "0") {
+            return Err(failure!(
+                "--guard needs system calls that --no-kernel-queries ({QUERIES}=0) forbids; leave out \
+                 one of them"
+            ));
+        }
         if let Some(file) = env::var_os(FILE).filter(|file| !file.is_empty()) {
             if is_guarded || matches.contains_id("guard-file") {
                 let file = files::appendable(Path::new(&file))?;
@@ -56,7 +65,7 @@ impl Reports {
         match self.inbox.read() {
             Ok(reports) => {
                 let text = symbolized(&String::from_utf8_lossy(&reports), self.began_ms);
-                // Where nobody can read it, the program's status still counts.
+                // If standard error takes no text, the exit status is still the program's.
                 _ = io::stderr().write_all(text.as_bytes());
             }
             Err(error) => say!("the reports of guarded allocations cannot be read: {error}"),

@@ -1,5 +1,6 @@
-/* A sandbox that kills for madvise. Blocks that were guarded before are freed in it, and more are
-   made: the process lives. */
+/* A sandbox that kills for madvise and gettid. Blocks that were guarded before are freed in it, and
+   more are made: the process lives. */
+#include <stdint.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -26,6 +27,13 @@ int main(void) {
     for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = malloc(64);
         memset(blocks[i], 1, 64);
+        /* Each guarded block has a page of its own. */
+        for (int j = 0; j < i; j++) {
+            if ((uintptr_t)blocks[i] / 4096 == (uintptr_t)blocks[j] / 4096) {
+                puts("not guarded");
+                return 1;
+            }
+        }
     }
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
