@@ -389,7 +389,7 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
 ///
 /// # Safety
 /// - The program frees this block of the slab, and uses it no more.
-/// - The calling thread has [entered](entered) the heap, so that no other thread is
+/// - The calling thread has [entered] the heap, so that no other thread is
 ///   [alone](Cache::is_alone).
 pub unsafe fn close_sealed(address: usize, class: Class) {
     let bytes = class.bytes();
