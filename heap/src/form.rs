@@ -5,7 +5,7 @@ use crate::base::sync::Ordering;
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::measures::{Canary, Form, Key, Measures};
 use crate::cache::misuse;
-use crate::harden::{Seal, canary_of, seal};
+use crate::seal::{self, Seal, canary_of};
 use crate::slab::class::Class;
 use crate::stray::canary_at;
 use crate::tags::Unchecked;
@@ -64,7 +64,7 @@ pub(crate) fn delete(form: Form) -> &'static str {
 /// # Safety
 /// - A block of a slab starts there.
 unsafe fn form_of(address: usize, class: Class) -> Option<Form> {
-    if seal(address, class) != Seal::Canary {
+    if seal::of(address, class) != Seal::Canary {
         return None;
     }
     // SAFETY: the caller's promise.
@@ -79,7 +79,7 @@ unsafe fn form_of(address: usize, class: Class) -> Option<Form> {
 /// # Safety
 /// - The caller's block of a slab starts there, in use.
 unsafe fn set_form(address: usize, class: Class, form: Form) {
-    if seal(address, class) != Seal::Canary {
+    if seal::of(address, class) != Seal::Canary {
         return;
     }
     let _unchecked = Unchecked::begin();

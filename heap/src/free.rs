@@ -9,12 +9,13 @@ use crate::cache::magazine::Tag;
 use crate::cache::measures::Measures;
 use crate::cache::misuse::{self, Call};
 use crate::form;
-use crate::harden::{self, Form, Seal};
+use crate::harden::{self, Form};
 use crate::hook;
 use crate::init::{current, entered};
 use crate::large;
 use crate::mapped_over;
 use crate::reclaim::start::end_slow_path;
+use crate::seal::{self, Seal};
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::tags;
@@ -188,7 +189,7 @@ fn usable_bytes(address: usize, class: Class) -> usize {
     #[cold]
     #[inline(never)]
     fn checked(address: usize, class: Class) -> usize {
-        harden::usable(Call::UsableSize, address, class)
+        seal::usable(Call::UsableSize, address, class)
     }
     match HEAP.mode() {
         Mode::Checking => checked(address, class),
@@ -219,9 +220,9 @@ fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Size
     let address = tags::strip(block.addr());
     let (low, high) = match HEAP.find(address) {
         Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
-        Found::Slab(slab, class) if harden::seal(address, class) != Seal::Open => {
+        Found::Slab(slab, class) if seal::of(address, class) != Seal::Open => {
             start_of(Call::Free, slab, class, address);
-            let size = harden::usable(Call::Free, address, class);
+            let size = seal::usable(Call::Free, address, class);
             (
                 if SIZES_ARE_EXACT.load(Ordering::Relaxed) {
                     size

@@ -1,21 +1,14 @@
-//! Blocks of slabs under `NEAP_HARDEN`: how they are chosen, what stands behind them, and what a
-//! free checks. `docs/harden.md` says what each measure stops.
+//! Blocks of slabs under `NEAP_HARDEN`: how they are chosen, filled and checked. [`crate::seal`]
+//! says what stands behind them, and `docs/harden.md` what each measure stops.
 //!
-//! ```text
-//!   | requested bytes | slack: zeros | canary: 8 bytes |     a block of the program's
-//!   | zeros                          | canary or 0     |     a free block, or one held back
-//! ```
-//!
-//! The canary is a word that a reader without the process's secrets cannot make. It holds the
-//! requested size, the form of the call, and whether the block was freed. A free checks the block's
-//! own canary and slack, and the bytes within 32 bytes of the block that are in no block in use
-//! ([`crate::stray`]). Meanwhile, other threads may allocate and free a neighbour. Its canary says
-//! that it is in use before its owner writes there, and that it is free only after its bytes are
-//! zero.
+//! A free checks the block's own canary and slack, and the bytes within 32 bytes of the block that
+//! are in no block in use ([`crate::stray`]). Meanwhile, other threads may allocate and free a
+//! neighbour. Its canary says that it is in use before its owner writes there, and that it is free
+//! only after its bytes are zero.
 
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::flush::give_found;
-use crate::cache::heap::{Found, HEAP};
+use crate::cache::heap::HEAP;
 use crate::cache::machine;
 pub use crate::cache::measures::{Canary, Form, Measures};
 use crate::cache::measures::{EARLY, Key, SECRETS};
@@ -23,6 +16,7 @@ use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::Cache;
 use crate::cache::waiting::Blocks;
 use crate::init::entered;
+use crate::seal::{self, Seal, canary_of, held_bytes, is_unused};
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other, is_zero};
@@ -31,17 +25,6 @@ use core::ptr;
 
 /// What fills a block that waits in the checking mode: as a pointer it leads nowhere.
 const PATTERN: u8 = 0xdb;
-
-/// What the blocks of a slab have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seal {
-    /// All of their bytes are the program's.
-    Open,
-    /// No bytes, and no access.
-    NoBytes,
-    /// A canary at their end.
-    Canary,
-}
 
 /// Whether anything of `NEAP_HARDEN` is in force that blocks of slabs have.
 #[inline]
@@ -55,45 +38,14 @@ pub fn random() -> Option<usize> {
     wanted.then(|| SECRETS.next() as usize)
 }
 
-/// What the block of `class` at `address` has.
-#[inline]
-pub fn seal(address: usize, class: Class) -> Seal {
-    let measures = HEAP.measures();
-    match measures.harden() && !EARLY.has(address) {
-        true if HEAP.is_no_bytes(class) => Seal::NoBytes,
-        true if measures.has(Measures::CANARY) => Seal::Canary,
-        _ => Seal::Open,
-    }
-}
-
-/// The class for `size` bytes at a multiple of `align` and what stands behind them; `None` if no
-/// slab serves it. Blocks of the class of no bytes are multiples of 16 only.
-pub(crate) fn class_for(size: usize, align: usize) -> Option<Class> {
-    if size == 0
-        && align <= 16
-        && let Some(class) = HEAP.class_of_no_bytes()
-    {
-        return Some(class);
-    }
-    let canary = match HEAP.measures().has(Measures::CANARY) {
-        true => CANARY_BYTES,
-        false => 0,
-    };
-    let class = Class::of_layout(size.checked_add(canary)?, align.max(16))?;
-    match HEAP.is_no_bytes(class) {
-        true => Class::of_layout(class.bytes() + 1, align.max(16)),
-        false => Some(class),
-    }
-}
-
-/// A block of `size` bytes, by [`class_for`] of `class`. Null when out of memory.
+/// A block of `size` bytes, by [`seal::class_for`] of `class`. Null when out of memory.
 pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
     let (block, seal) = match own_cache(class) {
         // SAFETY: the calling thread's own, and in this mode its fast path is closed.
         Some(cache) => (unsafe { HEAP.draw(cache, class) }, Seal::Canary),
         None => {
             let block = HEAP.take_past(class);
-            (block, seal(block.addr(), class))
+            (block, seal::of(block.addr(), class))
         }
     };
     match block.is_null() {
@@ -176,18 +128,6 @@ unsafe fn refuse_changed(address: usize, bytes: usize, fill: Option<u8>) {
     }
 }
 
-/// Whether the program does not have the block that starts there: it is free in its slab, or in a
-/// magazine. Slow: for the words before an abort.
-#[cold]
-fn is_unused(address: usize) -> bool {
-    let Found::Slab(slab, class) = HEAP.find(address) else {
-        return false;
-    };
-    let number = class.block_at(address - slab.base());
-    let is_free = number.is_some_and(|number| slab.is_free(class, number));
-    is_free || HEAP.registry.holds(class, address)
-}
-
 /// Checks that nothing was written to a block while it was free, and sets its canary and its tag.
 /// Returns the pointer for the program.
 ///
@@ -258,110 +198,6 @@ unsafe fn refuse_written_at(address: usize, bytes: usize) -> ! {
     misuse::written_freed(address, bytes, offset.unwrap_or(held))
 }
 
-/// Bytes of a block that its owner or the fill of a free block has.
-fn held_bytes(seal: Seal, bytes: usize) -> usize {
-    match seal {
-        Seal::Open => bytes,
-        Seal::NoBytes => 0,
-        Seal::Canary => bytes - CANARY_BYTES,
-    }
-}
-
-/// What the canary of a block says; `None` if it was overwritten.
-///
-/// # Safety
-/// - As [`canary_at`].
-pub(crate) unsafe fn canary_of(address: usize, class: Class) -> Option<Canary> {
-    let _unchecked = Unchecked::begin();
-    // SAFETY: the caller's promise.
-    let word = unsafe { canary_at(address, class.bytes()) };
-    Key::of(address).read(word.load(Ordering::Acquire))
-}
-
-/// How many bytes the program has of a block that is not freed: those that it requested, or all.
-pub fn usable(call: Call, address: usize, class: Class) -> usize {
-    match seal(address, class) {
-        Seal::Open => class.bytes(),
-        Seal::NoBytes => 0,
-        // SAFETY: such a block starts there.
-        Seal::Canary => match unsafe { canary_of(address, class) } {
-            Some(Canary::Live(_, size)) => size,
-            Some(Canary::Freed) => refuse_free(call, address, class),
-            None if is_unused(address) => refuse_free(call, address, class),
-            None => misuse::canary(call, address, held_bytes(Seal::Canary, class.bytes())),
-        },
-    }
-}
-
-/// Aborts because a call names a block that is free.
-#[cold]
-fn refuse_free(call: Call, address: usize, class: Class) -> ! {
-    match call {
-        // By a `delete` or a free that states the size.
-        Call::Free => misuse::double_free(address, class.bytes()),
-        _ => misuse::already_free(call, address),
-    }
-}
-
-/// The same, of a block that may be freed or overwritten; then `None`.
-pub(crate) fn bytes_in_use(address: usize, class: Class) -> Option<usize> {
-    match seal(address, class) {
-        Seal::Open => Some(class.bytes()),
-        Seal::NoBytes => None,
-        // SAFETY: a block of the class starts there.
-        Seal::Canary => match unsafe { canary_of(address, class) } {
-            Some(Canary::Live(_, size)) => Some(size),
-            _ => None,
-        },
-    }
-}
-
-/// Notes that the block at a pointer, which stays where it is, has `size` bytes from now on. False
-/// if it has no room for them.
-///
-/// # Safety
-/// - A block of the caller's starts there, in use.
-pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: usize) -> bool {
-    let address = tags::strip(pointer);
-    let seal = seal(address, class);
-    let stays = size > 0 && class_for(size, align) == Some(class);
-    if seal == Seal::NoBytes || (seal == Seal::Open && !stays) {
-        return false;
-    }
-    if seal == Seal::Canary {
-        let _unchecked = Unchecked::begin();
-        // SAFETY: the caller's promise.
-        let (held, word) =
-            unsafe { (canary_of(address, class), canary_at(address, class.bytes())) };
-        let Some(Canary::Live(form, held)) = held else {
-            return false;
-        };
-        if HEAP.measures().has(Measures::ZERO) {
-            // SAFETY: the caller's promise.
-            unsafe {
-                check_slack(
-                    Call::Realloc,
-                    address,
-                    held,
-                    held_bytes(seal, class.bytes()),
-                )
-            };
-        }
-        if !stays {
-            return false;
-        }
-        if size < held {
-            // SAFETY: bytes of the block that the program gives up.
-            unsafe { ptr::write_bytes((address + size) as *mut u8, 0, held - size) };
-        }
-        let live = Key::of(address).word(Canary::Live(form, size));
-        word.store(live, Ordering::Release);
-        // SAFETY: the caller's promise.
-        unsafe { tags::tag_resized(pointer, held, size) };
-    }
-    true
-}
-
 /// Takes a block of a slab, which has no canary, out of the program's hands: aborts if it is free
 /// already, then fills it.
 ///
@@ -373,7 +209,7 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
     if slab.is_free(class, number) {
         misuse::double_free(address, bytes);
     }
-    if seal(address, class) != Seal::Open {
+    if seal::of(address, class) != Seal::Open {
         return;
     }
     // SAFETY: the caller's promise.

@@ -83,6 +83,8 @@ pub mod pages;
 #[cfg(not(loom))]
 pub mod realloc;
 pub mod reclaim;
+#[cfg(not(loom))]
+pub mod seal;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;

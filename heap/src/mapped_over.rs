@@ -20,10 +20,10 @@ use crate::base::sync::{AtomicBool, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::cache::heap::{HEAP, class_of, slab_of};
 use crate::cache::magazine::Tag;
-use crate::harden;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::pages::{SliceRef, Use};
+use crate::seal;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::page_set::PageSet;
@@ -88,7 +88,7 @@ unsafe fn restore_noted(address: usize, slab: &Slab, class: Class) -> bool {
     let in_use = class
         .block_at(offset)
         .is_some_and(|number| !slab.is_free(class, number));
-    let bytes = in_use.then(|| harden::bytes_in_use(address, class));
+    let bytes = in_use.then(|| seal::bytes_in_use(address, class));
     let Some(pages) = bytes.flatten().and_then(|bytes| whole_pages(offset, bytes)) else {
         return true;
     };

@@ -13,6 +13,7 @@ use crate::malloc::allocate_layout;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
 use crate::pages::{Dirty, SliceRef, Span};
+use crate::seal;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::tags;
@@ -106,10 +107,10 @@ unsafe fn reallocate_watched(block: *mut u8, class: Class, size: usize, align: u
     refuse_quarantined(Call::Realloc, address);
     let (held, stays) = match harden::is_on() {
         true => {
-            let held = harden::usable(Call::Realloc, address, class);
+            let held = seal::usable(Call::Realloc, address, class);
             // SAFETY: the caller's promise.
             (held, unsafe {
-                harden::resize(block.addr(), class, size, align)
+                seal::resize(block.addr(), class, size, align)
             })
         }
         false => (class.bytes(), Class::of_layout(size, align) == Some(class)),

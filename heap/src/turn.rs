@@ -20,6 +20,7 @@ use crate::harden;
 use crate::hook;
 use crate::init::current;
 use crate::large;
+use crate::seal;
 use crate::slab::class::TABLE_BYTES;
 use crate::stray::CANARY_BYTES;
 use crate::tags;
@@ -59,7 +60,7 @@ fn tag_for(cache: &Cache, size: usize) -> Option<Tag> {
 #[inline(never)]
 fn unusual_tag_for(size: usize) -> Option<Tag> {
     let has_canary = size > 0 && !large::guards(size);
-    has_canary.then(|| harden::class_for(size, 16).map(Tag::of))?
+    has_canary.then(|| seal::class_for(size, 16).map(Tag::of))?
 }
 
 /// What became of a freed block.

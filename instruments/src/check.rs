@@ -12,12 +12,13 @@ use neap_heap::cache::heap::{Found, HEAP};
 use neap_heap::cache::misuse::{self, Call};
 use neap_heap::cache::waiting::Blocks;
 use neap_heap::free::{free_found, start_of};
-use neap_heap::harden::{self, Measures, Seal};
+use neap_heap::harden::{self, Measures};
 use neap_heap::hook;
 use neap_heap::init::entered;
 use neap_heap::large;
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Lock, Rank};
+use neap_heap::seal::{self, Seal};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;
 
@@ -127,7 +128,7 @@ pub(crate) fn holds(address: usize) -> bool {
 pub(super) fn hold(address: usize, found: &Found) -> bool {
     match found {
         Found::Guarded => false,
-        Found::Slab(slab, class) if harden::seal(address, *class) == Seal::Canary => {
+        Found::Slab(slab, class) if seal::of(address, *class) == Seal::Canary => {
             hold_sealed(address, slab, *class)
         }
         _ => hold_open(address, found),
@@ -201,7 +202,7 @@ fn take_back(inner: &mut Inner, oldest: OpenBlock) {
         }
         // SAFETY: in quarantine since it was filled.
         Found::Slab(_, class) => unsafe {
-            harden::refuse_written(address, class, harden::seal(address, class));
+            harden::refuse_written(address, class, seal::of(address, class));
         },
         _ => {}
     }

@@ -376,6 +376,12 @@ impl SliceRef<'_> {
         self.arena.layout().address(self.index)
     }
 
+    /// [`SliceRef::slice_base`] as a pointer.
+    pub(super) fn pointer(&self) -> NonNull<u8> {
+        // SAFETY: an address in an arena is not null.
+        unsafe { NonNull::new_unchecked(self.slice_base() as *mut u8) }
+    }
+
     /// What the span that starts here is used for; `None` if none in use does.
     pub fn use_(&self) -> Option<Use> {
         self.used().map(|(_, use_)| use_)

@@ -13,8 +13,9 @@ use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::huge::mark;
 use super::limits::Admission;
+use super::request::{Fill, SpanRequest, SpanSource};
 use super::reserve::Refusal;
-use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, Use};
+use super::span::{Age, SpanRecord, Use};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os, OutOfMemory};
 

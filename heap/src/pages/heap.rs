@@ -495,9 +495,3 @@ impl<O: Os> PageHeap<O> {
             .store(first.tagged().min(first.end()), Ordering::Release);
     }
 }
-
-/// The address of a slice, as a pointer.
-pub(super) fn address_of(place: SliceRef<'_>) -> NonNull<u8> {
-    // SAFETY: an address in an arena is not null.
-    unsafe { NonNull::new_unchecked(place.slice_base() as *mut u8) }
-}

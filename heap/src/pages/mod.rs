@@ -5,7 +5,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `span` | the record of a slice, and the terms of a request for slices |
+//! | `span`, `request` | the record of a slice; what a request for slices asks for |
 //! | `layout`, `arena` | one reserved address range: its tables, and a slice found by its address |
 //! | `zero_state` | which pages may be dirty: a mask for each slice, or one word for a whole span |
 //! | `figures`, `limits` | counts, and the bounds on them |
@@ -43,6 +43,7 @@ mod purge;
 mod query;
 mod regret;
 mod renew;
+mod request;
 mod reserve;
 mod residence;
 mod retention;
@@ -59,7 +60,8 @@ pub use heap::{PageHeap, Tables};
 pub use huge::Policy as HugePolicy;
 pub use layout::Sides;
 pub use limits::{Driver, Footprint, Limits, NEAR_PART, STACK_BYTES};
+pub use request::SpanSource;
 pub use residence::{Pages, Part, Residence};
-pub use span::{Age, SpanSource, USES, Use};
+pub use span::{Age, USES, Use};
 pub use spans::{Extension, Span};
 pub use zero_state::{Dirty, Zero};

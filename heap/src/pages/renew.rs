@@ -10,7 +10,7 @@
 //! Neap moves nothing, for mapping afresh may be refused there.
 
 use super::arena::SliceRef;
-use super::heap::{Locked, PageHeap, address_of};
+use super::heap::{Locked, PageHeap};
 use super::span::{State, Use};
 use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
@@ -70,7 +70,7 @@ impl<O: Os> PageHeap<O> {
     /// - `place` is the first slice of a span in use, and no thread uses what is beyond the first
     ///   `kept` slices any more.
     pub(super) unsafe fn renew_from(&self, place: SliceRef<'_>, kept: usize) -> Renewal {
-        let (base, record) = (address_of(place), place.record());
+        let (base, record) = (place.pointer(), place.record());
         let (moved, all) = (record.moved_slices(), record.slices.get());
         let is_whole = record.is_overmapped() || kept == 0 && moved > 0;
         let end = if is_whole { all } else { moved };

@@ -5,7 +5,7 @@
 use super::arena::{Arena, Commit, MAX_ARENAS, Step};
 use super::heap::{Locked, PageHeap};
 use super::layout::Layout;
-use super::span::SpanRequest;
+use super::request::SpanRequest;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};

@@ -3,9 +3,10 @@
 use super::arena::SliceRef;
 use super::figures::UseTotals;
 use super::free_spans::Fit;
-use super::heap::{Locked, PageHeap, address_of};
+use super::heap::{Locked, PageHeap};
 use super::renew::Renewal;
-use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, State, Use, grid_of};
+use super::request::{Fill, SpanRequest, SpanSource, grid_of};
+use super::span::{Age, SpanRecord, State, Use};
 use super::zero_state::{Dirty, Zero};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
@@ -87,7 +88,7 @@ impl<O: Os> PageHeap<O> {
         let warm = place.record().dirty.get() * locked.page_bytes();
         self.note_left(locked);
         Some(Span {
-            base: address_of(place),
+            base: place.pointer(),
             slices,
             zero,
             cold: slices * SLICE_BYTES - warm,

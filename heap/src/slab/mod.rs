@@ -22,6 +22,7 @@
 //! - The slab itself withholds blocks in pages that are not resident ([`page_set`]), so "all
 //!   blocks" means all others.
 
+mod claim;
 pub mod class;
 pub mod class_table;
 pub mod decommitted;
@@ -40,9 +41,10 @@ mod slab;
 mod source;
 mod word;
 
+pub use claim::Claim;
 pub use returned::Returned;
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
-pub use slab::{Claim, FarWords, Given, Slab, Slice, Touched, WORDS};
+pub use slab::{FarWords, Given, Slab, Slice, Touched, WORDS};
 pub use source::{Pages, Scope, Source};
 pub use word::{Grain, LINE_BLOCKS};

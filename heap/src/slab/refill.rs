@@ -1,8 +1,9 @@
 //! Taking blocks from a depot, for a magazine.
 
+use super::claim::Claim;
 use super::depot::{Depot, Depots, Open};
 use super::depot_id::DepotId;
-use super::slab::{Claim, Slab};
+use super::slab::Slab;
 use super::source::{Pages, Source};
 use super::word::Grain;
 use crate::base::sync::Ordering;

@@ -4,7 +4,7 @@ use super::class::Class;
 use super::class_table::MAX_BLOCKS;
 use super::depot_id::DepotId;
 use super::page_set::{PageSet, bits_over, to_withhold};
-use super::word::{Grain, claim_bits, put_first};
+use super::word::put_first;
 use crate::base::sync::plain;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
 use crate::base::tree::{Node, Side};
@@ -15,10 +15,6 @@ pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 
 /// Words of a bitmap that are in the record itself: enough for blocks of 512 bytes and more.
 const NEAR_WORDS: usize = 2;
-
-/// A random claim chooses among the free blocks of this many words, so that a slab's pages are
-/// touched one after another.
-const RANDOM_WORDS: usize = 4;
 
 /// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
 /// of records serves 64 slices. So a slab of which only one page is used (see [`super::page_set`])
@@ -53,7 +49,7 @@ pub struct Slab {
     pub(super) lowest: AtomicU16,
     /// Words from this one up were never claimed from since carving, so their blocks were never
     /// touched. While the slice is no slab: a [note](Slab::note).
-    high_water: AtomicU16,
+    pub(super) high_water: AtomicU16,
     /// Blocks that read as zero and were never claimed since carving. Only in classes that have
     /// [`Class::tells_fresh`]; else 0. Bits of free blocks change only from 1 to 0, by the thread
     /// that claims the block.
@@ -91,17 +87,6 @@ unsafe impl Node for Slab {
     fn link(&self, side: Side) -> &plain::AtomicPtr<Slab> {
         &self.links[side as usize]
     }
-}
-
-/// Blocks claimed from one word of a slab's bitmap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// The word's number.
-    pub word: usize,
-    /// The claimed bits.
-    pub bits: u64,
-    /// Those of them that are known to read as zero.
-    pub fresh: u64,
 }
 
 /// The result of giving blocks back.
@@ -193,13 +178,6 @@ impl Slab {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// Address of the first block of a claim.
-    #[inline]
-    pub fn address_of(&self, class: Class, claim: Claim) -> usize {
-        let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
-        self.base() + number * class.bytes()
-    }
-
     /// What [`Slab::set_note`] noted of a slice that is no slab.
     pub fn note(&self) -> u16 {
         self.high_water.load(Ordering::Relaxed)
@@ -265,84 +243,6 @@ impl Slab {
         self.far().map_or(&[], |far| &far[..count])
     }
 
-    /// Claims up to `want` blocks from one word, lowest addresses first: one atomic operation on a
-    /// word that has free blocks.
-    pub(super) fn claim(&self, class: Class, want: usize, grain: Grain) -> Option<Claim> {
-        if let Grain::Random(draw) = grain {
-            return self.claim_any(class, draw);
-        }
-        let words = self.words(class);
-        let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
-        let claimed = |word: usize| {
-            let got = claim_bits(&words[word], want, grain);
-            if got == 0 { None } else { Some((word, got)) }
-        };
-        let found = (start..words.len()).find_map(claimed);
-        let (word, bits) = found.or_else(|| (0..start).find_map(claimed))?;
-        self.note_use();
-        self.note_claim(word, want);
-        let fresh = self.take_fresh(bits);
-        Some(Claim { word, bits, fresh })
-    }
-
-    /// Claims one of the first free blocks, by a random number: one of the first
-    /// [`RANDOM_WORDS`] words.
-    fn claim_any(&self, class: Class, draw: u64) -> Option<Claim> {
-        let words = self.words(class);
-        let is_free = |word: &usize| words[*word].load(Ordering::Relaxed) != 0;
-        let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
-        loop {
-            let first = (start..words.len()).chain(0..start).find(is_free)?;
-            let any = first + draw as usize % RANDOM_WORDS;
-            let word = match any < words.len() && is_free(&any) {
-                true => any,
-                false => first,
-            };
-            let bits = claim_bits(&words[word], 1, Grain::Random(draw));
-            if bits == 0 {
-                // Other threads were faster.
-                continue;
-            }
-            self.note_use();
-            if self.lowest.load(Ordering::Relaxed) as usize != first {
-                self.lowest.store(first as u16, Ordering::Relaxed);
-            }
-            if (self.high_water.load(Ordering::Relaxed) as usize) <= word {
-                let end = word as u16 + 1;
-                self.high_water.fetch_max(end, Ordering::Relaxed);
-            }
-            let fresh = self.take_fresh(bits);
-            return Some(Claim { word, bits, fresh });
-        }
-    }
-
-    /// Which of some blocks of the first word, just claimed, are fresh. They are no more.
-    fn take_fresh(&self, bits: u64) -> u64 {
-        match self.fresh.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => u64::from(self.fresh.fetch_and(!(bits as u16), Ordering::Relaxed)) & bits,
-        }
-    }
-
-    fn note_use(&self) {
-        if self.idle.load(Ordering::Relaxed) != 0 {
-            self.idle.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that a thread which wants `want` blocks has claimed from `word`.
-    fn note_claim(&self, word: usize, want: usize) {
-        if self.lowest.load(Ordering::Relaxed) as usize != word {
-            self.lowest.store(word as u16, Ordering::Relaxed);
-        }
-        // fetch_max: two claimers of different words must not lower each other's mark. The thread
-        // goes on to the words after this one, so it raises the mark for them as well.
-        if (self.high_water.load(Ordering::Relaxed) as usize) <= word {
-            let end = (word + want.div_ceil(64)).min(WORDS) as u16;
-            self.high_water.fetch_max(end, Ordering::Relaxed);
-        }
-    }
-
     /// Whether block `block` of this slab of `class` is free: held by the bitmap, or withheld.
     /// True of every block while the slice is about to be carved for the first time.
     #[inline(always)]
@@ -403,6 +303,13 @@ impl Slab {
         Given::Done
     }
 
+    /// Notes that blocks are claimed or given.
+    pub(super) fn note_use(&self) {
+        if self.idle.load(Ordering::Relaxed) != 0 {
+            self.idle.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Whether every block seems free; looks first at the word after `word`, where blocks freed in
     /// address order are still out.
     pub(super) fn all_free(&self, class: Class, word: usize) -> bool {
@@ -433,24 +340,6 @@ impl Slab {
         self.words(class)
             .iter()
             .any(|bits| bits.load(Ordering::Acquire) != 0)
-    }
-
-    /// Claims every block. True if all were free or withheld; otherwise all are given back.
-    pub(super) fn claim_all(&self, class: Class) -> bool {
-        let words = self.words(class);
-        for (word, bits) in words.iter().enumerate() {
-            let got = bits.swap(0, Ordering::AcqRel);
-            if got == self.offered_word(class, word) {
-                continue;
-            }
-            bits.fetch_or(got, Ordering::AcqRel);
-            // The words before this one were claimed whole.
-            for (before, bits) in words[..word].iter().enumerate() {
-                bits.fetch_or(self.offered_word(class, before), Ordering::AcqRel);
-            }
-            return false;
-        }
-        true
     }
 
     /// Notes that the program mapped something over these units, in which it has a block.
@@ -520,17 +409,6 @@ mod tests {
             let block = class.blocks() - 1;
             slab.words(class)[last].fetch_and(!(1 << (block % 64)), Ordering::Relaxed);
             assert!(is_empty().all(|is_empty| !is_empty), "{class:?}");
-        }
-    }
-
-    #[test]
-    fn the_mark_of_what_was_touched_is_above_all_claims() {
-        let (depots, slices) = (Depots::new(), Slices::new(1));
-        let class = Class::of_size(16);
-        for (want, words) in [(1, 1), (63, 1), (200, 5), (5000, 64)] {
-            let blocks = take(&depots, &slices, class, want);
-            let touched = slices.slab(blocks[0]).touched_bytes(class);
-            assert_eq!(touched, words * 64 * class.bytes(), "{want}");
         }
     }
 

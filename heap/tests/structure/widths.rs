@@ -1,9 +1,11 @@
-//! Comments end at the column where rustfmt ends code. It leaves comments alone.
+//! Comments end at the column where rustfmt ends code. It leaves comments alone. A Rust file is no
+//! longer than one can read at a time.
 
 use std::fs;
 use std::path::Path;
 
 const COLUMNS: usize = 100;
+const LINES: usize = 500;
 
 const FOLDERS: [&str; 12] = [
     "capi",
@@ -22,26 +24,43 @@ const FOLDERS: [&str; 12] = [
 
 #[test]
 fn comments_are_as_wide_as_code() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut wrong = Vec::new();
-    for folder in FOLDERS {
-        visit(&workspace.join(folder), &mut wrong);
-    }
+    for_each_source(|path, kind, text| {
+        let lines = wide_comments(text, ["sh", "py"].contains(&kind));
+        wrong.extend(lines.map(|line| format!("{}:{line}", path.display())));
+    });
     assert!(wrong.is_empty(), "over {COLUMNS} columns: {wrong:#?}");
 }
 
-/// Looks at every source file below `folder`.
-fn visit(folder: &Path, wrong: &mut Vec<String>) {
+#[test]
+fn files_are_short() {
+    let mut wrong = Vec::new();
+    for_each_source(|path, kind, text| {
+        let lines = text.lines().count();
+        if kind == "rs" && lines > LINES {
+            wrong.push(format!("{}: {lines}", path.display()));
+        }
+    });
+    assert!(wrong.is_empty(), "over {LINES} lines: {wrong:#?}");
+}
+
+/// Calls `look` with the path of each source file, its extension and its text.
+fn for_each_source(mut look: impl FnMut(&Path, &str, &str)) {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for folder in FOLDERS {
+        visit(&workspace.join(folder), &mut look);
+    }
+}
+
+fn visit(folder: &Path, look: &mut impl FnMut(&Path, &str, &str)) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap_or_default();
         let kind = path.extension().unwrap_or_default().to_str().unwrap_or("");
         if path.is_dir() && name != "target" {
-            visit(&path, wrong);
+            visit(&path, look);
         } else if ["rs", "c", "cc", "h", "hpp", "sh", "py"].contains(&kind) {
-            let text = fs::read_to_string(&path).unwrap();
-            let lines = wide_comments(&text, ["sh", "py"].contains(&kind));
-            wrong.extend(lines.map(|line| format!("{}:{line}", path.display())));
+            look(&path, kind, &fs::read_to_string(&path).unwrap());
         }
     }
 }

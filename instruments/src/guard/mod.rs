@@ -10,6 +10,7 @@
 mod kernel;
 mod pool;
 mod report;
+mod slots;
 mod trace;
 
 use crate::attach::words::WORDS;
@@ -27,8 +28,8 @@ use neap_heap::reclaim::thread as purge;
 use neap_heap::reclaim::wakeup::Urgency;
 use neap_heap::slab::class::Class;
 use neap_shared::status_page::{Guards, Refusal};
-use pool::SLOTS;
 pub(crate) use report::keep_path;
+use slots::SLOTS;
 use trace::Trace;
 
 /// The interval that stands for every allocation, in ms.

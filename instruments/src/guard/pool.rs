@@ -3,15 +3,13 @@
 //! A slot that was freed is the last to be used again. Until then each access to it faults, and the
 //! table still tells whose it was.
 
+use super::slots::{Mistake, SLOTS, Slot, State, Table, Wrong};
 use super::trace::Trace;
-use bytemuck::Zeroable;
 use core::ptr::NonNull;
 use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Guard, Lock, Rank};
 
-/// Slots of the pool.
-pub(super) const SLOTS: usize = 255;
 /// Pages of the pool: one before each slot, and two at the end.
 const PAGES: usize = 2 * SLOTS + 2;
 /// At least this many slots stay in quarantine, whatever the program needs.
@@ -43,76 +41,6 @@ pub(super) trait Doors {
     /// # Safety
     /// - No block is on it that the program may use.
     unsafe fn restore(&self, page: NonNull<u8>) -> bool;
-}
-
-/// What a slot is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum State {
-    /// Nothing yet.
-    Unused = 0,
-    /// A block in the program's hands.
-    Live = 1,
-    /// A block that was freed.
-    Freed = 2,
-}
-
-/// What the table knows of a slot.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Slot {
-    /// Where the last block starts; 0 if there was none.
-    pub(super) start: usize,
-    /// Its requested bytes.
-    pub(super) bytes: usize,
-    /// Bytes of the size class that would have served it.
-    pub(super) class: u32,
-    /// A [`State`].
-    state: u32,
-    /// Who allocated it.
-    pub(super) made: Trace,
-    /// Who freed it.
-    pub(super) freed: Trace,
-}
-
-impl Slot {
-    pub(super) fn state(&self) -> State {
-        match self.state {
-            0 => State::Unused,
-            1 => State::Live,
-            _ => State::Freed,
-        }
-    }
-}
-
-struct Table {
-    slots: [Slot; SLOTS],
-    /// The slots that are not live, from the oldest free on.
-    queue: [u16; SLOTS],
-    first: usize,
-    count: usize,
-}
-
-// SAFETY: integers only, and 0 is a value of each.
-unsafe impl Zeroable for Table {}
-
-/// What is wrong with a block that the program passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// It was freed before.
-    Freed,
-    /// A block starts elsewhere in the slot.
-    Interior,
-    /// There is no block.
-    NoBlock,
-    /// A byte before or after it was written.
-    Written(usize),
-}
-
-/// A wrong call, and the number of the slot that it is about; [`SLOTS`] if it is about none.
-pub(super) struct Mistake {
-    pub(super) wrong: Wrong,
-    pub(super) number: usize,
 }
 
 /// The guarded blocks of a process.
@@ -153,7 +81,7 @@ impl<D: Doors> Pool<D> {
         };
         if self.base.load(Ordering::Relaxed) != 0 {
             // SAFETY: the lock is held.
-            let free = unsafe { table.as_ref() }.count;
+            let free = unsafe { table.as_ref() }.free();
             return free + self.live() > 0;
         }
         let Some(base) = memory(bytes) else {
@@ -161,8 +89,9 @@ impl<D: Doors> Pool<D> {
         };
         // SAFETY: the lock is held, and the memory is the pool's.
         let (table, shut) = unsafe { (table.as_mut(), self.doors.shut(base, bytes)) };
-        table.queue = core::array::from_fn(|slot| slot as u16);
-        table.count = if shut { SLOTS } else { 0 };
+        if shut {
+            table.free_all();
+        }
         self.base.store(base.addr().get(), Ordering::Release);
         shut
     }
@@ -208,12 +137,12 @@ impl<D: Doors> Pool<D> {
     ) -> Option<NonNull<u8>> {
         let page = self.doors.page_bytes();
         debug_assert!(bytes <= page && align <= page && align.is_power_of_two());
-        let mut held = self.hold()?;
-        let number = self.has_room().then(|| held.oldest()).flatten()?;
+        let held = self.hold()?;
+        let number = self.has_room().then(|| held.table.oldest()).flatten()?;
         let first = held.page_of(number, page);
         // SAFETY: a page of the pool.
         if !unsafe { self.doors.open(NonNull::new(first as *mut u8)?) } {
-            held.push(number);
+            held.table.push(number);
             return None;
         }
         let start = match random & 1 {
@@ -239,7 +168,7 @@ impl<D: Doors> Pool<D> {
     /// Takes the block at `address` back.
     pub(super) fn give(&self, address: usize, freed: Trace) -> Result<(), Mistake> {
         let page = self.doors.page_bytes();
-        let Some(mut held) = self.hold() else {
+        let Some(held) = self.hold() else {
             return Ok(());
         };
         let number = held.live_at(address, page)?;
@@ -262,7 +191,7 @@ impl<D: Doors> Pool<D> {
             // If the kernel refuses, nothing is detected on this page until it is used again.
             // SAFETY: as above.
             unsafe { self.doors.shut(first, page) };
-            held.push(number);
+            held.table.push(number);
         }
         self.live.fetch_sub(1, Ordering::Relaxed);
         Ok(())
@@ -304,20 +233,8 @@ impl<D: Doors> Pool<D> {
     pub(super) fn meant_by(&self, address: usize) -> Option<Slot> {
         let guard = (0..TRIES).find_map(|_| self.lock.try_lock())?;
         let held = self.held_by(guard)?;
-        let page = self.doors.page_bytes();
-        let at = address.checked_sub(held.base)? / page;
-        // A slot's own page has an odd number; a page between two belongs to both.
-        let near = [at.wrapping_sub(1) / 2, at / 2].map(|number| held.table.slots.get(number));
-        let distance = |slot: &&Slot| {
-            let end = slot.start + slot.bytes;
-            let beyond = address.saturating_sub(end.saturating_sub(1));
-            (
-                slot.start.saturating_sub(address).max(beyond),
-                slot.state() as u32,
-            )
-        };
-        let used = near.into_iter().flatten().filter(|slot| slot.start != 0);
-        used.min_by_key(distance).copied()
+        held.table
+            .meant_by(address, held.base, self.doors.page_bytes())
     }
 }
 
@@ -327,37 +244,9 @@ impl Held<'_> {
         self.base + (2 * number + 1) * page
     }
 
-    /// Takes the slot that has been free for longest.
-    fn oldest(&mut self) -> Option<usize> {
-        let table = &mut *self.table;
-        let number = (table.count > 0).then(|| usize::from(table.queue[table.first]))?;
-        table.first = (table.first + 1) % SLOTS;
-        table.count -= 1;
-        Some(number)
-    }
-
-    /// Puts a slot behind all others that are free.
-    fn push(&mut self, number: usize) {
-        let table = &mut *self.table;
-        table.queue[(table.first + table.count) % SLOTS] = number as u16;
-        table.count += 1;
-    }
-
     /// The number of the slot whose live block starts at `address`.
     fn live_at(&self, address: usize, page: usize) -> Result<usize, Mistake> {
-        let at = address.wrapping_sub(self.base) / page;
-        let number = (at.wrapping_sub(1) / 2).min(SLOTS - 1);
-        let slot = &self.table.slots[number];
-        let is_own = at % 2 == 1 && slot.start != 0;
-        let wrong = match (slot.state(), slot.start == address) {
-            _ if !is_own => Wrong::NoBlock,
-            (State::Live, true) => return Ok(number),
-            (State::Freed, true) => Wrong::Freed,
-            (State::Live, false) => Wrong::Interior,
-            _ => Wrong::NoBlock,
-        };
-        let number = if is_own { number } else { SLOTS };
-        Err(Mistake { wrong, number })
+        self.table.live_at(address, self.base, page)
     }
 }
 

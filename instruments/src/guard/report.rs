@@ -3,7 +3,7 @@
 //! its own.
 
 use super::kernel::POOL;
-use super::pool::{Mistake, Slot, State, Wrong};
+use super::slots::{Mistake, Slot, State, Wrong};
 use super::trace::Trace;
 use crate::attach::words::WORDS;
 use core::ffi::CStr;
