@@ -284,7 +284,7 @@ pub(crate) unsafe fn close_if_in_use<'a>(
     measures: Measures,
 ) -> Option<Closing<'a>> {
     let _unchecked = Unchecked::begin();
-    let mut held = bytes - CANARY_BYTES;
+    let held = bytes - CANARY_BYTES;
     // SAFETY: a block with a canary starts there, or a free one.
     let word = unsafe { canary_at(address, bytes) };
     let live = word.load(Ordering::Acquire);
@@ -297,18 +297,36 @@ pub(crate) unsafe fn close_if_in_use<'a>(
         unsafe {
             check_slack(Call::Free, address, size, held);
             check_beside(address, bytes, size, key);
+            clear(address, size, held);
         }
-        // What is past the requested bytes is zero already.
-        held = size;
-    }
-    if let Some(fill) = fill_by(measures) {
+    } else if measures.has(Measures::CHECK) {
         // SAFETY: the caller's promise.
-        unsafe { ptr::write_bytes(address as *mut u8, fill, held) };
+        unsafe { ptr::write_bytes(address as *mut u8, PATTERN, held) };
     }
     // SAFETY: the caller's promise.
     let tag = unsafe { tags::tag_freed(address, size) };
     let freed = key.freed_word(tag);
     Some(Closing { word, live, freed })
+}
+
+/// Fills `size` bytes with zeros. Those that follow, up to the offset `end`, are zero already.
+///
+/// # Safety
+/// - They are of a block of the caller's; `size` is at most `end`.
+#[inline(always)]
+unsafe fn clear(address: usize, size: usize, end: usize) {
+    const BYTES: usize = size_of::<u128>();
+    debug_assert!(size <= end);
+    if size > 4 * BYTES || end < BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { ptr::write_bytes(address as *mut u8, 0, size) };
+    }
+    // No branch depends on the size any more, because sizes are as good as random.
+    for number in 0..4 {
+        let at = (BYTES * number).min(end - BYTES);
+        // SAFETY: as above.
+        unsafe { ((address + at) as *mut u128).write_unaligned(0) };
+    }
 }
 
 /// What fills the freed block at `address`.

@@ -16,12 +16,16 @@ use core::ptr;
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 /// How far from a block a free looks for stray writes, in bytes.
 const BESIDE: usize = 32;
-/// Bytes that a check of slack reads at once.
-const LAST: usize = size_of::<u128>();
-/// The most bytes of slack that four such reads cover.
-const MOST_PAIRS: usize = 4 * LAST;
+/// Bytes of a word, of two, and of eight.
+const WORD: usize = size_of::<u64>();
+const PAIR: usize = size_of::<u128>();
+const EIGHT: usize = 8 * WORD;
+/// The most bytes of slack that four reads of two words cover.
+const MOST_PAIRS: usize = 4 * PAIR;
 /// Bytes of the smallest OS page.
 const LEAST_PAGE: usize = 4096;
+/// Bytes of blocks of less than a page that have as many bytes as a free looks at, beside a canary.
+const NEAR_BLOCKS: Range<usize> = BESIDE + CANARY_BYTES..LEAST_PAGE;
 /// How many times a free looks at a stray write before it aborts.
 const LOOKS: usize = 64;
 
@@ -41,12 +45,13 @@ pub(crate) unsafe fn canary_at<'a>(address: usize, bytes: usize) -> &'a AtomicU6
 ///
 /// # Safety
 /// - They are of a free block of the caller's, and begin at a multiple of 8.
-#[inline]
+#[inline(never)]
 pub(crate) unsafe fn first_other(address: usize, bytes: usize, fill: u8) -> Option<usize> {
     debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
     // SAFETY: the caller's promise.
     let words = unsafe { core::slice::from_raw_parts(address as *const u64, bytes / 8) };
-    match fill == 0 && are_zero(words) {
+    // SAFETY: the caller's promise.
+    match fill == 0 && unsafe { is_zero(address, bytes) } {
         true => None,
         false => first_other_word(words, fill),
     }
@@ -59,25 +64,26 @@ pub(crate) unsafe fn first_other(address: usize, bytes: usize, fill: u8) -> Opti
 #[inline(always)]
 pub(crate) unsafe fn is_zero(address: usize, bytes: usize) -> bool {
     debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
-    // SAFETY: the caller's promise.
-    are_zero(unsafe { core::slice::from_raw_parts(address as *const u64, bytes / 8) })
-}
-
-/// Whether all words are 0. The last words, which may be too few for a group of eight or four, are
-/// read together with words before them.
-#[inline]
-fn are_zero(words: &[u64]) -> bool {
-    #[inline(always)]
-    fn any<const COUNT: usize>(chunk: &[u64; COUNT]) -> u64 {
-        chunk.iter().fold(0, |all, word| all | word)
-    }
-    match (words.last_chunk::<8>(), words.first_chunk::<4>()) {
-        (Some(last), _) => {
-            let (chunks, _) = words.as_chunks::<8>();
-            chunks.iter().all(|chunk| any(chunk) == 0) && any(last) == 0
+    // SAFETY: a word of the block, two and eight, if it has as many.
+    let word = |at: usize| unsafe { *((address + at) as *const u64) };
+    // SAFETY: as above.
+    let pair = |at: usize| unsafe { ((address + at) as *const u128).read_unaligned() };
+    let eight = |at: usize| pair(at) | pair(at + PAIR) | pair(at + 2 * PAIR) | pair(at + 3 * PAIR);
+    match bytes {
+        ..PAIR => bytes == 0 || word(0) == 0,
+        PAIR..=EIGHT => {
+            let next = |number: usize| pair((PAIR * number).min(bytes - PAIR));
+            next(0) | next(1) | next(2) | next(3) == 0
         }
-        (None, Some(first)) => any(first) | words.last_chunk::<4>().map_or(0, any) == 0,
-        (None, None) => words.iter().all(|&word| word == 0),
+        _ => {
+            let mut all = eight(bytes - EIGHT);
+            let mut at = 0;
+            while at < bytes - EIGHT {
+                all |= eight(at);
+                at += EIGHT;
+            }
+            all == 0
+        }
     }
 }
 
@@ -104,30 +110,34 @@ fn first_byte(word: u64) -> usize {
 pub(crate) unsafe fn check_slack(call: Call, address: usize, size: usize, end: usize) {
     debug_assert!(size <= end && end.is_multiple_of(8) && end > 0);
     // Few branches depend on the size, because sizes are as good as random.
-    // SAFETY: 16 bytes of the block.
+    // SAFETY: 8 bytes of the block, and 16.
+    let word = |at: usize| unsafe { ((address + at) as *const u64).read_unaligned() };
     let pair = |at: usize| unsafe { ((address + at) as *const u128).read_unaligned() };
-    let is_clean = end >= LAST
-        && match end - size {
-            slack if slack <= LAST => pair(end - LAST) & last_bytes(slack) == 0,
-            slack if slack <= MOST_PAIRS => {
-                let next = |number: usize| pair((size + LAST * number).min(end - LAST));
-                next(0) | next(1) | next(2) | next(3) == 0
-            }
-            _ => false,
-        };
+    let is_clean = match end - size {
+        // Reads no requested byte, unless there are fewer than 8 others: a read of what the program
+        // has just written in parts would have to wait.
+        slack if slack <= PAIR => {
+            let (first, last) = (size.min(end - WORD), end - WORD);
+            is_clear_from(word(first) | word(last), size - first)
+        }
+        slack if slack <= MOST_PAIRS => {
+            let next = |number: usize| pair((size + PAIR * number).min(end - PAIR));
+            next(0) | next(1) | next(2) | next(3) == 0
+        }
+        _ => false,
+    };
     if !is_clean {
         // SAFETY: the caller's promise.
         unsafe { look_at_slack(call, address, size, end) };
     }
 }
 
-/// A mask of the last `count` of 16 bytes.
+/// Whether the bytes of a word from the one with this number on are 0.
 #[inline(always)]
-fn last_bytes(count: usize) -> u128 {
-    static EDGE: [u128; 2] = [0, u128::MAX];
-    debug_assert!(count <= LAST);
-    // SAFETY: 16 of the 32 bytes.
-    unsafe { EDGE.as_ptr().byte_add(count).read_unaligned() }
+fn is_clear_from(word: u64, byte: usize) -> bool {
+    debug_assert!(byte <= WORD);
+    // Twice by half as much, because no shift may be by 64 bits.
+    word.to_le() >> (4 * byte) >> (4 * byte) == 0
 }
 
 /// [`check_slack`], word by word.
@@ -181,19 +191,22 @@ struct Freed {
 ///   canaries.
 #[inline(always)]
 pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key: Key) {
-    if bytes >= LEAST_PAGE {
-        // The program may have made a whole page of its block beside this one inaccessible.
-        return;
-    }
-    let (offset, far) = (address % SLICE_BYTES, bytes >= BESIDE + CANARY_BYTES);
-    // SAFETY: blocks of a slab in use, whose pages may be read. A slab is a slice.
-    let is_clean = far
+    let offset = address % SLICE_BYTES;
+    let (before, behind) = key.beside(bytes);
+    // A slab is a slice.
+    let (is_first, is_last) = (offset < bytes, offset + 2 * bytes > SLICE_BYTES);
+    let is_clean = NEAR_BLOCKS.contains(&bytes)
+        // SAFETY: blocks of a slab in use, whose pages may be read.
         && unsafe {
-            let before =
-                offset < bytes || is_clean(address - bytes, bytes, key.before(bytes), Side::End);
-            let behind = offset + 2 * bytes > SLICE_BYTES
-                || is_clean(address + bytes, bytes, key.behind(bytes), Side::Start);
-            before & behind
+            let before = match is_first {
+                true => 0,
+                false => dirt(address - bytes, bytes, before, Side::End),
+            };
+            let behind = match is_last {
+                true => 0,
+                false => dirt(address + bytes, bytes, behind, Side::Start),
+            };
+            before | behind == 0
         };
     if !is_clean {
         // SAFETY: the caller's promise.
@@ -201,24 +214,27 @@ pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key
     }
 }
 
-/// Whether the block at `start` is in use, or is free and has no stray write at this side.
+/// 0 if the block at `start` is in use, or is free and has no stray write at this side. No branch
+/// depends on which of both it is, because that is as good as random.
 ///
 /// # Safety
 /// - A block of `bytes` bytes with this key starts there, in a slab in use. It has room for
 ///   [`BESIDE`] bytes and a canary.
 #[inline(always)]
-unsafe fn is_clean(start: usize, bytes: usize, key: Key, side: Side) -> bool {
+unsafe fn dirt(start: usize, bytes: usize, key: Key, side: Side) -> u64 {
     let near = match side {
         Side::Start => start,
         Side::End => start + bytes - CANARY_BYTES - BESIDE,
     };
     // SAFETY: the caller's promise.
     let (word, strays) = unsafe { (canary_at(start, bytes), strays(near, BESIDE)) };
-    match State::read(word.load(Ordering::Acquire), key) {
-        State::Used => true,
-        State::Free => strays == 0,
-        State::Changed => false,
-    }
+    let word = word.load(Ordering::Acquire);
+    let strays = match key.is_live(word) {
+        true => 0,
+        false => strays,
+    };
+    let is_changed = word != 0 && key.read(word).is_none();
+    strays | u64::from(is_changed)
 }
 
 /// [`check_beside`], block by block.
@@ -227,6 +243,10 @@ unsafe fn is_clean(start: usize, bytes: usize, key: Key, side: Side) -> bool {
 /// - As [`check_beside`].
 #[inline(never)]
 unsafe fn look_beside(address: usize, bytes: usize, size: usize) {
+    if bytes >= LEAST_PAGE {
+        // The program may have made a whole page of its block beside this one inaccessible.
+        return;
+    }
     // A slab is a slice, and what is left behind its last block is less than a block.
     let base = address / SLICE_BYTES * SLICE_BYTES;
     let blocks = base..base + SLICE_BYTES + 1 - bytes;

@@ -32,7 +32,14 @@ use core::ptr::NonNull;
 pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
     let cache = current();
     let mut turn = cache.begin_turn()?;
-    let tag = tag_for(cache, size)?;
+    // For a request of no bytes, the difference wraps around to the largest number.
+    let tag = match size.wrapping_sub(1) < TABLE_BYTES - CANARY_BYTES {
+        // The table has the classes of C requests, whose blocks are multiples of 16.
+        true if !HEAP.is_no_bytes_tag(cache.tags[size + CANARY_BYTES]) => {
+            cache.tags[size + CANARY_BYTES]
+        }
+        _ => unusual_tag_for(size)?,
+    };
     let (measures, bytes) = (HEAP.measures(), cache.start(tag).bytes as usize);
     // SAFETY: a class's.
     let block = unsafe { turn.draw(tag, bytes, measures)? };
@@ -41,22 +48,8 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { harden::hand_out_sealed(block, size, bytes, measures) })
 }
 
-/// The tag of the class for `size` bytes and a canary behind them. `None` if a block of this size
-/// has no canary.
-#[inline(always)]
-fn tag_for(cache: &Cache, size: usize) -> Option<Tag> {
-    // For a request of no bytes, the difference wraps around to the largest number.
-    if size.wrapping_sub(1) < TABLE_BYTES - CANARY_BYTES {
-        // The table has the classes of C requests, whose blocks are multiples of 16.
-        let tag = cache.tags[size + CANARY_BYTES];
-        if !HEAP.is_no_bytes_tag(tag) {
-            return Some(tag);
-        }
-    }
-    unusual_tag_for(size)
-}
-
-/// [`tag_for`] of sizes that are not in the table, or of the class of no bytes there.
+/// The tag of the class for `size` bytes and a canary behind them, also of sizes that are not in the
+/// table. `None` if a block of this size has no canary.
 #[inline(never)]
 fn unusual_tag_for(size: usize) -> Option<Tag> {
     let has_canary = size > 0 && !large::guards(size);

@@ -353,16 +353,16 @@ impl<'a> Held<'a> {
         true
     }
 
-    /// [`Held::push`], but below the newest block, which stays the newest. False also if there is
-    /// no block.
+    /// [`Held::push`], but below the newest block, which stays the newest. Returns how many blocks
+    /// there are now; `None` if the magazine is full, or there was no block.
     ///
     /// # Safety
     /// - As [`Held::push`].
     #[inline(always)]
-    pub(crate) unsafe fn push_below(&mut self, block: *mut u8) -> bool {
+    pub(crate) unsafe fn push_below(&mut self, block: *mut u8) -> Option<usize> {
         let top = self.magazine.top.load(Ordering::Relaxed);
         if top == self.bounds.floor || top >= self.bounds.base + self.bounds.capacity as usize * 8 {
-            return false;
+            return None;
         }
         // SAFETY: below the capacity the array has room, and there is an entry below the top.
         let (free, newest) = unsafe { (word(top), word(top - 8)) };
@@ -372,7 +372,7 @@ impl<'a> Held<'a> {
         );
         newest.store(block, plain::Ordering::Relaxed);
         self.magazine.top.store(top + 8, Ordering::Release);
-        true
+        Some((top + 8 - self.bounds.floor) / 8)
     }
 
     /// A drainer's first step: publishes a bottom that leaves the newest block to the owner. `None`

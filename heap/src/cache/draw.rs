@@ -102,11 +102,11 @@ impl Heap {
     unsafe fn put_below(&self, magazine: &mut Held<'_>, block: *mut u8) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            let is_put = magazine.push_below(block);
-            if is_put && magazine.filled().is_power_of_two() {
+            let count = magazine.push_below(block);
+            if count.is_some_and(usize::is_power_of_two) {
                 self.choose_newest(magazine);
             }
-            is_put
+            count.is_some()
         }
     }
 
@@ -196,17 +196,23 @@ impl Heap {
     /// - As [`Heap::keep`].
     pub(crate) unsafe fn keep_all(&'static self, cache: &Cache, blocks: &Blocks) {
         let mut open = cache.open();
+        let mut last = None;
         for (address, tag) in blocks.tagged() {
             let block = address as *mut u8;
+            last = Some(tag);
             // SAFETY: a class's tag; the caller's promise.
-            if unsafe { self.put_below(&mut open.magazine_of(tag), block) } {
-                continue;
-            }
-            if let Some(class) = tag.class() {
+            if unsafe { open.magazine_of(tag).push_below(block) }.is_none()
+                && let Some(class) = tag.class()
+            {
                 // SAFETY: as above.
                 unsafe { self.keep_full(open, class, block) };
                 open = cache.open();
             }
+        }
+        // More often than in `put_below`.
+        if let Some(tag) = last {
+            // SAFETY: as above.
+            unsafe { self.choose_newest(&mut open.magazine_of(tag)) };
         }
     }
 
@@ -280,14 +286,11 @@ impl AtWork<'_> {
         };
         // SAFETY: the thread's own memory, which others reach while it has no turn.
         let blocks = unsafe { blocks.as_mut() };
-        if blocks.is_full() {
-            // This is a signal handler that interrupted the thread before it could bring them.
-            return Hold::Refused;
-        }
-        blocks.push_tagged(address, tag, bytes);
-        match blocks.is_full() {
-            true => Hold::Last,
-            false => Hold::Done,
+        match blocks.push_tagged(address, tag, bytes) {
+            // A signal handler has interrupted the thread before it could bring them.
+            false => Hold::Refused,
+            true if blocks.is_full() => Hold::Last,
+            true => Hold::Done,
         }
     }
 }

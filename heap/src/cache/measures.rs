@@ -209,23 +209,13 @@ impl Key {
         Key { base, step }
     }
 
-    /// The key of the block `distance` bytes behind this one.
+    /// The keys of the blocks `distance` bytes before and behind this one.
     #[inline(always)]
-    pub(crate) fn behind(self, distance: usize) -> Key {
-        let base = self.base.wrapping_add(self.grown(distance));
-        Key { base, ..self }
-    }
-
-    /// The key of the block `distance` bytes before this one.
-    #[inline(always)]
-    pub(crate) fn before(self, distance: usize) -> Key {
-        let base = self.base.wrapping_sub(self.grown(distance));
-        Key { base, ..self }
-    }
-
-    #[inline(always)]
-    fn grown(self, distance: usize) -> u64 {
-        (distance as u64).wrapping_mul(self.step)
+    pub(crate) fn beside(self, distance: usize) -> (Key, Key) {
+        let grown = (distance as u64).wrapping_mul(self.step);
+        let [before, behind] = [self.base.wrapping_sub(grown), self.base.wrapping_add(grown)]
+            .map(|base| Key { base, ..self });
+        (before, behind)
     }
 
     /// The word of a canary.
@@ -262,6 +252,12 @@ impl Key {
                 Some(Canary::Live(Form::of(payload >> SIZE_BITS), size))
             }
         }
+    }
+
+    /// Whether a word says that the program has the block.
+    #[inline(always)]
+    pub(crate) fn is_live(self, word: u64) -> bool {
+        self.gather(word) < FREED
     }
 
     /// The memory tag that a freed block had; 0 if the word is that of no freed block.
@@ -314,9 +310,9 @@ mod tests {
         }
         assert_eq!(key.read(0), None);
         for distance in [16, 80, 4080] {
-            let beside = [key.behind(distance), key.before(distance)];
-            let apart = [Key::of(address + distance), Key::of(address - distance)];
-            assert_eq!(beside.map(|key| key.base), apart.map(|key| key.base));
+            let (before, behind) = key.beside(distance);
+            assert_eq!(before.base, Key::of(address - distance).base);
+            assert_eq!(behind.base, Key::of(address + distance).base);
         }
     }
 

@@ -19,8 +19,6 @@ pub const MOST_BYTES: usize = 64 << 10;
 pub struct Blocks {
     count: usize,
     bytes: usize,
-    /// No more may be added.
-    is_full: bool,
     /// The address of each block, and in the highest bits the tag of its class.
     words: [u64; MOST],
 }
@@ -34,7 +32,6 @@ impl Blocks {
         Blocks {
             count: 0,
             bytes: 0,
-            is_full: false,
             words: [0; MOST],
         }
     }
@@ -52,29 +49,30 @@ impl Blocks {
     /// Whether no more may be added.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.is_full
+        self.count == MOST || self.bytes >= MOST_BYTES
     }
 
     /// Removes all blocks.
     pub fn clear(&mut self) {
-        (self.count, self.bytes, self.is_full) = (0, 0, false);
+        (self.count, self.bytes) = (0, 0);
     }
 
-    /// Adds a block, if there is room.
-    pub fn push(&mut self, address: usize, class: Class) {
-        self.push_tagged(address, Tag::of(class), class.bytes());
+    /// Adds a block. False if there is no room.
+    pub fn push(&mut self, address: usize, class: Class) -> bool {
+        self.push_tagged(address, Tag::of(class), class.bytes())
     }
 
-    /// Adds a block of `bytes` bytes, if there is room.
+    /// Adds a block of `bytes` bytes. False if there is no room.
     #[inline(always)]
-    pub(super) fn push_tagged(&mut self, address: usize, tag: Tag, bytes: usize) {
-        debug_assert!(!self.is_full() && address >> TAG_SHIFT == 0);
-        if let Some(word) = self.words.get_mut(self.count) {
-            *word = address as u64 | u64::from(tag.byte()) << TAG_SHIFT;
-            self.count += 1;
-            self.bytes += bytes;
-            self.is_full = self.count == MOST || self.bytes >= MOST_BYTES;
-        }
+    pub(super) fn push_tagged(&mut self, address: usize, tag: Tag, bytes: usize) -> bool {
+        debug_assert!(address >> TAG_SHIFT == 0);
+        let Some(word) = self.words.get_mut(self.count) else {
+            return false;
+        };
+        *word = address as u64 | u64::from(tag.byte()) << TAG_SHIFT;
+        self.count += 1;
+        self.bytes += bytes;
+        true
     }
 
     /// The addresses and the tags of the classes.
