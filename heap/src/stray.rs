@@ -16,10 +16,9 @@ use core::ptr;
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 /// How far from a block a free looks for stray writes, in bytes.
 const BESIDE: usize = 32;
-/// Bytes of a word, of two, and of eight.
+/// Bytes of a word, and of two.
 const WORD: usize = size_of::<u64>();
 const PAIR: usize = size_of::<u128>();
-const EIGHT: usize = 8 * WORD;
 /// The most bytes of slack that four reads of two words cover.
 const MOST_PAIRS: usize = 4 * PAIR;
 /// Bytes of the smallest OS page.
@@ -50,8 +49,7 @@ pub(crate) unsafe fn first_other(address: usize, bytes: usize, fill: u8) -> Opti
     debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
     // SAFETY: the caller's promise.
     let words = unsafe { core::slice::from_raw_parts(address as *const u64, bytes / 8) };
-    // SAFETY: the caller's promise.
-    match fill == 0 && unsafe { is_zero(address, bytes) } {
+    match fill == 0 && are_zero(words) {
         true => None,
         false => first_other_word(words, fill),
     }
@@ -64,26 +62,25 @@ pub(crate) unsafe fn first_other(address: usize, bytes: usize, fill: u8) -> Opti
 #[inline(always)]
 pub(crate) unsafe fn is_zero(address: usize, bytes: usize) -> bool {
     debug_assert!(address.is_multiple_of(8) && bytes.is_multiple_of(8));
-    // SAFETY: a word of the block, two and eight, if it has as many.
-    let word = |at: usize| unsafe { *((address + at) as *const u64) };
-    // SAFETY: as above.
-    let pair = |at: usize| unsafe { ((address + at) as *const u128).read_unaligned() };
-    let eight = |at: usize| pair(at) | pair(at + PAIR) | pair(at + 2 * PAIR) | pair(at + 3 * PAIR);
-    match bytes {
-        ..PAIR => bytes == 0 || word(0) == 0,
-        PAIR..=EIGHT => {
-            let next = |number: usize| pair((PAIR * number).min(bytes - PAIR));
-            next(0) | next(1) | next(2) | next(3) == 0
+    // SAFETY: the caller's promise.
+    are_zero(unsafe { core::slice::from_raw_parts(address as *const u64, bytes / 8) })
+}
+
+/// Whether all words are 0. The last words, which may be too few for a group of eight or four, are
+/// read together with words before them.
+#[inline]
+fn are_zero(words: &[u64]) -> bool {
+    #[inline(always)]
+    fn any<const COUNT: usize>(chunk: &[u64; COUNT]) -> u64 {
+        chunk.iter().fold(0, |all, word| all | word)
+    }
+    match (words.last_chunk::<8>(), words.first_chunk::<4>()) {
+        (Some(last), _) => {
+            let (chunks, _) = words.as_chunks::<8>();
+            chunks.iter().all(|chunk| any(chunk) == 0) && any(last) == 0
         }
-        _ => {
-            let mut all = eight(bytes - EIGHT);
-            let mut at = 0;
-            while at < bytes - EIGHT {
-                all |= eight(at);
-                at += EIGHT;
-            }
-            all == 0
-        }
+        (None, Some(first)) => any(first) | words.last_chunk::<4>().map_or(0, any) == 0,
+        (None, None) => words.iter().all(|&word| word == 0),
     }
 }
 
