@@ -107,8 +107,9 @@ fn first_byte(word: u64) -> usize {
 pub(crate) unsafe fn check_slack(call: Call, address: usize, size: usize, end: usize) {
     debug_assert!(size <= end && end.is_multiple_of(8) && end > 0);
     // Few branches depend on the size, because sizes are as good as random.
-    // SAFETY: 8 bytes of the block, and 16.
+    // SAFETY: 8 bytes of the block.
     let word = |at: usize| unsafe { ((address + at) as *const u64).read_unaligned() };
+    // SAFETY: 16 bytes of the block, if it has as many.
     let pair = |at: usize| unsafe { ((address + at) as *const u128).read_unaligned() };
     let is_clean = match end - size {
         // Reads no requested byte, unless there are fewer than 8 others: a read of what the program
@@ -212,7 +213,7 @@ pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key
 }
 
 /// 0 if the block at `start` is in use, or is free and has no stray write at this side. No branch
-/// depends on which of both it is, because that is as good as random.
+/// depends on which of the two it is, because that is as good as random.
 ///
 /// # Safety
 /// - A block of `bytes` bytes with this key starts there, in a slab in use. It has room for

@@ -48,8 +48,8 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { harden::hand_out_sealed(block, size, bytes, measures) })
 }
 
-/// The tag of the class for `size` bytes and a canary behind them, also of sizes that are not in the
-/// table. `None` if a block of this size has no canary.
+/// The tag of the class for `size` bytes and a canary behind them, where the table does not have
+/// it. `None` if a block of this size has no canary.
 #[inline(never)]
 fn unusual_tag_for(size: usize) -> Option<Tag> {
     let has_canary = size > 0 && !large::guards(size);

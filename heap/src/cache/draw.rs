@@ -209,7 +209,7 @@ impl Heap {
                 open = cache.open();
             }
         }
-        // More often than in `put_below`.
+        // As in `put_below`, but once for all blocks, in the magazine of the last one.
         if let Some(tag) = last {
             // SAFETY: as above.
             unsafe { self.choose_newest(&mut open.magazine_of(tag)) };
