@@ -309,10 +309,10 @@ pub(crate) unsafe fn close_if_in_use<'a>(
     Some(Closing { word, live, freed })
 }
 
-/// Fills `size` bytes with zeros. Those that follow, up to the offset `end`, are zero already.
+/// Fills the first `size` of `end` bytes with zeros. The others are zero already.
 ///
 /// # Safety
-/// - They are of a block of the caller's; `size` is at most `end`.
+/// - The `end` bytes from `address` on are of a block of the caller's; `size` is at most `end`.
 #[inline(always)]
 unsafe fn clear(address: usize, size: usize, end: usize) {
     const BYTES: usize = size_of::<u128>();
@@ -357,6 +357,27 @@ pub unsafe fn refuse_written(address: usize, class: Class, seal: Seal) {
         if let Some(offset) = unsafe { first_other(address, held_bytes(seal, class.bytes()), fill) }
         {
             misuse::written_freed(address, class.bytes(), offset);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn a_block_is_cleared_and_no_other_byte() {
+        const BESIDE: usize = 32;
+        for end in (8..=200).step_by(8) {
+            for size in 0..=end {
+                let mut bytes = vec![0xff; end + 2 * BESIDE];
+                bytes[BESIDE + size..BESIDE + end].fill(0);
+                // SAFETY: the bytes above.
+                unsafe { clear(bytes[BESIDE..].as_ptr().addr(), size, end) };
+                let expected = [vec![0xff; BESIDE], vec![0; end], vec![0xff; BESIDE]].concat();
+                assert_eq!(bytes, expected, "{size} of {end}");
+            }
         }
     }
 }

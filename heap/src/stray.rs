@@ -1,5 +1,5 @@
 //! Looks for stray writes (`NEAP_HARDEN`): writes to a free block, to a block's slack (the bytes
-//! between the requested ones and the canary), and beside a block that is freed. [`crate::harden`]
+//! between the requested ones and the canary), and beside a block that is freed. [`crate::seal`]
 //! says what a block of a slab looks like.
 //!
 //! Every allocation and every free looks for them, and almost none finds one. So each first reads
@@ -23,7 +23,7 @@ const PAIR: usize = size_of::<u128>();
 const MOST_PAIRS: usize = 4 * PAIR;
 /// Bytes of the smallest OS page.
 const LEAST_PAGE: usize = 4096;
-/// Bytes of blocks of less than a page that have as many bytes as a free looks at, beside a canary.
+/// The sizes of blocks that have room for [`BESIDE`] bytes and a canary, and are less than a page.
 const NEAR_BLOCKS: Range<usize> = BESIDE + CANARY_BYTES..LEAST_PAGE;
 /// How many times a free looks at a stray write before it aborts.
 const LOOKS: usize = 64;
@@ -106,13 +106,27 @@ fn first_byte(word: u64) -> usize {
 #[inline(always)]
 pub(crate) unsafe fn check_slack(call: Call, address: usize, size: usize, end: usize) {
     debug_assert!(size <= end && end.is_multiple_of(8) && end > 0);
+    // SAFETY: the caller's promise.
+    if !unsafe { is_slack_zero(address, size, end) } {
+        // SAFETY: as above.
+        unsafe { look_at_slack(call, address, size, end) };
+    }
+}
+
+/// Whether the slack is zero. False also if there is much of it, which only a look
+/// [word by word](look_at_slack) can tell.
+///
+/// # Safety
+/// - As [`check_slack`].
+#[inline(always)]
+unsafe fn is_slack_zero(address: usize, size: usize, end: usize) -> bool {
     // Few branches depend on the size, because sizes are as good as random.
     // SAFETY: 8 bytes of the block.
     let word = |at: usize| unsafe { ((address + at) as *const u64).read_unaligned() };
-    // SAFETY: 16 bytes of the block, if it has as many.
+    // SAFETY: 16 bytes of the block, which has more than 16 bytes of slack.
     let pair = |at: usize| unsafe { ((address + at) as *const u128).read_unaligned() };
-    let is_clean = match end - size {
-        // Reads no requested byte, unless there are fewer than 8 others: a read of what the program
+    match end - size {
+        // Reads no requested byte, unless the slack has fewer than 8: a read of what the program
         // has just written in parts would have to wait.
         slack if slack <= PAIR => {
             let (first, last) = (size.min(end - WORD), end - WORD);
@@ -123,10 +137,6 @@ pub(crate) unsafe fn check_slack(call: Call, address: usize, size: usize, end: u
             next(0) | next(1) | next(2) | next(3) == 0
         }
         _ => false,
-    };
-    if !is_clean {
-        // SAFETY: the caller's promise.
-        unsafe { look_at_slack(call, address, size, end) };
     }
 }
 
@@ -431,11 +441,26 @@ mod tests {
     }
 
     #[test]
-    fn slack_that_is_zero_passes() {
-        let words = [0u64; 8];
-        for size in 0..=64 {
-            // SAFETY: 64 bytes.
-            unsafe { check_slack(Call::Free, words.as_ptr().addr(), size, 64) };
+    fn a_byte_of_the_slack_is_seen_wherever_it_is() {
+        for end in (8..=200).step_by(8) {
+            // The block lies between bytes of others.
+            let mut bytes = vec![0xff; end + 2 * PAIR];
+            for size in 0..=end {
+                let block = &mut bytes[PAIR..PAIR + end];
+                block[..size].fill(0xff);
+                block[size..].fill(0);
+                let address = block.as_ptr().addr();
+                // SAFETY: the bytes above.
+                let is_zero = || unsafe { is_slack_zero(address, size, end) };
+                assert_eq!(is_zero(), end - size <= MOST_PAIRS, "{size} of {end}");
+                for at in size..end {
+                    bytes[PAIR + at] = 1;
+                    assert!(!is_zero(), "{at} beyond {size} of {end}");
+                    bytes[PAIR + at] = 0;
+                }
+                // SAFETY: as above.
+                unsafe { check_slack(Call::Free, address, size, end) };
+            }
         }
     }
 

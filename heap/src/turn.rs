@@ -35,10 +35,11 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
     // For a request of no bytes, the difference wraps around to the largest number.
     let tag = match size.wrapping_sub(1) < TABLE_BYTES - CANARY_BYTES {
         // The table has the classes of C requests, whose blocks are multiples of 16.
-        true if !HEAP.is_no_bytes_tag(cache.tags[size + CANARY_BYTES]) => {
-            cache.tags[size + CANARY_BYTES]
-        }
-        _ => unusual_tag_for(size)?,
+        true => match cache.tags[size + CANARY_BYTES] {
+            tag if HEAP.is_no_bytes_tag(tag) => unusual_tag_for(size)?,
+            tag => tag,
+        },
+        false => unusual_tag_for(size)?,
     };
     let (measures, bytes) = (HEAP.measures(), cache.start(tag).bytes as usize);
     // SAFETY: a class's.

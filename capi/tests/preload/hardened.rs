@@ -80,6 +80,13 @@ fn of_two_threads_that_free_a_block_one_aborts() {
 }
 
 #[test]
+fn the_next_block_cannot_be_foreseen() {
+    if let Some(program) = compile("programs/harden_next.c", Artifact::Program, &[]) {
+        support::succeeds(&run(&program, &[], &ALL), "harden_next hardened");
+    }
+}
+
+#[test]
 fn a_delete_has_the_form_and_the_size_of_its_new() {
     dies("harden_delete_array.cc", "delete[] of ADDR, a block of new");
     dies(

@@ -196,23 +196,25 @@ impl Heap {
     /// - As [`Heap::keep`].
     pub(crate) unsafe fn keep_all(&'static self, cache: &Cache, blocks: &Blocks) {
         let mut open = cache.open();
-        let mut last = None;
         for (address, tag) in blocks.tagged() {
             let block = address as *mut u8;
-            last = Some(tag);
             // SAFETY: a class's tag; the caller's promise.
-            if unsafe { open.magazine_of(tag).push_below(block) }.is_none()
-                && let Some(class) = tag.class()
-            {
-                // SAFETY: as above.
-                unsafe { self.keep_full(open, class, block) };
-                open = cache.open();
+            let count = unsafe { open.magazine_of(tag).push_below(block) };
+            // The steps of `put_below`, which needs the magazine in memory.
+            if count.is_some_and(|count| !count.is_power_of_two()) {
+                continue;
             }
-        }
-        // As in `put_below`, but once for all blocks, in the magazine of the last one.
-        if let Some(tag) = last {
             // SAFETY: as above.
-            unsafe { self.choose_newest(&mut open.magazine_of(tag)) };
+            unsafe {
+                match (count, tag.class()) {
+                    (Some(_), _) => self.choose_newest(&mut open.magazine_of(tag)),
+                    (None, Some(class)) => {
+                        self.keep_full(open, class, block);
+                        open = cache.open();
+                    }
+                    (None, None) => {}
+                }
+            }
         }
     }
 
@@ -287,7 +289,7 @@ impl AtWork<'_> {
         // SAFETY: the thread's own memory, which others reach while it has no turn.
         let blocks = unsafe { blocks.as_mut() };
         match blocks.push_tagged(address, tag, bytes) {
-            // A signal handler has interrupted the thread before it could bring them.
+            // This is a signal handler that interrupted the thread before it could bring them.
             false => Hold::Refused,
             true if blocks.is_full() => Hold::Last,
             true => Hold::Done,

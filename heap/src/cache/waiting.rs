@@ -46,7 +46,7 @@ impl Blocks {
         self.bytes
     }
 
-    /// Whether no more may be added.
+    /// Whether the thread must bring them now: there is no room for more, or they have enough bytes.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.count == MOST || self.bytes >= MOST_BYTES
@@ -57,9 +57,10 @@ impl Blocks {
         (self.count, self.bytes) = (0, 0);
     }
 
-    /// Adds a block. False if there is no room.
-    pub fn push(&mut self, address: usize, class: Class) -> bool {
-        self.push_tagged(address, Tag::of(class), class.bytes())
+    /// Adds a block. There must be room.
+    pub fn push(&mut self, address: usize, class: Class) {
+        let is_pushed = self.push_tagged(address, Tag::of(class), class.bytes());
+        debug_assert!(is_pushed);
     }
 
     /// Adds a block of `bytes` bytes. False if there is no room.

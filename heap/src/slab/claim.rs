@@ -83,8 +83,8 @@ impl Slab {
         }
     }
 
-    /// Notes a claim from the first of some words, to all of which the thread will come. No word
-    /// below `lowest` has free blocks, most likely.
+    /// Notes a claim from the first of `words`; the thread goes on to the others. No word below
+    /// `lowest` has free blocks, most likely.
     #[inline]
     fn note_claim(&self, lowest: usize, words: Range<usize>) {
         if self.lowest.load(Ordering::Relaxed) as usize != lowest {

@@ -1,5 +1,5 @@
-//! Comments end at the column where rustfmt ends code. It leaves comments alone. A Rust file is no
-//! longer than one can read at a time.
+//! Comments end at the column where rustfmt ends code. It leaves comments alone. A Rust file has at
+//! most 500 lines.
 
 use std::fs;
 use std::path::Path;
