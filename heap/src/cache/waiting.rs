@@ -46,7 +46,8 @@ impl Blocks {
         self.bytes
     }
 
-    /// Whether the thread must bring them now: there is no room for more, or they have enough bytes.
+    /// Whether the thread must bring them now, because there is no room for more, or because they
+    /// have enough bytes.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.count == MOST || self.bytes >= MOST_BYTES
