@@ -1,12 +1,24 @@
 # shellcheck shell=bash
 # Sourced by .ci/run and ci/full.sh: named and timed steps, with a closing summary. A failed tier
 # does not stop the others. A failed `required` tier does, because the others depend on it. If
-# `latest_start` is set, a tier that has not started by then, in seconds, fails.
+# `latest_start` is set, a tier that has not started by then, in seconds, fails. With TIERS="NAME
+# NAME…" in the environment, only these run, and the required ones; the summary names the others.
 
 results=()
 failures=0
+left_out=()
+unknown=" ${TIERS:-} "
 
 tier() { # tier NAME COMMAND ARGS…
+    local name=$1 chosen=${TIERS:-$1}
+    unknown=${unknown// $name / }
+    case " $chosen " in
+    *" $name "*) run "$@" ;;
+    *) left_out+=("$name") ;;
+    esac
+}
+
+run() { # run NAME COMMAND ARGS…
     local name=$1 start=$SECONDS verdict=ok
     shift
     echo "=== $name: $*"
@@ -22,7 +34,8 @@ tier() { # tier NAME COMMAND ARGS…
 
 required() {
     local before=$failures
-    tier "$@"
+    unknown=${unknown// $1 / }
+    run "$@"
     [ "$failures" = "$before" ] || summary
 }
 
@@ -30,6 +43,11 @@ required() {
 summary() {
     echo "=== summary, $SECONDS s in all"
     printf '%s\n' "${results[@]}"
+    [ "${#left_out[@]}" -eq 0 ] || echo "left out: ${left_out[*]}"
+    if [ -n "${unknown// /}" ]; then
+        echo "no such tier:$unknown"
+        failures=$((failures + 1))
+    fi
     [ "$failures" -eq 0 ] || echo "$failures failed"
     exit $((failures > 0))
 }
