@@ -2,7 +2,8 @@
 # Sourced by .ci/run and ci/full.sh: named and timed steps, with a closing summary. A failed tier
 # does not stop the others. A failed `required` tier does, because the others depend on it. If
 # `latest_start` is set, a tier that has not started by then, in seconds, fails. With TIERS="NAME
-# NAME…" in the environment, only these run, and the required ones; the summary names the others.
+# NAME…" in the environment, only the named and the required tiers run. The summary lists the tiers
+# left out. A name that no tier has is a failure.
 
 results=()
 failures=0

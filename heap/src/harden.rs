@@ -321,7 +321,7 @@ unsafe fn clear(address: usize, size: usize, end: usize) {
         // SAFETY: the caller's promise.
         return unsafe { ptr::write_bytes(address as *mut u8, 0, size) };
     }
-    // No branch depends on the size any more, because sizes are as good as random.
+    // From here on, no branch depends on the size. The processor could not predict it.
     for number in 0..4 {
         let at = (BYTES * number).min(end - BYTES);
         // SAFETY: as above.

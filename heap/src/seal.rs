@@ -1,5 +1,5 @@
-//! What stands behind a block of a slab under `NEAP_HARDEN`, and what it says: whether the program
-//! has the block, and how many bytes it requested.
+//! What stands behind a block of a slab under `NEAP_HARDEN`. With `canary`, it says whether the
+//! program has the block and how many bytes it requested.
 //!
 //! ```text
 //!   | requested bytes | slack: zeros | canary: 8 bytes |     a block of the program's
@@ -60,7 +60,7 @@ pub(crate) fn class_for(size: usize, align: usize) -> Option<Class> {
     }
 }
 
-/// Bytes of a block that its owner or the fill of a free block has.
+/// How many bytes of a block the program may use, and Neap fills when it is free.
 pub(crate) fn held_bytes(seal: Seal, bytes: usize) -> usize {
     match seal {
         Seal::Open => bytes,
@@ -105,7 +105,7 @@ fn refuse_free(call: Call, address: usize, class: Class) -> ! {
     }
 }
 
-/// The same, of a block that may be freed or overwritten; then `None`.
+/// [`usable`] for a block that may be free or overwritten. `None` if it is.
 pub(crate) fn bytes_in_use(address: usize, class: Class) -> Option<usize> {
     match of(address, class) {
         Seal::Open => Some(class.bytes()),
@@ -165,7 +165,7 @@ pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: us
 }
 
 /// Whether the program does not have the block that starts there: it is free in its slab, or in a
-/// magazine. Slow: for the words before an abort.
+/// magazine. Slow, so only for the message before an abort.
 #[cold]
 pub(crate) fn is_unused(address: usize) -> bool {
     let Found::Slab(slab, class) = HEAP.find(address) else {

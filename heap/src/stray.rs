@@ -16,8 +16,9 @@ use core::ptr;
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 /// How far from a block a free looks for stray writes, in bytes.
 const BESIDE: usize = 32;
-/// Bytes of a word, and of two.
+/// Bytes of a word.
 const WORD: usize = size_of::<u64>();
+/// Bytes of two words.
 const PAIR: usize = size_of::<u128>();
 /// The most bytes of slack that four reads of two words cover.
 const MOST_PAIRS: usize = 4 * PAIR;
@@ -113,8 +114,8 @@ pub(crate) unsafe fn check_slack(call: Call, address: usize, size: usize, end: u
     }
 }
 
-/// Whether the slack is zero. False also if there is much of it, which only a look
-/// [word by word](look_at_slack) can tell.
+/// Whether the slack is zero. Also false if there are more than [`MOST_PAIRS`] bytes of it; then
+/// [`look_at_slack`] decides.
 ///
 /// # Safety
 /// - As [`check_slack`].
@@ -126,8 +127,8 @@ unsafe fn is_slack_zero(address: usize, size: usize, end: usize) -> bool {
     // SAFETY: 16 bytes of the block, which has more than 16 bytes of slack.
     let pair = |at: usize| unsafe { ((address + at) as *const u128).read_unaligned() };
     match end - size {
-        // Reads no requested byte, unless the slack has fewer than 8: a read of what the program
-        // has just written in parts would have to wait.
+        // With 8 bytes of slack or more, reads no requested byte. A read that spans the program's
+        // last stores would wait for them, because the processor cannot forward them.
         slack if slack <= PAIR => {
             let (first, last) = (size.min(end - WORD), end - WORD);
             is_clear_from(word(first) | word(last), size - first)
@@ -332,7 +333,7 @@ unsafe fn refuse_stray(freed: Freed, start: usize, side: Side, near: usize) {
     }
 }
 
-/// The bits that are set in any word of `bytes` bytes, a multiple of 8.
+/// The bits that are set in any word of `bytes` bytes: a multiple of 8, from 8 to [`BESIDE`].
 ///
 /// # Safety
 /// - They may be read, and begin at a multiple of 8. Other threads may write to them meanwhile.

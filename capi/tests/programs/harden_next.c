@@ -1,5 +1,5 @@
-/* A thread that only frees, blocks of two sizes in turn, fills its magazines from empty. Which of
-   the blocks it then gets differs from process to process. */
+/* A thread that only frees fills its magazines from empty. Here it frees blocks of two sizes in
+   turn. The block that it allocates next must differ from process to process. */
 #include "check.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static int next_here(void) {
     return number;
 }
 
-/* Not by a fork alone, whose child has the secrets of its parent. */
+/* Executes the program again, because a child that only forks has its parent's secrets. */
 static int next_in_a_process(const char *program) {
     char command[PATH_MAX + 8];
     int number = -1;

@@ -44,8 +44,8 @@ int main(int arguments, char **argument) {
         printf("%d threads: arena %zu -> %zu, live %zu -> %zu, resident %zu -> %zu\n", count,
             before.arena, after.arena, before.uordblks, after.uordblks, at_first, resident());
     CHECK(after.uordblks < before.uordblks + (256 << 10));
-    /* Address space comes in steps of 16 MiB: one, or two in hardened mode, if more of a batch live
-       at once than in the first batches. */
+    /* The heap reserves address space in steps of 16 MiB. It may need one more step, or two in
+       hardened mode, if more threads of a batch live at once than in the first batches. */
     CHECK(after.arena < before.arena + ((getenv("NEAP_HARDEN") ? 40 : 24) << 20));
     CHECK(resident() < at_first + (8 << 20));
     return 0;

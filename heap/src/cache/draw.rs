@@ -200,7 +200,8 @@ impl Heap {
             let block = address as *mut u8;
             // SAFETY: a class's tag; the caller's promise.
             let count = unsafe { open.magazine_of(tag).push_below(block) };
-            // The steps of `put_below`, which needs the magazine in memory.
+            // `put_below` written out, because a reference to the magazine would force its
+            // addresses out of registers.
             if count.is_some_and(|count| !count.is_power_of_two()) {
                 continue;
             }

@@ -19,7 +19,7 @@ pub(super) struct SpanRequest {
     pub(super) at: Option<(usize, usize)>,
 }
 
-/// Where this number of spans of a length find room, one less is no loss.
+/// If this many spans of a length fit, alignment to the grid may cost one of them.
 const MANY: usize = 16;
 
 impl SpanRequest {
@@ -65,12 +65,14 @@ impl SpanRequest {
     }
 }
 
-/// Longest span that should begin at a multiple of its length, in slices: long ones have no large
-/// tail. And the least tail that counts, as a part of the span.
+/// Longest span that should begin at a multiple of its length, in slices. Longer ones have no large
+/// tail.
 const MOST_GRID: usize = 8;
+/// A tail counts if it is at least this part of the span: one sixteenth.
 const TAIL_PART: usize = 16;
 
-/// At a multiple of how many slices a span should begin, whose user requested `bytes`. Where spans
+/// At a multiple of how many slices a span of `slices` slices should begin, if its user requested
+/// `bytes`. Where spans
 /// of one length begin at multiples of it, the pages beyond the requested bytes stay untouched.
 /// Otherwise they are soon the resident pages of earlier spans.
 pub(super) fn grid_of(slices: usize, bytes: usize) -> usize {

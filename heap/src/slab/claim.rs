@@ -43,8 +43,8 @@ impl Slab {
         Some(Claim { word, bits, fresh })
     }
 
-    /// Claims one of the first free blocks, by a random number: one of the first
-    /// [`RANDOM_WORDS`] words.
+    /// Claims a random free block in one of [`RANDOM_WORDS`] words. The first of these is the first
+    /// word that has free blocks.
     fn claim_any(&self, class: Class, draw: u64) -> Option<Claim> {
         let words = self.words(class);
         let is_free = |word: &usize| words[*word].load(Ordering::Relaxed) != 0;
@@ -75,7 +75,8 @@ impl Slab {
         self.base() + number * class.bytes()
     }
 
-    /// Which of some blocks of the first word, just claimed, are fresh. They are no more.
+    /// Which of these blocks of the first word, just claimed, were fresh. Marks them as no longer
+    /// fresh.
     fn take_fresh(&self, bits: u64) -> u64 {
         match self.fresh.load(Ordering::Relaxed) {
             0 => 0,

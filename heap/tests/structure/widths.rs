@@ -1,5 +1,5 @@
-//! Comments end at the column where rustfmt ends code. It leaves comments alone. A Rust file has at
-//! most 500 lines.
+//! Comments end at the latest at the column where rustfmt ends code, because rustfmt leaves comments
+//! alone. A Rust file has at most 500 lines.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,8 @@ fn visit(folder: &Path, look: &mut impl FnMut(&Path, &str, &str)) {
     }
 }
 
-/// The numbers of the lines. Tables and what stands between fences may be wider.
+/// The numbers of the lines with a comment wider than [`COLUMNS`]. Tables and fenced text may be
+/// wider.
 fn wide_comments(text: &str, is_script: bool) -> impl Iterator<Item = usize> {
     let (mut in_block, mut in_fence) = (false, false);
     text.lines().enumerate().filter_map(move |(index, line)| {

@@ -81,7 +81,7 @@ impl<D: Doors> Pool<D> {
         };
         if self.base.load(Ordering::Relaxed) != 0 {
             // SAFETY: the lock is held.
-            let free = unsafe { table.as_ref() }.free();
+            let free = unsafe { table.as_ref() }.free_count();
             return free + self.live() > 0;
         }
         let Some(base) = memory(bytes) else {

@@ -85,7 +85,7 @@ impl Table {
     }
 
     /// How many slots are free.
-    pub(super) fn free(&self) -> usize {
+    pub(super) fn free_count(&self) -> usize {
         self.count
     }
 
