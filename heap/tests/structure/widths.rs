@@ -1,5 +1,5 @@
-//! Comments end at the latest at the column where rustfmt ends code, because rustfmt leaves comments
-//! alone. A Rust file has at most 500 lines.
+//! Comments end at the latest at the column where rustfmt ends code, because rustfmt leaves
+//! comments alone. A Rust file has at most 500 lines.
 
 use std::fs;
 use std::path::Path;
