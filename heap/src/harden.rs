@@ -371,7 +371,7 @@ mod tests {
         const BESIDE: usize = 32;
         for end in (8..=200).step_by(8) {
             for size in 0..=end {
-                let mut bytes = vec![0xff; end + 2 * BESIDE];
+                let mut bytes = vec![0xff_u8; end + 2 * BESIDE];
                 bytes[BESIDE + size..BESIDE + end].fill(0);
                 // SAFETY: the bytes above.
                 unsafe { clear(bytes[BESIDE..].as_ptr().addr(), size, end) };

@@ -445,7 +445,7 @@ mod tests {
     fn a_byte_of_the_slack_is_seen_wherever_it_is() {
         for end in (8..=200).step_by(8) {
             // The block lies between bytes of others.
-            let mut bytes = vec![0xff; end + 2 * PAIR];
+            let mut bytes = vec![0xff_u8; end + 2 * PAIR];
             for size in 0..=end {
                 let block = &mut bytes[PAIR..PAIR + end];
                 block[..size].fill(0xff);
