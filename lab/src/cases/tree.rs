@@ -182,13 +182,13 @@ fn all_processes() -> Vec<Process> {
     ids.filter_map(process).collect()
 }
 
-/// The process with that number, if there is one.
 /// The process that has this number now, unless it has ended and waits to be reaped.
 pub(crate) fn life(id: u32) -> Option<Life> {
     let process = process(id).filter(|process| !process.has_ended)?;
     Some((process.id, process.start))
 }
 
+/// The process with that number, if there is one.
 fn process(id: u32) -> Option<Process> {
     parsed(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
@@ -321,14 +321,19 @@ mod tests {
                 std::thread::sleep(PAUSE);
             }
         };
-        within(Box::new(|| tree.held(Look::Around).processes == 1));
+        let id = child.id();
+        within(Box::new(|| {
+            tree.held(Look::Around);
+            tree.lives().any(|life| life.0 == id)
+        }));
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-        let name = format!("/proc/{}/comm", child.id());
+        let name = format!("/proc/{id}/comm");
         within(Box::new(|| {
             fs::read_to_string(&name).is_ok_and(|it| it == "sleep\n")
         }));
-        assert!(tree.counted().is_empty());
-        assert_eq!(tree.uncounted(), [child.id()]);
+        // Other tests' children are orphans to this tree.
+        assert!(!tree.counted().contains(&id));
+        assert!(tree.uncounted().contains(&id));
         child.kill().unwrap();
         child.wait().unwrap();
     }
