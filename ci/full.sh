@@ -2,8 +2,8 @@
 # The long runs, on the shipped files: real programs at full size and their ledgers, all Python
 # modules, other projects' test suites, the torture test's 10^6 rounds, every experiment of the lab
 # (those on zeroing briefly), the case book, and the example beside redis-server. They take about
-# three hours on two otherwise idle cores (the sum of durations measured in two runs), and fuzzing at
-# the end six and a half hours more. Each measurement limits its own time; a tier that has not
+# three hours on two otherwise idle cores (the sum of durations measured in two runs), and fuzzing
+# at the end six and a half hours more. Each measurement limits its own time; a tier that has not
 # started after three and a half hours fails. With TIERS="NAME NAME…" in the environment, only the
 # named and the required tiers run.
 set -euo pipefail

@@ -28,6 +28,24 @@ fn make(call: &str) {
     }
 }
 
+/// This test's program. Where an emulator runs it, the kernel cannot, so cargo's runner runs it
+/// again.
+fn this_program() -> Command {
+    let program = env::current_exe().unwrap();
+    let runner = match cfg!(target_arch = "aarch64") {
+        true => env::var_os("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER"),
+        false => None,
+    };
+    match runner {
+        Some(runner) => {
+            let mut command = Command::new(runner);
+            command.arg(program);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
 #[test]
 fn the_first_block_is_laid_out_as_the_options_say() {
     if let Ok(call) = env::var(CALL) {
@@ -42,7 +60,7 @@ fn the_first_block_is_laid_out_as_the_options_say() {
         "nothing",
     ] {
         for measures in ["0", "1", "canary"] {
-            let mut child = Command::new(env::current_exe().unwrap());
+            let mut child = this_program();
             child.args([test, "--exact"]).env(CALL, call);
             let output = child.env("NEAP_HARDEN", measures).output().unwrap();
             assert!(

@@ -2,6 +2,7 @@
 //! working.
 
 use crate::support::{self, Artifact, compile, run};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -80,10 +81,25 @@ fn of_two_threads_that_free_a_block_one_aborts() {
 }
 
 #[test]
-fn the_next_block_cannot_be_foreseen() {
-    if let Some(program) = compile("programs/harden_next.c", Artifact::Program, &[]) {
-        support::succeeds(&run(&program, &[], &ALL), "harden_next hardened");
-    }
+fn the_next_block_cannot_be_predicted() {
+    const PROCESSES: usize = 12;
+    let Some(program) = compile("programs/harden_next.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let next = |_| {
+        let output = run(&program, &[], &ALL);
+        support::succeeds_or_skips(&output, "harden_next hardened");
+        output
+            .status
+            .success()
+            .then(|| support::text(&output.stdout))
+    };
+    let drawn: Vec<_> = (0..PROCESSES).map_while(next).collect();
+    let different: BTreeSet<_> = drawn.iter().collect();
+    assert!(
+        different.len() * 2 > drawn.len() || drawn.is_empty(),
+        "{drawn:?}"
+    );
 }
 
 #[test]
