@@ -238,6 +238,7 @@ unsafe fn dirt(start: usize, bytes: usize, key: Key, side: Side) -> u64 {
     // SAFETY: the caller's promise.
     let (word, strays) = unsafe { (canary_at(start, bytes), strays(near, BESIDE)) };
     let word = word.load(Ordering::Acquire);
+    // Not by `State`, of which the compiler makes branches.
     let strays = match key.is_live(word) {
         true => 0,
         false => strays,
