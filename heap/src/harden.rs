@@ -6,7 +6,8 @@
 //! neighbour. Its canary says that it is in use before its owner writes there, and that it is free
 //! only after its bytes are zero.
 
-use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::sync::Ordering;
+use crate::cache::bias::Closing;
 use crate::cache::flush::give_found;
 use crate::cache::heap::HEAP;
 use crate::cache::machine;
@@ -225,14 +226,13 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
 ///
 /// # Safety
 /// - The program frees this block of the slab, and uses it no more.
-/// - The calling thread has [entered] the heap, so that no other thread is
-///   [alone](Cache::is_alone).
+/// - The calling thread has [entered] the heap, so that no other thread is alone.
 pub unsafe fn close_sealed(address: usize, class: Class) {
     let bytes = class.bytes();
     // SAFETY: the caller's promise.
     unsafe {
         let closing = close_if_in_use(address, bytes, HEAP.measures());
-        if closing.is_some_and(|closing| closing.end_shared()) {
+        if closing.is_some_and(|closing| closing.end(None)) {
             return;
         }
         match canary_of(address, class) {
@@ -241,34 +241,6 @@ pub unsafe fn close_sealed(address: usize, class: Class) {
             }
             _ => misuse::double_free(address, bytes),
         }
-    }
-}
-
-/// A block with a canary, checked and filled, whose canary does not yet say that it is free.
-pub(crate) struct Closing<'a> {
-    word: &'a AtomicU64,
-    live: u64,
-    freed: u64,
-}
-
-impl Closing<'_> {
-    /// Writes to the canary that the block is free. False if another thread that frees the block
-    /// at the same time was faster.
-    #[inline]
-    pub(crate) fn end_shared(self) -> bool {
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        self.word
-            .compare_exchange(self.live, self.freed, order.0, order.1)
-            .is_ok()
-    }
-
-    /// The same, without an atomic operation. The caller has a turn, and has seen in it that its
-    /// thread [is alone](Cache::is_alone). It does not read the canary again, because that would
-    /// have to wait for the fill. So it misses a signal handler that has freed the block since
-    /// [`close_if_in_use`].
-    #[inline(always)]
-    pub(crate) fn end_alone(self) {
-        self.word.store(self.freed, Ordering::Release);
     }
 }
 

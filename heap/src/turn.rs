@@ -101,9 +101,7 @@ pub(crate) unsafe fn free(block: *mut u8) -> Freed {
     };
     // Begun only now: a fault or an abort in between may run a handler that never returns.
     let mut turn = cache.begin_ready_turn();
-    if turn.is_some() && cache.is_alone() {
-        closing.end_alone();
-    } else if !closing.end_shared() {
+    if !closing.end(turn.as_ref().map(|work| &work.turn)) {
         return Freed::Not;
     }
     let hold = match &mut turn {

@@ -18,7 +18,7 @@ use neap_instruments::guard;
 /// every allocation of at most a page for which there is room. A handler of SIGSEGV that the
 /// program installs later keeps Neap from reporting, until the next guarded block puts Neap's in
 /// front again, once for the process. False if there is no memory for the pool of 2 MiB of address
-/// space.
+/// space, or after [`crate::prepare_for_sandbox`].
 ///
 /// Threads whose calls all take the fast path are reached only while the purge thread runs
 /// ([`crate::purge::enable_thread`]).

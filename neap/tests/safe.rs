@@ -175,6 +175,7 @@ fn sandboxes() {
         profile::stop();
         neap::prepare_for_sandbox();
         assert_eq!(profile::start(MIB as u64), Err(ProfileError::Sandbox));
+        assert!(!guard::start(Duration::from_millis(20)));
         drop(vec![1u8; 64 * MIB]);
         return;
     }

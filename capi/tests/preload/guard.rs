@@ -63,6 +63,19 @@ fn a_sandbox_does_not_kill() {
     }
 }
 
+/// Guards would need system calls that the option forbids. The program runs without them.
+#[test]
+fn guards_without_kernel_queries_are_refused() {
+    let Some(output) = run("nothing", &[("NEAP_KERNEL_QUERIES", "0")]) else {
+        return;
+    };
+    assert!(output.status.success(), "{}", output.status);
+    assert_eq!(
+        support::text(&output.stderr),
+        "neap: NEAP_GUARD is ignored: guards need system calls that NEAP_KERNEL_QUERIES=0 forbids\n"
+    );
+}
+
 #[test]
 fn an_overflow_faults() {
     // A block at the end of its page has 8 bytes behind it, which keep its alignment.

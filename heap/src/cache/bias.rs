@@ -16,17 +16,24 @@
 //! to read the lock, and finds it taken. This is a biased lock like that of Java's monitors (Dice,
 //! Huang, Yang, "Asymmetric Dekker synchronization", 2001), except that the bias stays.
 //!
-//! A signal handler that interrupts a turn of its own thread cannot take another turn. The loom
-//! models are in `testing/bias_models.rs`.
+//! A signal handler that interrupts a turn of its own thread cannot take another turn.
+//!
+//! A free ends when the block's canary says so, and of several threads that free one block only one
+//! may succeed ([`Closing`]). So it takes an atomic operation, except in a turn of the only thread
+//! that has entered the heap. The second thread that enters waits for the end of that turn.
+//!
+//! The loom models are in `testing/bias_models.rs`.
 
-use crate::base::sync::{AtomicBool, Ordering, light_barrier};
+use crate::base::sync::{AtomicBool, AtomicU64, Ordering, light_barrier};
 
 /// Whether the owner of a cache may take turns, and whether it has one.
 pub struct Bias {
     /// Written under the lock, by the owner or by a thread that has [excluded](Bias::exclude) it.
-    pub(crate) is_open: AtomicBool,
+    is_open: AtomicBool,
     /// Written by the owner only.
-    pub(crate) at_work: AtomicBool,
+    at_work: AtomicBool,
+    /// Whether the owner is the only thread that has entered the heap.
+    is_alone: AtomicBool,
 }
 
 /// Whether a thread waits any longer for the end of another one's turn.
@@ -42,12 +49,23 @@ pub enum Patience {
 pub struct Turn<'a>(&'a Bias);
 
 impl Bias {
-    /// No turns.
+    /// No turns, of an owner that is not alone.
     #[cfg(not(loom))]
     pub const fn closed() -> Bias {
         Bias {
             is_open: AtomicBool::new(false),
             at_work: AtomicBool::new(false),
+            is_alone: AtomicBool::new(false),
+        }
+    }
+
+    /// Turns, if the bias `is_open`, of an owner that is alone.
+    #[cfg(loom)]
+    pub(crate) fn of_one_thread(is_open: bool) -> Bias {
+        Bias {
+            is_open: AtomicBool::new(is_open),
+            at_work: AtomicBool::new(false),
+            is_alone: AtomicBool::new(true),
         }
     }
 
@@ -96,7 +114,8 @@ impl Bias {
 
     /// For a thread that is not the owner, and has written what every turn reads: waits for the end
     /// of a turn that may not have read it. False as for [`Bias::exclude`].
-    pub fn await_turn(
+    #[inline(never)]
+    fn await_turn(
         &self,
         barrier: impl FnOnce() -> bool,
         mut wait: impl FnMut() -> Patience,
@@ -120,6 +139,23 @@ impl Bias {
         self.is_open.store(is_open, Ordering::Release);
     }
 
+    /// Notes whether the owner is the only thread that has entered the heap, before it takes turns.
+    pub fn set_alone(&self, is_alone: bool) {
+        self.is_alone.store(is_alone, Ordering::Relaxed);
+    }
+
+    /// For the second thread that enters: the owner is alone no more. False as for
+    /// [`Bias::exclude`], and then the owner may still end one free as if it were.
+    pub fn end_alone(
+        &self,
+        barrier: impl FnOnce() -> bool,
+        wait: impl FnMut() -> Patience,
+    ) -> bool {
+        // Before the wait, which may give up.
+        self.set_alone(false);
+        self.await_turn(barrier, wait)
+    }
+
     /// In a fork's child: ends the turn of an owner that stayed in the parent. Returns whether it
     /// had one.
     pub fn end_if_left(&self) -> bool {
@@ -135,5 +171,43 @@ impl Drop for Turn<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.at_work.store(false, Ordering::Release);
+    }
+}
+
+/// A block with a canary, checked and filled, whose canary does not yet say that it is free.
+pub struct Closing<'a> {
+    /// The canary.
+    pub word: &'a AtomicU64,
+    /// What it says of the block in use.
+    pub live: u64,
+    /// What it says of the free block.
+    pub freed: u64,
+}
+
+impl Closing<'_> {
+    /// Writes to the canary that the block is free. False if another thread that frees the block at
+    /// the same time was faster.
+    ///
+    /// In a `turn` of a thread that is alone, this is a plain store. It does not read the canary
+    /// again, because that would have to wait for the fill. So it misses a signal handler that has
+    /// freed the block since `live` was read.
+    #[inline(always)]
+    pub fn end(self, turn: Option<&Turn<'_>>) -> bool {
+        match turn {
+            Some(turn) if turn.0.is_alone.load(Ordering::Relaxed) => {
+                self.word.store(self.freed, Ordering::Release);
+                true
+            }
+            _ => self.end_shared(),
+        }
+    }
+
+    #[inline]
+    fn end_shared(self) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let exchange = self
+            .word
+            .compare_exchange(self.live, self.freed, order.0, order.1);
+        exchange.is_ok()
     }
 }

@@ -56,11 +56,11 @@ impl Cache {
     /// lock, because a signal handler may have interrupted the owner while it held the cache's, and
     /// may wait for the calling thread.
     pub(super) fn end_alone(&self) {
-        // Before the wait, which may give up.
-        self.set_alone(false);
-        if HEAP.measures().has(Measures::CANARY) {
+        match HEAP.measures().has(Measures::CANARY) {
             // If the turn does not end, the owner may still store the canary of one block.
-            _ = self.bias.await_turn(heavy_barrier, patience());
+            true => _ = self.bias.end_alone(heavy_barrier, patience()),
+            // There are no turns.
+            false => self.bias.set_alone(false),
         }
     }
 }

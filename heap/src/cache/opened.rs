@@ -67,7 +67,7 @@ impl Cache {
         AtWork {
             cache: self,
             inner,
-            _turn: turn,
+            turn,
         }
     }
 }
@@ -76,7 +76,7 @@ impl Cache {
 pub(crate) struct AtWork<'a> {
     cache: &'a Cache,
     pub(super) inner: &'a mut Inner,
-    _turn: Turn<'a>,
+    pub(crate) turn: Turn<'a>,
 }
 
 impl AtWork<'_> {

@@ -186,10 +186,10 @@ impl Registry {
         sums
     }
 
-    /// Notes that the calling thread enters the heap, so that no other one
-    /// [is alone](Cache::is_alone). Returns how its cache is to end; with the thread, its key has
-    /// `destructor`. `None` if it could not end: the process has no keys left, or it got the
-    /// functions of threads after its start and this is not the first thread.
+    /// Notes that the calling thread enters the heap, so that no other one is alone. Returns how
+    /// its cache is to end; with the thread, its key has `destructor`. `None` if it could not end:
+    /// the process has no keys left, or it got the functions of threads after its start and this is
+    /// not the first thread.
     pub(super) fn admit(&self, destructor: Destructor) -> Option<End> {
         let _guard = self.lock.lock();
         let entered = self.entered.load(Ordering::Relaxed);
@@ -215,7 +215,9 @@ impl Registry {
 
     pub(super) fn enroll(&self, cache: &Cache) {
         let _guard = self.lock.lock();
-        cache.set_alone(self.entered.load(Ordering::Relaxed) == 1);
+        cache
+            .bias
+            .set_alone(self.entered.load(Ordering::Relaxed) == 1);
         self.append(cache);
         self.count.fetch_add(1, Ordering::Relaxed);
     }

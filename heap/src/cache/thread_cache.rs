@@ -47,10 +47,6 @@ pub struct Cache {
     pub(super) armed: AtomicBool,
     /// Lets the owner reach `inner` without the lock (hardened mode).
     pub(super) bias: Bias,
-    /// No thread but the owner has entered the heap. Set before the slot shows the cache. The
-    /// second thread that enters clears it, and waits for the end of the owner's turn, but not for
-    /// ever.
-    alone: AtomicBool,
     /// Exact counters of the counting mode, written by the owner only.
     pub counts: Counts,
 }
@@ -150,7 +146,6 @@ impl Cache {
             pin: AtomicU8::new(UNPINNED),
             armed: AtomicBool::new(false),
             bias: Bias::closed(),
-            alone: AtomicBool::new(false),
             counts: Counts::new(),
         }
     }
@@ -268,18 +263,6 @@ impl Cache {
     /// Whether the owner is to get a guarded block soon.
     pub fn is_armed(&self) -> bool {
         self.armed.load(Ordering::Relaxed)
-    }
-
-    /// For the owner, in a turn: whether no other thread has entered the heap, so that none frees
-    /// blocks either.
-    #[inline(always)]
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone.load(Ordering::Relaxed)
-    }
-
-    /// Sets what [`Cache::is_alone`] says.
-    pub(super) fn set_alone(&self, is_alone: bool) {
-        self.alone.store(is_alone, Ordering::Relaxed);
     }
 
     /// Whether a drainer has the cache in hand.

@@ -4,7 +4,7 @@ use super::process::{limit_of, now_ns};
 use super::{RemapError, errno, sandbox, tagging};
 use crate::base::sync::plain::{AtomicU8, AtomicU64, Ordering};
 use core::ffi::c_void;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::NonNull;
 
 /// The flags with which memory is reserved.
 pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -120,46 +120,52 @@ pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Optio
     }
 }
 
-/// What becomes of an advice that the kernel accepts.
+/// What becomes of advice that the kernel accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 enum Advice {
-    /// The kernel refuses one that it does not know, so it follows what it accepts.
+    /// Not asked yet.
+    Unknown,
+    /// It is followed.
     Followed,
-    /// It accepts even those: qemu-user, which follows few.
+    /// Not all of it is: qemu-user, which accepts everything and follows few.
     Ignored,
-    /// A sandbox may kill for the question.
-    Unasked,
+    /// It is followed, but a sandbox may kill for advice that other allocators do not give.
+    Restricted,
 }
 
-fn advice() -> Advice {
-    static ANSWER: AtomicU8 = AtomicU8::new(UNASKED);
-    const UNASKED: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    const UNKNOWN_ADVICE: i32 = i32::MAX;
-    if ANSWER.load(Ordering::Relaxed) == UNASKED {
-        if sandbox::is_forbidden() {
-            return Advice::Unasked;
-        }
-        // SAFETY: about no bytes.
-        let answer = errno::keep_errno(|| unsafe { libc::madvise(null_mut(), 0, UNKNOWN_ADVICE) });
-        ANSWER.store(if answer == 0 { NO } else { YES }, Ordering::Relaxed);
+/// Whether the answer is `wanted`. Asks once whether the kernel refuses to discard a page that no
+/// process has. Linux does, and no sandbox minds: every allocator gives this advice.
+#[inline(never)]
+fn advice_is(wanted: Advice) -> bool {
+    static ANSWER: AtomicU8 = AtomicU8::new(Advice::Unknown as u8);
+    /// In the kernel's half of the addresses, with all bits of a tag.
+    const OF_NO_PROCESS: usize = 0usize.wrapping_sub(2 << 30);
+    const BYTES: usize = 1 << 16;
+    if ANSWER.load(Ordering::Relaxed) == Advice::Unknown as u8 {
+        let at = core::ptr::without_provenance_mut(OF_NO_PROCESS);
+        // SAFETY: about no memory of the process.
+        let answer = errno::keep_errno(|| unsafe { libc::madvise(at, BYTES, libc::MADV_DONTNEED) });
+        let advice = match (answer, sandbox::is_forbidden()) {
+            (0, _) => Advice::Ignored,
+            (_, true) => Advice::Restricted,
+            (_, false) => Advice::Followed,
+        };
+        ANSWER.store(advice as u8, Ordering::Relaxed);
     }
-    match ANSWER.load(Ordering::Relaxed) {
-        YES => Advice::Followed,
-        _ => Advice::Ignored,
-    }
+    ANSWER.load(Ordering::Relaxed) == wanted as u8
 }
 
 /// Whether the kernel is known to follow the advice that it accepts, so that a guard is one, and
-/// a page that children are to find wiped is.
+/// a page that children are to find wiped is. Never so where Neap might query nothing when it first
+/// wanted to know.
 pub(super) fn follows_advice() -> bool {
-    advice() == Advice::Followed
+    advice_is(Advice::Followed)
 }
 
-/// Whether what takes the kernel's place is known to ignore advice that it accepts.
+/// Whether what takes the kernel's place ignores advice that it accepts.
 pub(super) fn ignores_advice() -> bool {
-    advice() == Advice::Ignored
+    advice_is(Advice::Ignored)
 }
 
 /// A new page or more, all zero, that is all zero again in every child that has memory of its own.

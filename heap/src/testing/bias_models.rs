@@ -8,8 +8,8 @@
 //! The last tests leave out a step, and expect that both change the same word at once, or free one
 //! block.
 
-use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, fence};
-use crate::cache::bias::{Bias, Patience};
+use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::cache::bias::{Bias, Closing, Patience};
 use crate::os::lock::{Lock, Rank};
 use loom::sync::Arc;
 
@@ -31,13 +31,14 @@ enum Other {
     Opens,
 }
 
+/// What a canary says of a block in use, and of a free one.
+const LIVE: u64 = 1;
+const FREED: u64 = 2;
+
 struct World {
     lock: Lock,
     bias: Bias,
-    /// What `Cache::is_alone` says of the owner.
-    alone: AtomicBool,
-    /// The canary of a block: whether it is in use.
-    live: AtomicBool,
+    canary: AtomicU64,
     /// Read and written in two steps, by one thread at a time if the protocol holds.
     changes: AtomicUsize,
 }
@@ -46,12 +47,8 @@ impl World {
     fn new(is_open: bool) -> Arc<World> {
         Arc::new(World {
             lock: Lock::new(Rank::Apart),
-            bias: Bias {
-                is_open: AtomicBool::new(is_open),
-                at_work: AtomicBool::new(false),
-            },
-            alone: AtomicBool::new(true),
-            live: AtomicBool::new(true),
+            bias: Bias::of_one_thread(is_open),
+            canary: AtomicU64::new(LIVE),
             changes: AtomicUsize::new(0),
         })
     }
@@ -79,31 +76,27 @@ impl World {
         assert!(self.bias.exclude(barrier, yielding));
     }
 
-    /// By an atomic operation, as `Closing::end_shared` does.
-    fn free_shared(&self) -> bool {
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        let freed = self.live.compare_exchange(true, false, order.0, order.1);
-        freed.is_ok()
+    /// A free that has found the block in use. `None` if it is free.
+    fn close(&self) -> Option<Closing<'_>> {
+        let is_live = self.canary.load(Ordering::Acquire) == LIVE;
+        is_live.then_some(Closing {
+            word: &self.canary,
+            live: LIVE,
+            freed: FREED,
+        })
     }
 
-    /// The owner's free, as in `turn::free`. Whether it found the block in use.
+    /// The owner's free, in a turn if it gets one. Whether it freed the block.
     fn free_own(&self) -> bool {
-        if !self.live.load(Ordering::Acquire) {
-            return false;
-        }
+        let closing = self.close();
         let turn = self.bias.begin(|| self.lock.is_taken());
-        if turn.is_some() && self.alone.load(Ordering::Relaxed) {
-            self.live.store(false, Ordering::Release);
-            return true;
-        }
-        self.free_shared()
+        closing.is_some_and(|closing| closing.end(turn.as_ref()))
     }
 
-    /// The first free of a second thread, which first enters (`Cache::end_alone`).
+    /// The first free of a second thread, which first enters.
     fn enter_and_free(&self, flaw: Flaw) -> bool {
-        self.alone.store(false, Ordering::Relaxed);
-        assert!(self.bias.await_turn(|| heavy_barrier(flaw), yielding));
-        self.live.load(Ordering::Acquire) && self.free_shared()
+        assert!(self.bias.end_alone(|| heavy_barrier(flaw), yielding));
+        self.close().is_some_and(|closing| closing.end(None))
     }
 
     fn visit(&self, other: Other, flaw: Flaw) {

@@ -20,6 +20,7 @@ use neap_heap::cache::heap::{Guarding, HEAP};
 use neap_heap::cache::misuse::Call;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::os::Os;
+use neap_heap::os::abort::warn;
 use neap_heap::os::fault;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::Lock;
@@ -72,6 +73,11 @@ pub(crate) fn want(interval_ms: u64) {
 pub(crate) fn begin() {
     match INTERVAL.load(Ordering::Relaxed) {
         OFF => {}
+        _ if sandbox::is_forbidden() => {
+            warn(format_args!(
+                "NEAP_GUARD is ignored: guards need system calls that NEAP_KERNEL_QUERIES=0 forbids"
+            ));
+        }
         interval => {
             set_interval(Some(interval));
         }
@@ -79,12 +85,14 @@ pub(crate) fn begin() {
 }
 
 /// Guards one allocation of each thread in `interval_ms` on average, all for which there is room
-/// (0), or none. False if there is no memory for that.
+/// (0), or none. False if there is no memory for that, or if a sandbox may forbid it.
 pub fn set_interval(interval_ms: Option<u64>) -> bool {
     INTERVAL.store(interval_ms.unwrap_or(OFF), Ordering::Relaxed);
     let guarding = match interval_ms {
         None => Guarding::Off,
-        Some(_) if !POOL.make(|bytes| HEAP.take_pool(bytes)) => return false,
+        Some(_) if sandbox::is_forbidden() || !POOL.make(|bytes| HEAP.take_pool(bytes)) => {
+            return false;
+        }
         Some(EVERY) => Guarding::All,
         Some(_) => Guarding::Some,
     };
