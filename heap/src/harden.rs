@@ -226,7 +226,8 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
 ///
 /// # Safety
 /// - The program frees this block of the slab, and uses it no more.
-/// - The calling thread has [entered] the heap, so that no other thread is alone.
+/// - The calling thread has [entered] the heap, so that no other thread ends a free as one that is
+///   [alone](Closing::end).
 pub unsafe fn close_sealed(address: usize, class: Class) {
     let bytes = class.bytes();
     // SAFETY: the caller's promise.

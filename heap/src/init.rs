@@ -211,9 +211,10 @@ pub fn ask_no_more() {
     thread::forbid_barrier();
     sandbox::forbid();
     purge::disable();
-    // Asked once per process, at the first large allocation. Ask now, so that it does not happen
-    // later.
+    // Both are asked once per process, when they are first needed. Ask now, so that it does not
+    // happen later.
     Linux.strict_commit();
+    linux::test_advice();
 }
 
 /// Takes hold of the heap's address space, so that what the program maps before its first

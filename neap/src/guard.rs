@@ -17,8 +17,10 @@ use neap_instruments::guard;
 /// Guards an allocation of each thread, once in `interval` on average; with an interval of zero,
 /// every allocation of at most a page for which there is room. A handler of SIGSEGV that the
 /// program installs later keeps Neap from reporting, until the next guarded block puts Neap's in
-/// front again, once for the process. False if there is no memory for the pool of 2 MiB of address
-/// space, or after [`crate::prepare_for_sandbox`].
+/// front again, once for the process. False if there is no memory for the pool, which takes 2 MiB
+/// of address space. Also false if the process may be in a sandbox: with `NEAP_KERNEL_QUERIES=0`,
+/// after [`crate::prepare_for_sandbox`], and once Neap has seen a filter of system calls that was
+/// not there at the start.
 ///
 /// Threads whose calls all take the fast path are reached only while the purge thread runs
 /// ([`crate::purge::enable_thread`]).

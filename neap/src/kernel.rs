@@ -7,8 +7,8 @@ use neap_heap::{init, mapped_over};
 /// From now on the heap makes only system calls that every allocator makes, and runs no thread.
 /// Call this before the process enters a sandbox (seccomp) that could kill it for other calls.
 ///
-/// From then on the profiler does not start, and figures count every page that may be resident as
-/// resident.
+/// From then on the profiler and guarded samples do not start, and figures count every page that
+/// may be resident as resident.
 pub fn prepare_for_sandbox() {
     init::initialize();
     init::ask_no_more();

@@ -173,6 +173,8 @@ fn sandboxes() {
         assert_eq!(profile::pprof(), Err(ProfileError::Off));
         profile::start(MIB as u64).unwrap();
         profile::stop();
+        assert!(guard::start(Duration::from_millis(20)));
+        guard::stop();
         neap::prepare_for_sandbox();
         assert_eq!(profile::start(MIB as u64), Err(ProfileError::Sandbox));
         assert!(!guard::start(Duration::from_millis(20)));

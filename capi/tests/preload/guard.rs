@@ -63,16 +63,17 @@ fn a_sandbox_does_not_kill() {
     }
 }
 
-/// Guards would need system calls that the option forbids. The program runs without them.
+/// Guarded blocks need system calls that the option forbids. The program runs without guarded
+/// blocks.
 #[test]
-fn guards_without_kernel_queries_are_refused() {
+fn guarded_blocks_without_kernel_queries_are_refused() {
     let Some(output) = run("nothing", &[("NEAP_KERNEL_QUERIES", "0")]) else {
         return;
     };
     assert!(output.status.success(), "{}", output.status);
     assert_eq!(
         support::text(&output.stderr),
-        "neap: NEAP_GUARD is ignored: guards need system calls that NEAP_KERNEL_QUERIES=0 forbids\n"
+        "neap: NEAP_GUARD is ignored: NEAP_KERNEL_QUERIES=0, or a sandbox, forbids its system calls\n"
     );
 }
 

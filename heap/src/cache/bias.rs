@@ -18,9 +18,10 @@
 //!
 //! A signal handler that interrupts a turn of its own thread cannot take another turn.
 //!
-//! A free ends when the block's canary says so, and of several threads that free one block only one
-//! may succeed ([`Closing`]). So it takes an atomic operation, except in a turn of the only thread
-//! that has entered the heap. The second thread that enters waits for the end of that turn.
+//! A free ends with the write to the block's canary that marks the block as free ([`Closing`]). If
+//! several threads free one block, only one may succeed. So the write is an atomic exchange, except
+//! in a turn of the only thread that has entered the heap. The second thread that enters waits for
+//! the end of that turn, but not for long.
 //!
 //! The loom models are in `testing/bias_models.rs`.
 
@@ -32,7 +33,8 @@ pub struct Bias {
     is_open: AtomicBool,
     /// Written by the owner only.
     at_work: AtomicBool,
-    /// Whether the owner is the only thread that has entered the heap.
+    /// Whether the owner is the only thread that has entered the heap. Written before its first
+    /// turn; the second thread that enters clears it.
     is_alone: AtomicBool,
 }
 
@@ -49,7 +51,7 @@ pub enum Patience {
 pub struct Turn<'a>(&'a Bias);
 
 impl Bias {
-    /// No turns, of an owner that is not alone.
+    /// A bias that allows no turns. Its owner is not alone.
     #[cfg(not(loom))]
     pub const fn closed() -> Bias {
         Bias {
@@ -59,11 +61,11 @@ impl Bias {
         }
     }
 
-    /// Turns, if the bias `is_open`, of an owner that is alone.
+    /// A bias that allows no turns. Its owner is alone.
     #[cfg(loom)]
-    pub(crate) fn of_one_thread(is_open: bool) -> Bias {
+    pub(crate) fn of_one_thread() -> Bias {
         Bias {
-            is_open: AtomicBool::new(is_open),
+            is_open: AtomicBool::new(false),
             at_work: AtomicBool::new(false),
             is_alone: AtomicBool::new(true),
         }
@@ -139,13 +141,15 @@ impl Bias {
         self.is_open.store(is_open, Ordering::Release);
     }
 
-    /// Notes whether the owner is the only thread that has entered the heap, before it takes turns.
+    /// Sets whether the owner is the only thread that has entered the heap. True only before the
+    /// owner's first turn; for false, see [`Bias::end_alone`].
     pub fn set_alone(&self, is_alone: bool) {
         self.is_alone.store(is_alone, Ordering::Relaxed);
     }
 
-    /// For the second thread that enters: the owner is alone no more. False as for
-    /// [`Bias::exclude`], and then the owner may still end one free as if it were.
+    /// For the second thread that enters: marks the owner as no longer alone, and waits for the end
+    /// of a turn that may not have seen this. False as for [`Bias::exclude`]. Then the owner may
+    /// still end one free by a plain store.
     pub fn end_alone(
         &self,
         barrier: impl FnOnce() -> bool,
@@ -174,13 +178,14 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A block with a canary, checked and filled, whose canary does not yet say that it is free.
+/// The last step of a free: the block is checked and filled, and its canary does not yet mark it as
+/// free.
 pub struct Closing<'a> {
     /// The canary.
     pub word: &'a AtomicU64,
-    /// What it says of the block in use.
+    /// Its value while the block is in use.
     pub live: u64,
-    /// What it says of the free block.
+    /// Its value once the block is free.
     pub freed: u64,
 }
 
@@ -188,9 +193,9 @@ impl Closing<'_> {
     /// Writes to the canary that the block is free. False if another thread that frees the block at
     /// the same time was faster.
     ///
-    /// In a `turn` of a thread that is alone, this is a plain store. It does not read the canary
-    /// again, because that would have to wait for the fill. So it misses a signal handler that has
-    /// freed the block since `live` was read.
+    /// In a `turn` of a thread that is alone, this is a plain store. The thread does not read the
+    /// canary again, which would cost more than the store. So it misses a free of the same block by
+    /// a signal handler since `live` was read.
     #[inline(always)]
     pub fn end(self, turn: Option<&Turn<'_>>) -> bool {
         match turn {

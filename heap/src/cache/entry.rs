@@ -52,14 +52,14 @@ impl Cache {
         is_free.then(|| self.opened(guard))
     }
 
-    /// For the second thread that enters: from now on the owner's frees exchange canaries. Takes no
-    /// lock, because a signal handler may have interrupted the owner while it held the cache's, and
-    /// may wait for the calling thread.
+    /// For the second thread that enters: from now on, the owner's frees write canaries by an
+    /// atomic exchange. Takes no lock: a signal handler may have interrupted the owner while the
+    /// owner held the cache's lock, and the handler may wait for the calling thread.
     pub(super) fn end_alone(&self) {
         match HEAP.measures().has(Measures::CANARY) {
             // If the turn does not end, the owner may still store the canary of one block.
             true => _ = self.bias.end_alone(heavy_barrier, patience()),
-            // There are no turns.
+            // Without canaries, the owner takes no turns.
             false => self.bias.set_alone(false),
         }
     }

@@ -186,10 +186,11 @@ impl Registry {
         sums
     }
 
-    /// Notes that the calling thread enters the heap, so that no other one is alone. Returns how
-    /// its cache is to end; with the thread, its key has `destructor`. `None` if it could not end:
-    /// the process has no keys left, or it got the functions of threads after its start and this is
-    /// not the first thread.
+    /// Counts the calling thread as one that has entered the heap. If it is the second, the first
+    /// is [alone](Cache::end_alone) no longer. Returns how the thread's cache is to end. If it ends
+    /// with the thread, the thread's key has `destructor`. `None` if it could not end: the process
+    /// has no keys left, or it got the functions of threads after its start and this is not the
+    /// first thread.
     pub(super) fn admit(&self, destructor: Destructor) -> Option<End> {
         let _guard = self.lock.lock();
         let entered = self.entered.load(Ordering::Relaxed);

@@ -11,11 +11,11 @@ use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-pub use super::mapping::scatter;
 use super::mapping::{
-    RESERVED, at_break, follows_advice, ignores_advice, map, map_reserved, price_ns,
-    reserve_and_trim, reserve_anywhere, reserve_below, unmap,
+    RESERVED, at_break, follows_advice, map, map_reserved, price_ns, reserve_and_trim,
+    reserve_anywhere, reserve_below, unmap,
 };
+pub use super::mapping::{scatter, test_advice};
 
 /// Linux.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,7 +120,7 @@ impl Os for Linux {
         // SAFETY: as above.
         unsafe {
             match discard(addr, bytes, libc::MADV_DONTNEED) {
-                Purged::MaybeDirty if !ignores_advice() => {
+                Purged::MaybeDirty if follows_advice() => {
                     discard(addr, bytes, MADV_DONTNEED_LOCKED)
                 }
                 purged => purged,

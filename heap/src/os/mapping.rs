@@ -124,47 +124,55 @@ pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Optio
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Advice {
-    /// Not asked yet.
+    /// Not tested yet.
     Unknown,
     /// It is followed.
     Followed,
-    /// Not all of it is: qemu-user, which accepts everything and follows few.
+    /// Some of it is not followed: so in qemu-user.
     Ignored,
     /// It is followed, but a sandbox may kill for advice that other allocators do not give.
     Restricted,
 }
 
-/// Whether the answer is `wanted`. Asks once whether the kernel refuses to discard a page that no
-/// process has. Linux does, and no sandbox minds: every allocator gives this advice.
+/// Whether the answer is `wanted`. Tests once whether the kernel refuses to discard pages that no
+/// process can have. Linux does, with `ENOMEM`. A sandbox in which Neap can run allows this,
+/// because purges give the same advice.
 #[inline(never)]
 fn advice_is(wanted: Advice) -> bool {
     static ANSWER: AtomicU8 = AtomicU8::new(Advice::Unknown as u8);
-    /// In the kernel's half of the addresses, with all bits of a tag.
+    /// In the kernel's half of the address space, where it is without a pointer's tag as well.
     const OF_NO_PROCESS: usize = 0usize.wrapping_sub(2 << 30);
     const BYTES: usize = 1 << 16;
     if ANSWER.load(Ordering::Relaxed) == Advice::Unknown as u8 {
         let at = core::ptr::without_provenance_mut(OF_NO_PROCESS);
-        // SAFETY: about no memory of the process.
-        let answer = errno::keep_errno(|| unsafe { libc::madvise(at, BYTES, libc::MADV_DONTNEED) });
-        let advice = match (answer, sandbox::is_forbidden()) {
-            (0, _) => Advice::Ignored,
-            (_, true) => Advice::Restricted,
-            (_, false) => Advice::Followed,
+        // SAFETY: no process has memory in the kernel's half, so nothing is discarded.
+        let discard = || unsafe { libc::madvise(at, BYTES, libc::MADV_DONTNEED) };
+        // qemu-user answers 0, or `EINVAL` where an option limits the addresses.
+        let is_refused = errno::keep_errno(|| discard() != 0 && errno::get() == libc::ENOMEM);
+        let advice = match (is_refused, sandbox::is_forbidden()) {
+            (false, _) => Advice::Ignored,
+            (true, true) => Advice::Restricted,
+            (true, false) => Advice::Followed,
         };
         ANSWER.store(advice as u8, Ordering::Relaxed);
     }
     ANSWER.load(Ordering::Relaxed) == wanted as u8
 }
 
-/// Whether the kernel is known to follow the advice that it accepts, so that a guard is one, and
-/// a page that children are to find wiped is. Never so where Neap might query nothing when it first
-/// wanted to know.
+/// Finds out now what becomes of advice, instead of when that is first needed.
+pub fn test_advice() {
+    advice_is(Advice::Unknown);
+}
+
+/// Whether the kernel is known to follow the advice that it accepts. Only then does a page with
+/// guard advice fault, and is a page with `MADV_WIPEONFORK` zero in children. Always false if Neap
+/// might not query the kernel at the first call.
 pub(super) fn follows_advice() -> bool {
     advice_is(Advice::Followed)
 }
 
-/// Whether what takes the kernel's place ignores advice that it accepts.
-pub(super) fn ignores_advice() -> bool {
+/// Whether the kernel may ignore advice that it accepts.
+fn ignores_advice() -> bool {
     advice_is(Advice::Ignored)
 }
 

@@ -2,11 +2,11 @@
 //! The protocol is the real one (`cache/bias.rs`). The kernel's `membarrier` is a fence on both
 //! sides, as in `magazine_models.rs`.
 //!
-//! Bounds: an owner that tries two turns, and another thread that takes the lock once and may close
-//! the bias or open it; all interleavings.
+//! Bounds: an owner that tries two turns, and another thread that takes the lock once or twice and
+//! may close the bias or open it; or one free by each of two threads. All interleavings.
 //!
-//! The last tests leave out a step, and expect that both change the same word at once, or free one
-//! block.
+//! The tests `without_…` leave out a step, and expect that both threads change the same word at
+//! once, or that both free one block.
 
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::cache::bias::{Bias, Closing, Patience};
@@ -31,7 +31,7 @@ enum Other {
     Opens,
 }
 
-/// What a canary says of a block in use, and of a free one.
+/// The canary of a block in use, and of a free block.
 const LIVE: u64 = 1;
 const FREED: u64 = 2;
 
@@ -44,10 +44,13 @@ struct World {
 }
 
 impl World {
-    fn new(is_open: bool) -> Arc<World> {
+    /// The bias is open, unless the other thread is to open it.
+    fn new(other: Other) -> Arc<World> {
+        let bias = Bias::of_one_thread();
+        bias.set_open(other != Other::Opens);
         Arc::new(World {
             lock: Lock::new(Rank::Apart),
-            bias: Bias::of_one_thread(is_open),
+            bias,
             canary: AtomicU64::new(LIVE),
             changes: AtomicUsize::new(0),
         })
@@ -93,7 +96,7 @@ impl World {
         closing.is_some_and(|closing| closing.end(turn.as_ref()))
     }
 
-    /// The first free of a second thread, which first enters.
+    /// A second thread enters the heap, then frees the block. Whether it did.
     fn enter_and_free(&self, flaw: Flaw) -> bool {
         assert!(self.bias.end_alone(|| heavy_barrier(flaw), yielding));
         self.close().is_some_and(|closing| closing.end(None))
@@ -125,7 +128,7 @@ fn yielding() -> Patience {
 
 fn side_by_side(other: Other, visits: usize, flaw: Flaw) {
     loom::model(move || {
-        let world = World::new(other != Other::Opens);
+        let world = World::new(other);
         let visited = world.clone();
         let visitor = loom::thread::spawn(move || {
             (0..visits).for_each(|_| visited.visit(other, flaw));
@@ -141,7 +144,7 @@ fn side_by_side(other: Other, visits: usize, flaw: Flaw) {
 /// The thread that was alone frees a block, and so does one that enters.
 fn freed_by_both(flaw: Flaw) {
     loom::model(move || {
-        let world = World::new(true);
+        let world = World::new(Other::Keeps);
         let entered = world.clone();
         let second = loom::thread::spawn(move || entered.enter_and_free(flaw));
         let frees = [world.free_own(), second.join().unwrap()];

@@ -75,7 +75,7 @@ pub(crate) fn begin() {
         OFF => {}
         _ if sandbox::is_forbidden() => {
             warn(format_args!(
-                "NEAP_GUARD is ignored: guards need system calls that NEAP_KERNEL_QUERIES=0 forbids"
+                "NEAP_GUARD is ignored: NEAP_KERNEL_QUERIES=0, or a sandbox, forbids its system calls"
             ));
         }
         interval => {
@@ -84,10 +84,10 @@ pub(crate) fn begin() {
     }
 }
 
-/// Guards one allocation of each thread in `interval_ms` on average, all for which there is room
-/// (0), or none. False if there is no memory for that, or if a sandbox may forbid it.
+/// Guards one allocation of each thread in `interval_ms` on average. 0: all for which there is
+/// room; `None`: no more. False if there is no memory for the pool, or if Neap must not make the
+/// system calls of guarded blocks.
 pub fn set_interval(interval_ms: Option<u64>) -> bool {
-    INTERVAL.store(interval_ms.unwrap_or(OFF), Ordering::Relaxed);
     let guarding = match interval_ms {
         None => Guarding::Off,
         Some(_) if sandbox::is_forbidden() || !POOL.make(|bytes| HEAP.take_pool(bytes)) => {
@@ -96,6 +96,7 @@ pub fn set_interval(interval_ms: Option<u64>) -> bool {
         Some(EVERY) => Guarding::All,
         Some(_) => Guarding::Some,
     };
+    INTERVAL.store(interval_ms.unwrap_or(OFF), Ordering::Relaxed);
     if guarding != Guarding::Off {
         // If the kernel refuses the handler, a fault ends the process without a report.
         fault::watch(report::on_fault);
