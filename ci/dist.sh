@@ -36,8 +36,22 @@ size_limit=512000
 # So one file serves glibc of any version and musl.
 mkdir -p "$work/no-libc"
 echo "/* no library */" >"$work/no-libc/libc.so"
-cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type cdylib --features near --target-dir "$work/library" \
-    -- -C link-arg=-Wl,-soname,libneap.so -L "native=$(realpath "$work/no-libc")"
+link_library() { # link_library FEATURES
+    cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type cdylib --features "$1" \
+        --target-dir "$work/library" \
+        -- -C link-arg=-Wl,-soname,libneap.so -L "native=$(realpath "$work/no-libc")"
+}
+# Whether the word of the slot's distance stands where blocks begin (heap/src/cache/x86_64.rs).
+slot_word_is_in_the_way() {
+    local word
+    word=$(readelf --relocs --wide "$work/library/$built/libneap_c.so" | awk '/R_X86_64_TPOFF64/ { print $1 }')
+    [ -n "$word" ] && [ $((0x$word % 16)) -eq 0 ]
+}
+link_library near
+if slot_word_is_in_the_way; then
+    link_library near,shifted
+    ! slot_word_is_in_the_way || echo "ci/dist.sh: malloc may be some percent slower: see docs/decisions/0006" >&2
+fi
 if [ "$extent" = all ]; then
     cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type staticlib --features archive \
         --target-dir "$work/archive"

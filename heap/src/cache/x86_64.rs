@@ -48,6 +48,17 @@ global_asm!(
     empty = sym EMPTY,
 );
 
+// Moves the global offset table by a word (decision 6). The word of the slot's distance must not
+// stand at a multiple of 16, where blocks begin: then a processor lets the load that begins each
+// `malloc` and `free` wait for a program's store to a block whose low bits are the same.
+#[cfg(feature = "shifted")]
+global_asm!(
+    ".pushsection .data.rel.ro.neap_shifted,\"awR\",@progbits",
+    ".p2align 3",
+    ".quad 0",
+    ".popsection",
+);
+
 /// The calling thread's cache, or one of the two sentinels.
 #[inline(always)]
 pub fn slot() -> *const Cache {
