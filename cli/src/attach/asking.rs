@@ -8,9 +8,8 @@ use super::status_page::StatusPage;
 use crate::failure::Failure;
 use neap_shared::stats::Snapshot;
 use neap_shared::status_page::{
-    CONTROL_AT, Coarse, Control, Guards, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
+    CONTROL_AT, Control, Guards, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served,
 };
-use neap_shared::units::SLICE_SHIFT;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::mem::offset_of;
@@ -155,12 +154,6 @@ impl StatusPage {
         self.reach.ring().map_err(|error| self.lost(&error))
     }
 
-    /// Why the process has not answered in time, and a remedy.
-    pub fn silence(&self) -> Silence {
-        let size = Size::of_heap(self.coarse().as_ref());
-        Silence::of(&self.served(), self.is_own_heap(), size)
-    }
-
     /// Why the status page can no longer be reached.
     fn lost(&self, error: &io::Error) -> Failure {
         match self.has_ended() {
@@ -222,83 +215,6 @@ const GUARDING: Reasons = Reasons {
     sandbox: "cannot guard allocations: it has forbidden itself the system calls that this needs",
     unknown: "refuses to guard allocations for a reason that this neap does not know",
 };
-
-/// Below this many bytes, the library starts no thread (`START_BYTES` of the purge thread).
-const SMALL: u64 = 4 << 20;
-
-/// The heap of a process that has not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
-    /// Below [`SMALL`].
-    Small,
-    /// At least [`SMALL`].
-    Large,
-}
-
-impl Size {
-    /// By the page heap's own figures. A process without them has not grown.
-    fn of_heap(coarse: Option<&Coarse>) -> Size {
-        let used = coarse.map_or(0, |coarse| {
-            let spans = coarse.spans.iter();
-            let taken = spans.fold(0_u64, |sum, span| {
-                sum.saturating_add(span.slices.saturating_mul(1 << SLICE_SHIFT))
-            });
-            taken.saturating_add(coarse.free_dirty)
-        });
-        match used < SMALL {
-            true => Size::Small,
-            false => Size::Large,
-        }
-    }
-}
-
-/// Why a process has not answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Silence {
-    /// What the process lacks.
-    pub why: &'static str,
-    /// What makes it answer at once, if anything does.
-    pub remedy: Option<&'static str>,
-}
-
-impl Silence {
-    /// Derived from what the process says of its thread, and from the size of its heap.
-    fn of(served: &Served, is_of_rust: bool, size: Size) -> Silence {
-        let is = |state: ThreadState| served.thread == state as u64;
-        let (why, remedy) = match () {
-            () if is(ThreadState::Here) => (
-                "its thread has not answered yet: the process is stopped, or the machine is busy",
-                None,
-            ),
-            () if is(ThreadState::Off) => (
-                "it was started without the thread that answers (NEAP_PURGE_THREAD=never), so only \
-                 its own calls of the allocator do",
-                Some("start it without --purge-thread never"),
-            ),
-            () if is(ThreadState::Sandboxed) => (
-                "it forbade itself system calls, or Neap was told to make no unusual ones",
-                None,
-            ),
-            () if is(ThreadState::NotAsked) && is_of_rust => (
-                "a Rust program with Neap as its own allocator has no thread that answers unless \
-                 it asks for one, so only \
-                 its own calls of the allocator do",
-                Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always"),
-            ),
-            () if size == Size::Small => (
-                "its heap is small, so it has no thread that answers, only its own calls of the \
-                 allocator do",
-                Some("start it with neap run --purge-thread always"),
-            ),
-            () => (
-                "it has found no safe moment yet to start the thread that answers, so only its own \
-                 calls of the allocator do",
-                Some("start it with neap run --purge-thread always"),
-            ),
-        };
-        Silence { why, remedy }
-    }
-}
 
 /// Whether `reached` is at or after `number`. Both wrap around.
 fn reaches(reached: u64, number: u64) -> bool {
@@ -393,41 +309,6 @@ mod tests {
             let served = status_page.guard(Guards::Every(20), LONG).unwrap();
             assert_eq!(served.map(|served| served.guard_interval), Some(20));
         });
-    }
-
-    #[test]
-    fn silence_has_the_reason_of_its_heap() {
-        use neap_shared::status_page::{COARSE_AT, Head};
-        let why = |forged: &Forged| forged.open().silence();
-        let forged = Forged::status_page();
-        assert!(why(&forged).why.starts_with("its heap is small"));
-        let mut coarse = Coarse {
-            sequence: 2,
-            free_dirty: 1 << 20,
-            ..Coarse::default()
-        };
-        coarse.spans[0].slices = (3 << 20) >> neap_shared::units::SLICE_SHIFT;
-        forged.write(COARSE_AT, bytes_of(&coarse));
-        let large = why(&forged);
-        assert!(large.why.contains("no safe moment"), "{}", large.why);
-        let frontend = offset_of!(Head, frontend);
-        forged.write(frontend, &2_u64.to_ne_bytes());
-        let asked = why(&forged);
-        assert!(asked.why.contains("no safe moment"), "{}", asked.why);
-        let served = Served {
-            thread: ThreadState::NotAsked as u64,
-            ..Served::default()
-        };
-        forged.write(SERVED_AT, bytes_of(&served));
-        let rust = why(&forged);
-        assert!(rust.why.starts_with("a Rust program"), "{}", rust.why);
-        assert!(rust.remedy.unwrap().contains("enable_thread"));
-        let served = Served {
-            thread: ThreadState::Off as u64,
-            ..Served::default()
-        };
-        forged.write(SERVED_AT, bytes_of(&served));
-        assert!(why(&forged).why.contains("NEAP_PURGE_THREAD=never"));
     }
 
     #[test]

@@ -18,9 +18,26 @@ pub struct KernelView {
     pub process_rss: u64,
     /// Swapped out, in total.
     pub process_swap: u64,
+    /// Whether the arenas' parts are counted; else they are 0.
+    pub extent: Extent,
+}
+
+/// What the kernel was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// Only the whole process.
+    #[default]
+    Process,
+    /// The arenas as well.
+    Arenas,
 }
 
 impl KernelView {
+    /// A count of the arenas, if they were counted.
+    pub fn of_arenas(&self, count: u64) -> Option<u64> {
+        (self.extent == Extent::Arenas).then_some(count)
+    }
+
     /// Resident outside Neap's arenas.
     pub fn foreign_rss(&self) -> u64 {
         self.process_rss.saturating_sub(self.arenas_rss)
@@ -78,7 +95,10 @@ pub fn parse(
     arenas: &[Range<u64>],
     count: impl Fn(&[Range<u64>]) -> Option<[u64; 2]>,
 ) -> KernelView {
-    let mut view = KernelView::default();
+    let mut view = KernelView {
+        extent: Extent::Arenas,
+        ..KernelView::default()
+    };
     // The most bytes of the mapping that can be ours, resident and swapped out.
     let mut ours = [0; 2];
     for line in text.lines() {
@@ -161,6 +181,7 @@ kB\nVmFlags: rd wr\n\
             arenas_swap: 4096,
             process_rss: 12288,
             process_swap: 4096,
+            extent: Extent::Arenas,
         };
         assert_eq!(view, expected);
         assert_eq!(view.foreign_rss(), 4096);

@@ -28,14 +28,16 @@ mod place;
 mod process;
 mod reach;
 mod region;
+mod silence;
 mod status_page;
 mod target;
 #[cfg(test)]
 pub mod testing;
 
-pub use asking::{Silence, now_ms};
+pub use asking::now_ms;
 pub use place::Place;
 pub use process::Process;
 pub use region::Region;
+pub use silence::{Outlook, Silence};
 pub use status_page::StatusPage;
 pub use target::{Target, Under, may_watch, of_whom};

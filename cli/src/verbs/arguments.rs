@@ -1,6 +1,6 @@
 //! Arguments shared by verbs.
 
-use crate::attach::{Silence, Target};
+use crate::attach::{Outlook, Silence, Target};
 use crate::failure::Failure;
 use clap::ArgMatches;
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ pub fn time(matches: &ArgMatches, option: &str) -> Duration {
 /// The line after "pending": what makes the process answer.
 pub fn advice(patience: Duration, silence: Silence) -> String {
     let longer = patience.as_secs().saturating_mul(10).clamp(10, LONGEST);
-    let is_longer = Duration::from_secs(longer) > patience;
+    let is_longer = Duration::from_secs(longer) > patience && silence.outlook == Outlook::Open;
     let wait = is_longer.then(|| format!("--timeout {longer}s waits longer"));
     let remedy = silence.remedy.map(str::to_owned);
     let parts: Vec<String> = remedy.into_iter().chain(wait).collect();
@@ -59,9 +59,19 @@ mod tests {
     #[test]
     fn longer_is_longer_within_reason() {
         let advice = |seconds, remedy| {
-            let silence = Silence { why: "", remedy };
+            let outlook = Outlook::Open;
+            let silence = Silence {
+                why: "",
+                remedy,
+                outlook,
+            };
             advice(Duration::from_secs(seconds), silence)
         };
+        let hopeless = Silence {
+            outlook: Outlook::Hopeless,
+            ..Silence::default()
+        };
+        assert_eq!(super::advice(Duration::from_secs(2), hopeless), "");
         assert_eq!(advice(0, None), "  (--timeout 10s waits longer)\n");
         assert_eq!(
             advice(2, Some("try")),

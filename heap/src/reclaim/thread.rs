@@ -133,9 +133,9 @@ pub(super) fn is_chosen_off() -> bool {
 pub fn tell_state() {
     hook::instruments().note_thread(match STATE.load(Ordering::Relaxed) {
         HERE => ThreadState::Here,
+        _ if sandbox::is_forbidden() => ThreadState::Sandboxed,
         _ if is_chosen_off() => ThreadState::Off,
         _ if ENABLED.load(Ordering::Relaxed) => ThreadState::NotYet,
-        _ if sandbox::is_forbidden() => ThreadState::Sandboxed,
         _ => ThreadState::NotAsked,
     });
 }

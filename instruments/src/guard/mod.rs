@@ -17,6 +17,7 @@ use crate::attach::words::WORDS;
 use kernel::POOL;
 use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::{Guarding, HEAP};
+use neap_heap::cache::measures::Measures;
 use neap_heap::cache::misuse::Call;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::os::Os;
@@ -154,6 +155,10 @@ fn note_block() {
 /// A guarded block for a request that a slab of `class` would serve, if one is due.
 pub(crate) fn take(cache: &Cache, [size, align]: [usize; 2], class: Class) -> Option<*mut u8> {
     let page = Linux.page_bytes();
+    // Not a byte of such a block is accessible anyway.
+    if size == 0 && HEAP.measures().has(Measures::NO_BYTES) {
+        return None;
+    }
     if class.bytes() > page || align > page || !is_due(cache, class) || !POOL.has_room() {
         return None;
     }
@@ -176,7 +181,7 @@ fn is_due(cache: &Cache, class: Class) -> bool {
         return false;
     }
     if HEAP.guarding() == Guarding::All {
-        return true;
+        return POOL.spares(random());
     }
     // A thread may make a single block, so the one at hand counts.
     if HEAP.fires(cache, class) || (HEAP.inherit(cache) && HEAP.fires(cache, class)) {

@@ -107,6 +107,15 @@ impl<D: Doors> Pool<D> {
         self.live.load(Ordering::Relaxed)
     }
 
+    /// Whether a block that is one of all should get a slot; `random` decides. Each does while half
+    /// of the slots are free. Then ever fewer do, so that blocks that live for long seldom take the
+    /// last slots.
+    pub(super) fn spares(&self, random: u64) -> bool {
+        const STEPS: usize = 16;
+        let crowding = (self.live() * STEPS / SLOTS).saturating_sub(STEPS / 2 - 1);
+        random.trailing_zeros() as usize >= crowding
+    }
+
     /// Whether there is a slot for another block.
     pub(super) fn has_room(&self) -> bool {
         self.live() < SLOTS - QUARANTINED && self.base.load(Ordering::Relaxed) != 0
@@ -333,6 +342,22 @@ mod tests {
         let (left, right) = (left.unwrap(), right.unwrap());
         assert_eq!((left % PAGE, right % PAGE), (0, PAGE - 24));
         assert_eq!(right / PAGE - left / PAGE, 2);
+    }
+
+    #[test]
+    fn long_lived_blocks_leave_slots() {
+        let pool = pool(Vec::new());
+        let guarded = (1..=1000_u64).filter(|number| {
+            let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8;
+            pool.spares(random) && take(&pool, 100, 16, random).is_some()
+        });
+        let guarded: Vec<u64> = guarded.collect();
+        assert!((1..=128).all(|number| guarded.contains(&number)));
+        assert!(
+            pool.has_room() && guarded.len() > 3 * SLOTS / 4,
+            "{}",
+            guarded.len()
+        );
     }
 
     #[test]
