@@ -36,21 +36,27 @@ size_limit=512000
 # So one file serves glibc of any version and musl.
 mkdir -p "$work/no-libc"
 echo "/* no library */" >"$work/no-libc/libc.so"
+fail() {
+    echo "ci/dist.sh: $*" >&2
+    exit 1
+}
+
 link_library() { # link_library FEATURES
     cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type cdylib --features "$1" \
         --target-dir "$work/library" \
         -- -C link-arg=-Wl,-soname,libneap.so -L "native=$(realpath "$work/no-libc")"
 }
-# Whether the word of the slot's distance stands where blocks begin (heap/src/cache/x86_64.rs).
-slot_word_is_in_the_way() {
-    local word
-    word=$(readelf --relocs --wide "$work/library/$built/libneap_c.so" | awk '/R_X86_64_TPOFF64/ { print $1 }')
-    [ -n "$word" ] && [ $((0x$word % 16)) -eq 0 ]
+# Whether the table's entry with the slot's offset is where blocks begin (heap/src/cache/x86_64.rs).
+entry_is_where_blocks_begin() {
+    local entry
+    entry=$(readelf --relocs --wide "$work/library/$built/libneap_c.so" | awk '/R_X86_64_TPOFF64/ { print $1 }')
+    [ "$(wc -w <<<"$entry")" -eq 1 ] || fail "the library has not one entry with the slot's offset: $entry"
+    [ $((0x$entry % 16)) -eq 0 ]
 }
 link_library near
-if slot_word_is_in_the_way; then
+if [ "$machine" = x86_64 ] && entry_is_where_blocks_begin; then
     link_library near,shifted
-    ! slot_word_is_in_the_way || echo "ci/dist.sh: malloc may be some percent slower: see docs/decisions/0006" >&2
+    ! entry_is_where_blocks_begin || echo "ci/dist.sh: malloc may be some percent slower: see docs/decisions/0006" >&2
 fi
 if [ "$extent" = all ]; then
     cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type staticlib --features archive \
@@ -66,11 +72,6 @@ if [ "$extent" = all ]; then
     install -m 755 "$work/commands/$built/"{neap,neap-lab,neap-lab-rust} "$dist/"
     ci/archive.sh "$work/archive/$built/libneap_c.a" "$dist/lib/libneap.a"
 fi
-
-fail() {
-    echo "ci/dist.sh: $*" >&2
-    exit 1
-}
 
 defined() { # defined FILE NAME: whether the file defines NAME for the dynamic loader
     nm --dynamic --defined-only "$1" | grep " [TWi] $2\$" >/dev/null

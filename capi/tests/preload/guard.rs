@@ -73,7 +73,7 @@ fn guarded_blocks_without_kernel_queries_are_refused() {
     assert!(output.status.success(), "{}", output.status);
     assert_eq!(
         support::text(&output.stderr),
-        "neap: NEAP_GUARD is ignored: NEAP_KERNEL_QUERIES=0, or a sandbox, forbids its system calls\n"
+        "neap: NEAP_GUARD is ignored: NEAP_KERNEL_QUERIES=0 or a sandbox forbids its system calls\n"
     );
 }
 

@@ -122,6 +122,23 @@ fn a_delete_has_the_form_and_the_size_of_its_new() {
     dies("harden_delete_exact.cc", line);
 }
 
+/// A guarded block in its place would be accessible.
+#[test]
+fn what_is_no_block_is_not_accessible_with_guarded_blocks_either() {
+    let library = support::library();
+    let source = "misuse/harden_no_access.c";
+    let Some(program) = compile(source, Artifact::Program, &[library.as_os_str()]) else {
+        return;
+    };
+    if !has_guards() {
+        eprintln!("SKIPPED: guards need Linux 6.13 or newer");
+        return;
+    }
+    let variables = [&ALL[..], &[("NEAP_GUARD", "all")]].concat();
+    let output = run(&program, &[OsStr::new("nothing")], &variables);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
+}
+
 #[test]
 fn what_is_no_block_is_not_accessible() {
     let source = "misuse/harden_no_access.c";

@@ -77,8 +77,8 @@ impl Silence {
                 Some("start it without --purge-thread never"),
             ),
             () if is(ThreadState::Sandboxed) => (
-                "it has entered a sandbox, or was told to query nothing (NEAP_KERNEL_QUERIES=0), and \
-                 answers no requests",
+                "it has entered a sandbox, or is about to (neap::prepare_for_sandbox), and answers no \
+                 requests",
                 None,
             ),
             () if is(ThreadState::NotAsked) && is_of_rust => (

@@ -188,7 +188,7 @@ fn absent(process: &Process, fault: Option<Fault>) -> Failure {
         None if has_library(process) => format!(
             "{title} runs under Neap without a status page: it has done too little so far (neap run \
              and NEAP_STATUS_PAGE=1 make one at the start), was started with NEAP_STATUS_PAGE=0 or \
-             NEAP_KERNEL_QUERIES=0, is in a sandbox, or could not make one"
+             NEAP_KERNEL_QUERIES=0, has entered a sandbox, or could not make one"
         ),
         None => format!("{title} does not run under Neap: start it with neap run"),
     })

@@ -21,7 +21,7 @@
 //! A free ends with the write to the block's canary that marks the block as free ([`Closing`]). If
 //! several threads free one block, only one may succeed. So the write is an atomic exchange, except
 //! in a turn of the only thread that has entered the heap. The second thread that enters waits for
-//! the end of that turn, but not for long.
+//! the end of that turn, but only for a bounded time.
 //!
 //! The loom models are in `testing/bias_models.rs`.
 

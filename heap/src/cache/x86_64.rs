@@ -48,9 +48,9 @@ global_asm!(
     empty = sym EMPTY,
 );
 
-// Moves the global offset table by a word (decision 6). The word of the slot's distance must not
-// stand at a multiple of 16, where blocks begin: then a processor lets the load that begins each
-// `malloc` and `free` wait for a program's store to a block whose low bits are the same.
+// Moves the global offset table by a word (decision 6). Its entry with the slot's offset should not
+// be at a multiple of 16, where blocks begin: a processor may let the load that begins each
+// `malloc` wait for a program's store to a block whose address has the same low bits.
 #[cfg(feature = "shifted")]
 global_asm!(
     ".pushsection .data.rel.ro.neap_shifted,\"awR\",@progbits",

@@ -128,7 +128,7 @@ enum Advice {
     Unknown,
     /// It is followed.
     Followed,
-    /// Some of it is not followed: so in qemu-user.
+    /// Some of it is not followed, as in qemu-user.
     Ignored,
     /// It is followed, but a sandbox may kill for advice that other allocators do not give.
     Restricted,
@@ -140,7 +140,7 @@ enum Advice {
 #[inline(never)]
 fn advice_is(wanted: Advice) -> bool {
     static ANSWER: AtomicU8 = AtomicU8::new(Advice::Unknown as u8);
-    /// In the kernel's half of the address space, where it is without a pointer's tag as well.
+    /// In the kernel's half of the address space, with or without a pointer's tag.
     const OF_NO_PROCESS: usize = 0usize.wrapping_sub(2 << 30);
     const BYTES: usize = 1 << 16;
     if ANSWER.load(Ordering::Relaxed) == Advice::Unknown as u8 {
@@ -159,7 +159,7 @@ fn advice_is(wanted: Advice) -> bool {
     ANSWER.load(Ordering::Relaxed) == wanted as u8
 }
 
-/// Finds out now what becomes of advice, instead of when that is first needed.
+/// Runs the test of [`advice_is`] now, instead of when its answer is first needed.
 pub fn test_advice() {
     advice_is(Advice::Unknown);
 }

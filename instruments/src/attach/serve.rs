@@ -98,10 +98,14 @@ impl Reader {
 /// the caller holds none.
 #[cold]
 fn serve() {
+    if !shared::is_mine() || !purge::may_be_own_process() {
+        return;
+    }
     // A survey reads files, for which a sandbox may kill the process. Without room on the stack,
     // another thread will serve.
-    let may = shared::is_mine() && purge::may_be_own_process() && sandbox::allows_more();
-    if may && peek::has_stack(STACK_BYTES) {
+    if !sandbox::allows_more() {
+        purge::tell_state();
+    } else if peek::has_stack(STACK_BYTES) {
         serve_now();
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn begin() {
         OFF => {}
         _ if sandbox::is_forbidden() => {
             warn(format_args!(
-                "NEAP_GUARD is ignored: NEAP_KERNEL_QUERIES=0, or a sandbox, forbids its system calls"
+                "NEAP_GUARD is ignored: NEAP_KERNEL_QUERIES=0 or a sandbox forbids its system calls"
             ));
         }
         interval => {
@@ -155,8 +155,8 @@ fn note_block() {
 /// A guarded block for a request that a slab of `class` would serve, if one is due.
 pub(crate) fn take(cache: &Cache, [size, align]: [usize; 2], class: Class) -> Option<*mut u8> {
     let page = Linux.page_bytes();
-    // Not a byte of such a block is accessible anyway.
-    if size == 0 && HEAP.measures().has(Measures::NO_BYTES) {
+    // `nullpage` makes such a block inaccessible, where the kernel has guard advice.
+    if size == 0 && align <= 16 && HEAP.measures().has(Measures::NO_BYTES) {
         return None;
     }
     if class.bytes() > page || align > page || !is_due(cache, class) || !POOL.has_room() {

@@ -107,9 +107,11 @@ impl<D: Doors> Pool<D> {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Whether a block that is one of all should get a slot; `random` decides. Each does while half
-    /// of the slots are free. Then ever fewer do, so that blocks that live for long seldom take the
-    /// last slots.
+    /// With [`Guarding::All`], whether the next block gets a slot; `random` decides. Every block
+    /// does while fewer than 128 are in use. Each 16 more halve the share, so that long-lived
+    /// blocks seldom take the last slots.
+    ///
+    /// [`Guarding::All`]: neap_heap::cache::heap::Guarding::All
     pub(super) fn spares(&self, random: u64) -> bool {
         const STEPS: usize = 16;
         let crowding = (self.live() * STEPS / SLOTS).saturating_sub(STEPS / 2 - 1);
@@ -353,6 +355,13 @@ mod tests {
         });
         let guarded: Vec<u64> = guarded.collect();
         assert!((1..=128).all(|number| guarded.contains(&number)));
+        // From 128 on, one step for each 16 slots.
+        let rare = |zeros: u32| pool.spares(1 << zeros);
+        assert!(
+            (208..224).contains(&pool.live()) == (rare(6) && !rare(5)),
+            "{}",
+            pool.live()
+        );
         assert!(
             pool.has_room() && guarded.len() > 3 * SLOTS / 4,
             "{}",
