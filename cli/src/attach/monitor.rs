@@ -32,6 +32,7 @@ const MESSAGE: usize = 3 * size_of::<u64>();
 pub struct Monitor {
     socket: Arc<OwnedFd>,
     waiting: Arc<Mutex<Vec<Arrival>>>,
+    reader: Option<thread::JoinHandle<()>>,
     room: Room,
 }
 
@@ -108,6 +109,7 @@ impl Monitor {
         Ok(Monitor {
             socket: Arc::new(socket),
             waiting: Arc::default(),
+            reader: None,
             room,
         })
     }
@@ -122,9 +124,23 @@ impl Monitor {
     /// # Panics
     ///
     /// If no thread can be started.
-    pub fn start(&self) {
+    pub fn start(&mut self) {
         let (socket, waiting) = (Arc::clone(&self.socket), Arc::clone(&self.waiting));
-        thread::spawn(move || read(&socket, &waiting));
+        self.reader = Some(thread::spawn(move || read(&socket, &waiting)));
+    }
+
+    /// Ends the reading, once everything has been read that was sent before.
+    pub fn finish(&mut self) {
+        self.shut();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+
+    /// Has the thread end when it has read everything. This can only fail for a descriptor that is
+    /// no socket.
+    fn shut(&self) {
+        let _ = shutdown(&*self.socket, Shutdown::Read);
     }
 
     /// What has arrived since the last call, oldest first.
@@ -161,8 +177,7 @@ pub enum What {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        // Wakes the thread, which ends. This can only fail for a descriptor that is no socket.
-        let _ = shutdown(&*self.socket, Shutdown::Read);
+        self.shut();
     }
 }
 
@@ -264,7 +279,7 @@ mod tests {
 
     #[test]
     fn status_pages_and_profiles_arrive_and_nothing_else_does() {
-        let monitor = Monitor::bind().unwrap();
+        let mut monitor = Monitor::bind().unwrap();
         let name = monitor.name().into_vec();
         let (status_page, profile) = (Forged::status_page(), Forged::profile());
         send(
@@ -316,9 +331,25 @@ mod tests {
         );
     }
 
+    /// However late the thread gets a processor.
+    #[test]
+    fn what_was_sent_before_the_end_arrives() {
+        for count in [1, 2, 10] {
+            let mut monitor = Monitor::bind().unwrap();
+            let (name, status_page) = (monitor.name().into_vec(), Forged::status_page());
+            for _ in 0..count {
+                let words = [GREETING, KIND_STATUS_PAGE, 7];
+                send(&name, &words, &[status_page.file()]);
+            }
+            monitor.start();
+            monitor.finish();
+            assert_eq!(monitor.arrivals().len(), count);
+        }
+    }
+
     #[test]
     fn a_flood_does_not_take_all_descriptors() {
-        let monitor = Monitor::bind().unwrap();
+        let mut monitor = Monitor::bind().unwrap();
         let name = monitor.name().into_vec();
         monitor.start();
         let status_page = Forged::status_page();
@@ -341,7 +372,7 @@ mod tests {
 
     #[test]
     fn the_thread_ends_with_the_monitor() {
-        let monitor = Monitor::bind().unwrap();
+        let mut monitor = Monitor::bind().unwrap();
         monitor.start();
         let waiting = Arc::downgrade(&monitor.waiting);
         drop(monitor);

@@ -25,9 +25,6 @@ const ANSWER: &str = "NEAP_ANSWER";
 /// Most processes sampled at one time. For further ones, only the beginning and the end are
 /// recorded.
 const MOST_AT_ONCE: usize = 16;
-/// Time allowed for the last descriptors of processes that ended with the program, in ms. They are
-/// in the socket already, and only this process's own thread must read them.
-const LAST_WORD_MS: u64 = 20;
 
 /// A watched run.
 pub struct Session {
@@ -160,7 +157,8 @@ impl Session {
 
     /// Records the last figures of every process.
     pub(super) fn conclude(&mut self, ending: Ending) {
-        std::thread::sleep(Duration::from_millis(LAST_WORD_MS));
+        // Processes that have ended sent their descriptors before.
+        self.monitor.finish();
         self.greet();
         let (clock, main) = (self.clock, self.main);
         let mut records = Vec::new();

@@ -18,7 +18,6 @@ use crate::supervise::{self, Ending, Watch};
 use clap::ArgMatches;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between two checks for processes that have started or ended.
@@ -27,9 +26,6 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const WRITTEN: Duration = Duration::from_millis(500);
 /// How long they continue to do so after the last request.
 const LEASE: Duration = Duration::from_secs(10);
-/// Time allowed for the descriptors of processes that ended with the program. They are in the
-/// socket, and this process's own thread must read them.
-const LAST_WORD: Duration = Duration::from_millis(20);
 /// The number of the C frontend on a status page.
 const LIBRARY: u64 = 1;
 
@@ -190,7 +186,8 @@ impl Counting {
     }
 
     fn finish(mut self, ending: Ending) -> Result<Histogram, Failure> {
-        thread::sleep(LAST_WORD);
+        // Processes that have ended sent their descriptors before.
+        self.monitor.finish();
         self.greet();
         self.part();
         let left = self.alive.len();
