@@ -8,11 +8,12 @@ static void ring(_Atomic uint64_t *words) {
     syscall(SYS_futex, &words[BELL], FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-// Asks, and waits for the answer for as long as any machine takes.
+// Asks, and waits for the answer for as long as any machine takes: a survey that was held up for
+// seconds lets the next one wait for twenty times as long.
 static void is_answered(_Atomic uint64_t *words, uint64_t asked) {
     words[ASK] = asked;
     ring(words);
-    for (int i = 0; i < 60000 && words[SERVED] != asked; i++)
+    for (int i = 0; i < 400000 && words[SERVED] != asked; i++)
         usleep(500);
     CHECK(words[SERVED] == asked);
 }
@@ -141,7 +142,7 @@ static void quiet(void) {
         sleep(3);
         words[ASK] = asked;
         ring(words);
-        for (int i = 0; i < 30000 && words[SERVED] != asked; i++) {
+        for (int i = 0; i < 200000 && words[SERVED] != asked; i++) {
             void *volatile small = nap ? NULL : malloc(64);
             free(small);
             usleep(1000);
