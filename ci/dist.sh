@@ -32,15 +32,15 @@ fi
 # all zero at first takes none; one with a single other byte takes all of its bytes.
 size_limit=512000
 
-# Linked to no C library: where the linker looks for libc.so first, it finds a script that is empty.
-# So one file serves glibc of any version and musl.
-mkdir -p "$work/no-libc"
-echo "/* no library */" >"$work/no-libc/libc.so"
 fail() {
     echo "ci/dist.sh: $*" >&2
     exit 1
 }
 
+# Linked to no C library: where the linker looks for libc.so first, it finds a script that is empty.
+# So one file serves glibc of any version and musl.
+mkdir -p "$work/no-libc"
+echo "/* no library */" >"$work/no-libc/libc.so"
 link_library() { # link_library FEATURES
     cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type cdylib --features "$1" \
         --target-dir "$work/library" \

@@ -18,7 +18,7 @@ pub struct KernelView {
     pub process_rss: u64,
     /// Swapped out, in total.
     pub process_swap: u64,
-    /// Whether the arenas' parts are counted; else they are 0.
+    /// Whether the kernel counted the arenas' parts.
     pub extent: Extent,
 }
 
