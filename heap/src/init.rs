@@ -128,7 +128,7 @@ unsafe fn begin_alone(envp: *mut *mut c_char) {
     // Now, while the process has one thread. A filter from before the start may kill for it.
     if sandbox::started_free() {
         thread::prepare_barrier();
-        HEAP.allow_bias();
+        HEAP.use_barrier();
     }
     hook::instruments().begin();
 }
@@ -206,8 +206,8 @@ pub fn start_eagerly() {
 /// holds for the parent.
 pub fn ask_no_more() {
     forbid_pagemap();
-    // What excludes the owners of biased caches.
-    HEAP.end_bias();
+    // By which threads exclude the owners of biased caches.
+    HEAP.do_without_barrier();
     thread::forbid_barrier();
     sandbox::forbid();
     purge::disable();

@@ -16,6 +16,12 @@
 //! to read the lock, and finds it taken. This is a biased lock like that of Java's monitors (Dice,
 //! Huang, Yang, "Asymmetric Dekker synchronization", 2001), except that the bias stays.
 //!
+//! A system call filter may forbid the heavy barrier (`membarrier`). Then fences are
+//! [symmetric](Fences::Symmetric): both sides pass a full fence between their write and their read.
+//!
+//! Other threads only close the bias. If they could open it, an owner that reads the lock before
+//! another thread takes it, and the bias after that thread opened it, would begin a turn.
+//!
 //! A signal handler that interrupts a turn of its own thread cannot take another turn.
 //!
 //! A free ends with the write to the block's canary that marks the block as free ([`Closing`]). If
@@ -25,18 +31,37 @@
 //!
 //! The loom models are in `testing/bias_models.rs`.
 
-use crate::base::sync::{AtomicBool, AtomicU64, Ordering, light_barrier};
+use crate::base::sync::{
+    AtomicBool, AtomicU8, AtomicU64, Ordering, fence, full_barrier_after_rmw, light_barrier,
+};
 
 /// Whether the owner of a cache may take turns, and whether it has one.
 pub struct Bias {
-    /// Written under the lock, by the owner or by a thread that has [excluded](Bias::exclude) it.
-    is_open: AtomicBool,
+    /// [`CLOSED`], or the [`Fences`] of the owner's turns. Written under the lock: by the owner, or
+    /// closed by a thread that has [excluded](Bias::exclude) it.
+    fences: AtomicU8,
     /// Written by the owner only.
     at_work: AtomicBool,
     /// Whether the owner is the only thread that has entered the heap. Written before its first
     /// turn; the second thread that enters clears it.
     is_alone: AtomicBool,
 }
+
+/// The owner may take no turns.
+const CLOSED: u8 = 0;
+
+/// What keeps a turn and a thread with the lock apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fences {
+    /// The thread with the lock passes the heavy barrier, and the owner no fence.
+    Asymmetric = 1,
+    /// Each side passes a fence. Needs no system call.
+    Symmetric = 2,
+}
+
+const ASYMMETRIC: u8 = Fences::Asymmetric as u8;
+const SYMMETRIC: u8 = Fences::Symmetric as u8;
 
 /// Whether a thread waits any longer for the end of another one's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +80,7 @@ impl Bias {
     #[cfg(not(loom))]
     pub const fn closed() -> Bias {
         Bias {
-            is_open: AtomicBool::new(false),
+            fences: AtomicU8::new(CLOSED),
             at_work: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
         }
@@ -65,7 +90,7 @@ impl Bias {
     #[cfg(loom)]
     pub(crate) fn of_one_thread() -> Bias {
         Bias {
-            is_open: AtomicBool::new(false),
+            fences: AtomicU8::new(CLOSED),
             at_work: AtomicBool::new(false),
             is_alone: AtomicBool::new(true),
         }
@@ -81,18 +106,16 @@ impl Bias {
     /// For the owner: whether it can probably begin a turn.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        // Acquire: an owner that sees that another thread opened the bias also sees that this
-        // thread took the lock.
-        self.is_open.load(Ordering::Acquire) && !self.is_at_work()
+        self.fences.load(Ordering::Relaxed) != CLOSED && !self.is_at_work()
     }
 
     /// Begins a turn of the owner. `None` if the bias is closed, if the owner has a turn already,
     /// or if the lock is taken.
     #[inline(always)]
     pub fn begin(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
-        match self.is_ready() {
-            true => self.begin_ready(is_locked),
-            false => None,
+        match self.is_at_work() {
+            true => None,
+            false => self.begin_ready(is_locked),
         }
     }
 
@@ -101,17 +124,38 @@ impl Bias {
     #[inline(always)]
     pub fn begin_ready(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
         debug_assert!(!self.is_at_work());
+        match self.fences.load(Ordering::Relaxed) == ASYMMETRIC {
+            true => self.begin_unfenced(is_locked),
+            false => self.begin_fenced(is_locked),
+        }
+    }
+
+    #[inline(always)]
+    fn begin_unfenced(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
         self.at_work.store(true, Ordering::Relaxed);
         let turn = Turn(self);
         light_barrier();
         // The bias is read after the lock, because others close it under the lock.
-        (!is_locked() && self.is_open.load(Ordering::Relaxed)).then_some(turn)
+        (!is_locked() && self.fences.load(Ordering::Relaxed) == ASYMMETRIC).then_some(turn)
+    }
+
+    /// The same with a fence. `None` if the bias is closed.
+    #[inline(always)]
+    fn begin_fenced(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
+        if self.fences.load(Ordering::Relaxed) == CLOSED {
+            return None;
+        }
+        self.at_work.swap(true, Ordering::SeqCst);
+        let turn = Turn(self);
+        full_barrier_after_rmw();
+        (!is_locked() && self.fences.load(Ordering::Relaxed) == SYMMETRIC).then_some(turn)
     }
 
     /// For a thread that has taken the lock, and is not the owner: waits for the end of the owner's
-    /// turn. False if the owner may still be at work: `barrier` does not pass, or `wait` gives up.
+    /// turn. False if the owner may still be at work: `barrier`, which asymmetric fences need, does
+    /// not pass, or `wait` gives up.
     pub fn exclude(&self, barrier: impl FnOnce() -> bool, wait: impl FnMut() -> Patience) -> bool {
-        !self.is_open.load(Ordering::Relaxed) || self.await_turn(barrier, wait)
+        self.fences.load(Ordering::Relaxed) == CLOSED || self.await_turn(barrier, wait)
     }
 
     /// For a thread that is not the owner, and has written what every turn reads: waits for the end
@@ -122,7 +166,16 @@ impl Bias {
         barrier: impl FnOnce() -> bool,
         mut wait: impl FnMut() -> Patience,
     ) -> bool {
-        let mut patience = match barrier() {
+        // Acquire: a thread that sees that the owner went over to symmetric fences also sees the
+        // end of its last turn without one.
+        let is_past = match self.fences.load(Ordering::Acquire) {
+            SYMMETRIC => {
+                fence(Ordering::SeqCst);
+                true
+            }
+            _ => barrier(),
+        };
+        let mut patience = match is_past {
             true => Patience::Left,
             false => Patience::Lost,
         };
@@ -135,10 +188,14 @@ impl Bias {
         false
     }
 
-    /// Lets the owner take turns from now on, or none. Under the lock; the caller is the owner, or
-    /// has excluded it.
-    pub fn set_open(&self, is_open: bool) {
-        self.is_open.store(is_open, Ordering::Release);
+    /// For the owner, under the lock: it takes turns with these fences from now on.
+    pub fn open(&self, fences: Fences) {
+        self.fences.store(fences as u8, Ordering::Release);
+    }
+
+    /// The owner takes no more turns. Under the lock; the caller is the owner, or has excluded it.
+    pub fn close(&self) {
+        self.fences.store(CLOSED, Ordering::Relaxed);
     }
 
     /// Sets whether the owner is the only thread that has entered the heap. True only before the

@@ -100,7 +100,7 @@ impl Heap {
         self.registry.for_each(|cache| {
             if let Some(mut open) = cache.open_other() {
                 draw(&mut open);
-                open.set_path(path);
+                open.set_path_of_other(path);
             }
         });
     }

@@ -1,5 +1,6 @@
 //! The heap: one value that holds every shared part, and the lookup from an address to its block.
 
+use super::bias::Fences;
 use super::bounds::FastPath;
 use super::budget::Budget;
 use super::magazine::Tag;
@@ -32,8 +33,8 @@ pub struct Heap {
     measures: AtomicU16,
     /// The number of the class whose slabs are not accessible; 0: there is none.
     no_bytes: AtomicU8,
-    /// Whether the kernel has the barrier by which others exclude the owner of a biased cache.
-    can_bias: AtomicBool,
+    /// Whether the heavy barrier excludes the owners of biased caches.
+    has_barrier: AtomicBool,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
     /// The state of the rounds of decay.
@@ -141,7 +142,7 @@ impl Heap {
             guarding: AtomicU8::new(Guarding::Off as u8),
             measures: AtomicU16::new(0),
             no_bytes: AtomicU8::new(0),
-            can_bias: AtomicBool::new(false),
+            has_barrier: AtomicBool::new(false),
             sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
@@ -179,7 +180,7 @@ impl Heap {
         let path = self.fast_path();
         self.registry.for_each(|cache| {
             if let Some(mut open) = cache.open_other() {
-                open.set_path(path);
+                open.set_path_of_other(path);
             }
         });
     }
@@ -241,7 +242,7 @@ impl Heap {
             (Mode::Plain, _) if self.guarding() == Guarding::All => FastPath::Off,
             (Mode::Plain, false) => FastPath::On,
             (Mode::Plain, true) => FastPath::Sampling,
-            (Mode::Checking, false) if self.is_biased() => FastPath::Biased,
+            (Mode::Checking, false) if self.is_biased() => FastPath::Biased(self.fences()),
             (Mode::Counting | Mode::Checking, _) => FastPath::Off,
         }
     }
@@ -251,21 +252,29 @@ impl Heap {
     fn is_biased(&self) -> bool {
         let has_canaries = self.measures().has(Measures::CANARY) && EARLY.is_empty();
         let is_watched = self.guarding() != Guarding::Off;
-        self.can_bias.load(Ordering::Relaxed) && has_canaries && !is_watched
+        has_canaries && !is_watched
     }
 
-    /// From now on owners of caches may take turns, if the kernel has the barrier. Before any
-    /// thread has a cache.
-    pub(crate) fn allow_bias(&self) {
-        if self.measures().has(Measures::CANARY) {
-            self.can_bias.store(heavy_barrier(), Ordering::Relaxed);
+    fn fences(&self) -> Fences {
+        match self.has_barrier.load(Ordering::Relaxed) {
+            true => Fences::Asymmetric,
+            false => Fences::Symmetric,
         }
     }
 
-    /// From now on no more owners take turns, because the barrier is about to be forbidden. Those
-    /// who do notice with their next refill. Takes no lock.
-    pub(crate) fn end_bias(&self) {
-        self.can_bias.store(false, Ordering::Relaxed);
+    /// From now on owners of caches need no fence for their turns, if the kernel has the heavy
+    /// barrier. Before any thread has a cache.
+    pub(crate) fn use_barrier(&self) {
+        if self.measures().has(Measures::CANARY) {
+            self.has_barrier.store(heavy_barrier(), Ordering::Relaxed);
+        }
+    }
+
+    /// From now on owners of caches need a fence for each turn, because the heavy barrier is about
+    /// to be forbidden. They notice with their next refill; until then no other thread excludes
+    /// them. Takes no lock.
+    pub(crate) fn do_without_barrier(&self) {
+        self.has_barrier.store(false, Ordering::Relaxed);
     }
 
     /// Changes how calls are served. Caches made from now on follow; see [`Registry`] for those

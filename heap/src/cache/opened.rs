@@ -140,7 +140,7 @@ impl Opened<'_> {
     /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change:
     /// it has nothing to drain.
     pub(super) fn abandon(&mut self) {
-        self.cache.bias.set_open(false);
+        self.cache.bias.close();
         self.inner.access.is_offering = false;
         self.inner.is_drained = true;
         self.inner.arrays = Default::default();
@@ -251,18 +251,33 @@ impl Opened<'_> {
         &self.cache.countdowns[class.index()]
     }
 
-    /// Says what the owner may do by its fast path.
+    /// Says what the owner may do by its fast path. Only the owner may say that it takes turns from
+    /// now on.
     pub fn set_path(&mut self, path: FastPath) {
         self.inner.access.path = path;
-        self.cache.bias.set_open(path == FastPath::Biased);
-        if path == FastPath::Biased {
-            self.inner.random = SECRETS.next();
+        match path {
+            FastPath::Biased(fences) => {
+                self.cache.bias.open(fences);
+                self.inner.random = SECRETS.next();
+            }
+            FastPath::On | FastPath::Sampling | FastPath::Off => self.cache.bias.close(),
         }
         Class::all().for_each(|class| self.magazine(class).publish());
         self.set_offering(false);
     }
 
-    /// Follows a change that another thread could not bring here, because the owner was at work.
+    /// [`Opened::set_path`] for any thread. An owner that is to take turns, or other turns than
+    /// now, [follows](Opened::follow) later.
+    pub(super) fn set_path_of_other(&mut self, path: FastPath) {
+        match (path, self.inner.access.path) {
+            (FastPath::Biased(_), FastPath::Biased(_)) => {}
+            (FastPath::Biased(_), _) => self.set_path(FastPath::Off),
+            (path, _) => self.set_path(path),
+        }
+    }
+
+    /// For the owner: follows a change that another thread could not bring here, because the owner
+    /// was at work, or because it is the owner's to make.
     pub(super) fn follow(&mut self, path: FastPath) {
         if self.inner.access.path != path {
             self.set_path(path);

@@ -2,15 +2,17 @@
 //! The protocol is the real one (`cache/bias.rs`). The kernel's `membarrier` is a fence on both
 //! sides, as in `magazine_models.rs`.
 //!
-//! Bounds: an owner that tries two turns, and another thread that takes the lock once or twice and
-//! may close the bias or open it; or one free by each of two threads. All interleavings.
+//! Bounds: an owner that tries one or two turns and opens the bias whenever it has the lock, and
+//! another thread that takes the lock once or twice and may close the bias; or one free by each of
+//! two threads, before which the owner may replace the barrier by fences. All interleavings.
 //!
-//! The tests `without_…` leave out a step, and expect that both threads change the same word at
-//! once, or that both free one block.
+//! The tests `without_…` leave out a step, or let the other thread open the bias. They expect that
+//! both threads change the same word at once, or that both free one block.
 
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, fence};
-use crate::cache::bias::{Bias, Closing, Patience};
+use crate::cache::bias::{Bias, Closing, Fences, Patience};
 use crate::os::lock::{Lock, Rank};
+use Fences::{Asymmetric, Symmetric};
 use loom::sync::Arc;
 
 /// The step that a thread leaves out.
@@ -28,8 +30,40 @@ enum Flaw {
 enum Other {
     Keeps,
     Closes,
+    /// Closes it, then opens it, which only the owner may do.
     Opens,
 }
+
+/// The fences of the owner's turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turns {
+    /// At first; `None`: it has no turns.
+    first: Option<Fences>,
+    /// Once it has had the lock.
+    later: Fences,
+}
+
+/// An owner whose bias is open.
+const fn with(fences: Fences) -> Turns {
+    Turns {
+        first: Some(fences),
+        later: fences,
+    }
+}
+
+/// An owner whose bias is closed at first.
+const fn closed(fences: Fences) -> Turns {
+    Turns {
+        first: None,
+        later: fences,
+    }
+}
+
+/// An owner that replaces the barrier by fences.
+const REPLACING: Turns = Turns {
+    first: Some(Asymmetric),
+    later: Symmetric,
+};
 
 /// The canary of a block in use, and of a free block.
 const LIVE: u64 = 1;
@@ -38,19 +72,22 @@ const FREED: u64 = 2;
 struct World {
     lock: Lock,
     bias: Bias,
+    later: Fences,
     canary: AtomicU64,
     /// Read and written in two steps, by one thread at a time if the protocol holds.
     changes: AtomicUsize,
 }
 
 impl World {
-    /// The bias is open, unless the other thread is to open it.
-    fn new(other: Other) -> Arc<World> {
+    fn new(turns: Turns) -> Arc<World> {
         let bias = Bias::of_one_thread();
-        bias.set_open(other != Other::Opens);
+        if let Some(fences) = turns.first {
+            bias.open(fences);
+        }
         Arc::new(World {
             lock: Lock::new(Rank::Apart),
             bias,
+            later: turns.later,
             canary: AtomicU64::new(LIVE),
             changes: AtomicUsize::new(0),
         })
@@ -69,6 +106,7 @@ impl World {
             Some(_turn) => self.change(),
             None => {
                 let _guard = self.lock.lock();
+                self.bias.open(self.later);
                 self.change();
             }
         }
@@ -102,14 +140,20 @@ impl World {
         self.close().is_some_and(|closing| closing.end(None))
     }
 
-    fn visit(&self, other: Other, flaw: Flaw) {
+    /// The owner takes the lock, and opens the bias anew.
+    fn open_again(&self) {
+        let _guard = self.lock.lock();
+        self.bias.open(self.later);
+    }
+
+    fn visit(&self, visit: usize, other: Other, flaw: Flaw) {
         let _guard = self.lock.lock();
         self.exclude(flaw);
         self.change();
         match other {
             Other::Keeps => {}
-            Other::Closes => self.bias.set_open(false),
-            Other::Opens => self.bias.set_open(true),
+            Other::Opens if visit > 0 => self.bias.open(self.later),
+            Other::Closes | Other::Opens => self.bias.close(),
         }
     }
 }
@@ -126,27 +170,42 @@ fn yielding() -> Patience {
     Patience::Left
 }
 
-fn side_by_side(other: Other, visits: usize, flaw: Flaw) {
+/// How often each side changes the word.
+struct Changes {
+    turns: usize,
+    visits: usize,
+}
+
+const ONE_EACH: Changes = times(1, 1);
+
+const fn times(turns: usize, visits: usize) -> Changes {
+    Changes { turns, visits }
+}
+
+fn side_by_side(turns: Turns, other: Other, times: Changes, flaw: Flaw) {
     loom::model(move || {
-        let world = World::new(other);
+        let world = World::new(turns);
         let visited = world.clone();
         let visitor = loom::thread::spawn(move || {
-            (0..visits).for_each(|_| visited.visit(other, flaw));
+            (0..times.visits).for_each(|visit| visited.visit(visit, other, flaw));
         });
-        world.own(flaw);
-        world.own(flaw);
+        (0..times.turns).for_each(|_| world.own(flaw));
         visitor.join().unwrap();
         let changes = world.changes.load(Ordering::Relaxed);
-        assert_eq!(changes, 2 + visits, "two threads were at it at once");
+        let expected = times.turns + times.visits;
+        assert_eq!(changes, expected, "two threads were at it at once");
     });
 }
 
 /// The thread that was alone frees a block, and so does one that enters.
-fn freed_by_both(flaw: Flaw) {
+fn freed_by_both(turns: Turns, flaw: Flaw) {
     loom::model(move || {
-        let world = World::new(Other::Keeps);
+        let world = World::new(turns);
         let entered = world.clone();
         let second = loom::thread::spawn(move || entered.enter_and_free(flaw));
+        if turns.first != Some(turns.later) {
+            world.open_again();
+        }
         let frees = [world.free_own(), second.join().unwrap()];
         assert_ne!(frees[0], frees[1], "freed by both or neither");
     });
@@ -154,39 +213,66 @@ fn freed_by_both(flaw: Flaw) {
 
 #[test]
 fn turns_and_visits_do_not_overlap() {
-    side_by_side(Other::Keeps, 1, Flaw::None);
-    side_by_side(Other::Keeps, 2, Flaw::None);
+    side_by_side(with(Asymmetric), Other::Keeps, times(2, 2), Flaw::None);
+}
+
+#[test]
+fn turns_with_fences_and_visits_do_not_overlap() {
+    side_by_side(with(Symmetric), Other::Keeps, times(2, 1), Flaw::None);
+    side_by_side(with(Symmetric), Other::Keeps, times(1, 2), Flaw::None);
 }
 
 #[test]
 fn turns_end_when_the_bias_is_closed() {
-    side_by_side(Other::Closes, 2, Flaw::None);
+    side_by_side(with(Asymmetric), Other::Closes, times(2, 2), Flaw::None);
+    side_by_side(with(Symmetric), Other::Closes, ONE_EACH, Flaw::None);
 }
 
 #[test]
-fn turns_begin_when_the_bias_is_opened() {
-    side_by_side(Other::Opens, 2, Flaw::None);
+fn turns_begin_when_the_owner_opens_the_bias() {
+    side_by_side(closed(Asymmetric), Other::Closes, times(2, 2), Flaw::None);
+    side_by_side(closed(Symmetric), Other::Closes, times(2, 1), Flaw::None);
+}
+
+#[test]
+fn fences_replace_the_barrier() {
+    side_by_side(REPLACING, Other::Keeps, times(2, 1), Flaw::None);
+    side_by_side(REPLACING, Other::Closes, times(2, 1), Flaw::None);
 }
 
 #[test]
 #[should_panic(expected = "at it at once")]
 fn without_the_barrier_they_overlap() {
-    side_by_side(Other::Keeps, 1, Flaw::Barrier);
+    side_by_side(with(Asymmetric), Other::Keeps, ONE_EACH, Flaw::Barrier);
 }
 
 #[test]
 #[should_panic(expected = "at it at once")]
 fn without_a_look_at_the_lock_they_overlap() {
-    side_by_side(Other::Keeps, 1, Flaw::Look);
+    side_by_side(with(Asymmetric), Other::Keeps, ONE_EACH, Flaw::Look);
+}
+
+#[test]
+#[should_panic(expected = "at it at once")]
+fn without_a_look_at_the_lock_fences_do_not_help() {
+    side_by_side(with(Symmetric), Other::Keeps, ONE_EACH, Flaw::Look);
+}
+
+#[test]
+#[should_panic(expected = "at it at once")]
+fn without_the_owner_opening_it_they_overlap() {
+    side_by_side(with(Asymmetric), Other::Opens, times(1, 2), Flaw::None);
 }
 
 #[test]
 fn of_two_frees_one_fails() {
-    freed_by_both(Flaw::None);
+    freed_by_both(with(Asymmetric), Flaw::None);
+    freed_by_both(with(Symmetric), Flaw::None);
+    freed_by_both(REPLACING, Flaw::None);
 }
 
 #[test]
 #[should_panic(expected = "freed by both or neither")]
 fn without_the_barrier_both_free() {
-    freed_by_both(Flaw::Barrier);
+    freed_by_both(with(Asymmetric), Flaw::Barrier);
 }
