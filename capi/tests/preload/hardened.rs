@@ -15,6 +15,9 @@ const UNTAGGED: [(&str, &str); 1] = [(
     "random,canary,delay,zero,nullpage,guards,deletes",
 )];
 
+/// As in a sandbox from before the start: no `membarrier`.
+const NO_BARRIER: (&str, &str) = ("NEAP_KERNEL_QUERIES", "0");
+
 /// A program of `misuse/` ends inside the wrong call, and says so. By default it goes on.
 fn dies(source: &str, line: &str) {
     let source = format!("misuse/{source}");
@@ -77,6 +80,23 @@ fn a_second_delete_is_a_double_free() {
 fn of_two_threads_that_free_a_block_one_aborts() {
     if let Some(program) = compile("programs/racing_free.c", Artifact::Program, &[]) {
         support::succeeds(&run(&program, &[], &ALL), "racing_free hardened");
+        let output = run(&program, &[], &[ALL[0], NO_BARRIER]);
+        support::succeeds(&output, "racing_free hardened, no barrier");
+    }
+}
+
+/// Threads keep their magazines apart by fences where `membarrier` kills.
+#[test]
+fn threads_in_a_sandbox() {
+    let flags = [OsStr::new("-pthread")];
+    let Some(program) = compile("programs/harden_sandbox.c", Artifact::Program, &flags) else {
+        return;
+    };
+    for start in ["alone", "threads"] {
+        for variables in [&ALL[..], &[ALL[0], NO_BARRIER]] {
+            let output = run(&program, &[OsStr::new(start)], variables);
+            support::succeeds_or_skips(&output, &format!("harden_sandbox {start}, {variables:?}"));
+        }
     }
 }
 
@@ -256,6 +276,8 @@ fn programs_work_as_by_default() {
             return;
         };
         support::succeeds(&run(&program, &[], &ALL), &format!("{source} hardened"));
+        let output = run(&program, &[], &[ALL[0], NO_BARRIER]);
+        support::succeeds(&output, &format!("{source} hardened, no barrier"));
     }
 }
 

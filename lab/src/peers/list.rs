@@ -242,13 +242,22 @@ pub const HARDENED: &[Peer] = &[
     },
 ];
 
-/// Neap in a mode of its own. It takes part only if it is named.
-const MODES: &[Peer] = &[Peer {
-    name: "neap-hardened",
-    sources: &[Source::Neap {
-        settings: &[("NEAP_HARDEN", "1")],
-    }],
-}];
+/// Neap in modes of its own. They take part only if they are named.
+const MODES: &[Peer] = &[
+    Peer {
+        name: "neap-hardened",
+        sources: &[Source::Neap {
+            settings: &[("NEAP_HARDEN", "1")],
+        }],
+    },
+    // As in a container, whose system call filter keeps it from `membarrier`.
+    Peer {
+        name: "neap-hardened-fences",
+        sources: &[Source::Neap {
+            settings: &[("NEAP_HARDEN", "1"), ("NEAP_KERNEL_QUERIES", "0")],
+        }],
+    },
+];
 
 /// The crate's features, in `peers/NAME`, choose the configuration.
 const HARDENED_MALLOC: Source = Source::Crate {

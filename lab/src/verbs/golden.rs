@@ -19,6 +19,9 @@ const CANNOT_COUNT: u8 = 3;
 /// by a tenth.
 const LAYOUT_DEPENDENT: &str = "fifo-1024";
 
+/// The peers whose pair of 64 bytes is counted as well: Neap in modes that choose at random.
+const HARDENED: [&str; 2] = ["neap-hardened", "neap-hardened-fences"];
+
 /// The arguments of `golden`.
 #[derive(Args)]
 pub struct Arguments {
@@ -49,8 +52,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         !cfg!(debug_assertions),
         "a debug build of neap-lab counts other loops: build with --release"
     );
-    let library = dist_library(arguments)?;
-    let counted = golden_text(&library)?;
+    let counted = golden_text(arguments)?;
     let file = arguments.file.clone().unwrap_or_else(default_file);
     if arguments.bless {
         fs::write(&file, &counted).with_context(|| format!("cannot write {file:?}"))?;
@@ -67,22 +69,25 @@ fn default_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The shipped library. Counts of a build without link-time optimisation would be meaningless.
-fn dist_library(arguments: &Arguments) -> anyhow::Result<Ready> {
+/// The shipped library as this peer. Counts of a build without link-time optimisation would be
+/// meaningless.
+fn shipped(name: &str, arguments: &Arguments) -> anyhow::Result<Ready> {
     let places = Places::new(arguments.neap.clone())?;
-    let neap = peers::find("neap").context("Neap is not among the peers")?;
+    let neap = peers::find(name).with_context(|| format!("{name} is not among the peers"))?;
     let ready = peers::locate(neap, &places)?;
-    let shipped =
+    let is_shipped =
         arguments.neap.is_some() || ready.library.parent().is_some_and(|p| p.ends_with("dist"));
     ensure!(
-        shipped,
+        is_shipped,
         "no target/dist/libneap.so (ci/dist.sh builds it; --neap names another)"
     );
     Ok(ready)
 }
 
-/// One line per count, to a tenth of an instruction: one-time costs of a process are smaller.
-fn golden_text(library: &Ready) -> anyhow::Result<String> {
+/// One line per count, to a tenth of an instruction: one-time costs of a process are smaller. In
+/// hardened mode, to tens, because the mode chooses blocks at random.
+fn golden_text(arguments: &Arguments) -> anyhow::Result<String> {
+    let library = &shipped("neap", arguments)?;
     // A function that does nothing is one instruction long, its return.
     let around = counts::instructions(&count::NOTHING, library)? - 1.0;
     let mut text = String::from(
@@ -97,6 +102,14 @@ fn golden_text(library: &Ready) -> anyhow::Result<String> {
     text.push_str("# instructions a malloc and free, loop included\n");
     for counted in count::PAIRS.iter().filter(|c| c.name != LAYOUT_DEPENDENT) {
         text.push_str(&line(counted, counts::instructions(counted, library)?));
+    }
+    text.push_str("# a malloc and free of 64 bytes in hardened mode, loop included, to tens\n");
+    for name in HARDENED {
+        let count = counts::instructions(&count::HARDENED, &shipped(name, arguments)?)?;
+        text.push_str(&format!(
+            "{name:<20}{:>6.0}\n",
+            (count / 10.0).round() * 10.0
+        ));
     }
     Ok(text)
 }

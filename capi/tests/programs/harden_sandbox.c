@@ -1,0 +1,97 @@
+/* Threads allocate and free in a sandbox that kills for membarrier, and for each way of waiting but
+   futex. Meanwhile others take blocks from their magazines. No block is handed out twice.
+   Argument 1: `alone`, or `threads` if they start before the sandbox. */
+#include "check.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#define KILL_ON(number) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+
+enum { SKIPPED = 77, THREADS = 3, LIVE = 300, ROUNDS = 200000, VISITS = 300 };
+
+static struct sock_filter rules[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    KILL_ON(SYS_membarrier),
+    KILL_ON(SYS_nanosleep),
+    KILL_ON(SYS_clock_nanosleep),
+    KILL_ON(SYS_sched_yield),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+};
+static struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
+
+struct block {
+    struct block *self;
+    size_t owner;
+    char rest[];
+};
+
+/* Replaces one of LIVE blocks in each round. Their sizes differ, so that they have several classes. */
+static void churn(size_t owner, int rounds) {
+    static __thread struct block *live[LIVE];
+    uint64_t random = owner * 0x9e3779b97f4a7c15u + 1;
+    for (int round = 0; round < rounds; round++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        struct block **place = &live[(random >> 33) % LIVE];
+        if (*place) CHECK((*place)->self == *place && (*place)->owner == owner);
+        free(*place);
+        *place = malloc(sizeof(struct block) + (random >> 50) % 500);
+        CHECK(*place);
+        (*place)->self = *place, (*place)->owner = owner;
+    }
+    for (int i = 0; i < LIVE; i++) {
+        free(live[i]);
+        live[i] = NULL;
+    }
+}
+
+static pthread_barrier_t in_sandbox;
+
+static void *late(void *owner) {
+    churn((size_t)owner, ROUNDS);
+    return NULL;
+}
+
+static void *early(void *owner) {
+    churn((size_t)owner, ROUNDS / 10);
+    pthread_barrier_wait(&in_sandbox);
+    pthread_barrier_wait(&in_sandbox);
+    return late(owner);
+}
+
+static void enter(void) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0)
+        return;
+    puts("SKIPPED: no filters");
+    exit(SKIPPED);
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2);
+    int is_early = arguments[1][0] == 't';
+    pthread_t threads[THREADS];
+    churn(0, ROUNDS / 10);
+    CHECK(pthread_barrier_init(&in_sandbox, NULL, THREADS + 1) == 0);
+    if (!is_early) enter();
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, is_early ? early : late, (void *)(i + 1)) == 0);
+    if (is_early) {
+        pthread_barrier_wait(&in_sandbox);
+        enter();
+        pthread_barrier_wait(&in_sandbox);
+    }
+    for (int i = 0; i < VISITS; i++) {
+        malloc_trim(0);
+        mallinfo2();
+        churn(0, ROUNDS / VISITS);
+    }
+    for (size_t i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    return 0;
+}
