@@ -206,7 +206,7 @@ pub fn start_eagerly() {
 /// holds for the parent.
 pub fn ask_no_more() {
     forbid_pagemap();
-    // By which threads exclude the owners of biased caches.
+    // Owners of biased caches need fences once `membarrier` is forbidden.
     HEAP.do_without_barrier();
     thread::forbid_barrier();
     sandbox::forbid();

@@ -15,7 +15,7 @@ const UNTAGGED: [(&str, &str); 1] = [(
     "random,canary,delay,zero,nullpage,guards,deletes",
 )];
 
-/// As in a sandbox from before the start: no `membarrier`.
+/// Neap calls no `membarrier`, as under a seccomp filter that was in force at the start.
 const NO_BARRIER: (&str, &str) = ("NEAP_KERNEL_QUERIES", "0");
 
 /// A program of `misuse/` ends inside the wrong call, and says so. By default it goes on.
@@ -85,7 +85,7 @@ fn of_two_threads_that_free_a_block_one_aborts() {
     }
 }
 
-/// Threads keep their magazines apart by fences where `membarrier` kills.
+/// Where `membarrier` kills the process, fences exclude other threads during an owner's turn.
 #[test]
 fn threads_in_a_sandbox() {
     let flags = [OsStr::new("-pthread")];

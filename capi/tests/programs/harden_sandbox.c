@@ -1,6 +1,7 @@
-/* Threads allocate and free in a sandbox that kills for membarrier, and for each way of waiting but
-   futex. Meanwhile others take blocks from their magazines. No block is handed out twice.
-   Argument 1: `alone`, or `threads` if they start before the sandbox. */
+/* Threads allocate and free in a sandbox that kills the process for membarrier, nanosleep,
+   clock_nanosleep and sched_yield. Meanwhile the main thread drains their magazines. No block is
+   handed out twice. Argument 1: `threads` if the threads start before the process enters the
+   sandbox, otherwise `alone`. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -2,8 +2,9 @@
 //!
 //! In hardened mode each call changes a magazine in more than one place. So the protocol of
 //! [`super::drain`], in which the owner makes a single store, does not suffice. Two atomic
-//! operations for each call would be a large part of its cost. So the owner takes *turns* instead,
-//! without an atomic read-modify-write and without a fence:
+//! operations for each call would be a large part of its cost. So the owner takes *turns* instead.
+//! With [asymmetric](Fences::Asymmetric) fences, a turn needs no atomic read-modify-write and no
+//! fence:
 //!
 //! 1. The owner writes that it is at work, which begins its turn, and then reads the cache's lock.
 //!    If the lock is taken, the owner ends the turn at once and waits for the lock as other threads
@@ -16,11 +17,13 @@
 //! to read the lock, and finds it taken. This is a biased lock like that of Java's monitors (Dice,
 //! Huang, Yang, "Asymmetric Dekker synchronization", 2001), except that the bias stays.
 //!
-//! A system call filter may forbid the heavy barrier (`membarrier`). Then fences are
-//! [symmetric](Fences::Symmetric): both sides pass a full fence between their write and their read.
+//! Where the heavy barrier (`membarrier`) is forbidden or refused, the fences are
+//! [symmetric](Fences::Symmetric). The owner then begins its turn by an atomic exchange, and each
+//! side passes a full fence between its write and its read.
 //!
-//! Other threads only close the bias. If they could open it, an owner that reads the lock before
-//! another thread takes it, and the bias after that thread opened it, would begin a turn.
+//! Other threads only close the bias. Suppose that they could open it. An owner could then read the
+//! lock before another thread takes it, and read the bias after that thread opens it. The owner
+//! would begin a turn while that thread still holds the lock.
 //!
 //! A signal handler that interrupts a turn of its own thread cannot take another turn.
 //!
@@ -37,8 +40,9 @@ use crate::base::sync::{
 
 /// Whether the owner of a cache may take turns, and whether it has one.
 pub struct Bias {
-    /// [`CLOSED`], or the [`Fences`] of the owner's turns. Written under the lock: by the owner, or
-    /// closed by a thread that has [excluded](Bias::exclude) it.
+    /// [`CLOSED`], or the [`Fences`] of the owner's turns. Written under the lock. The owner may
+    /// write any value. A thread that has [excluded](Bias::exclude) the owner may write only
+    /// [`CLOSED`].
     fences: AtomicU8,
     /// Written by the owner only.
     at_work: AtomicBool,
@@ -50,11 +54,11 @@ pub struct Bias {
 /// The owner may take no turns.
 const CLOSED: u8 = 0;
 
-/// What keeps a turn and a thread with the lock apart.
+/// How the owner's turns and a thread that holds the lock exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fences {
-    /// The thread with the lock passes the heavy barrier, and the owner no fence.
+    /// The thread with the lock passes the heavy barrier, and the owner passes no fence.
     Asymmetric = 1,
     /// Each side passes a fence. Needs no system call.
     Symmetric = 2,
@@ -139,7 +143,7 @@ impl Bias {
         (!is_locked() && self.fences.load(Ordering::Relaxed) == ASYMMETRIC).then_some(turn)
     }
 
-    /// The same with a fence. `None` if the bias is closed.
+    /// Begins a turn with symmetric fences. `None` if the bias is closed, or if the lock is taken.
     #[inline(always)]
     fn begin_fenced(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
         if self.fences.load(Ordering::Relaxed) == CLOSED {
@@ -152,8 +156,8 @@ impl Bias {
     }
 
     /// For a thread that has taken the lock, and is not the owner: waits for the end of the owner's
-    /// turn. False if the owner may still be at work: `barrier`, which asymmetric fences need, does
-    /// not pass, or `wait` gives up.
+    /// turn. Calls `barrier` only with asymmetric fences. False if the owner may still be at work,
+    /// because `barrier` fails or `wait` gives up.
     pub fn exclude(&self, barrier: impl FnOnce() -> bool, wait: impl FnMut() -> Patience) -> bool {
         self.fences.load(Ordering::Relaxed) == CLOSED || self.await_turn(barrier, wait)
     }
@@ -166,8 +170,8 @@ impl Bias {
         barrier: impl FnOnce() -> bool,
         mut wait: impl FnMut() -> Patience,
     ) -> bool {
-        // Acquire: a thread that sees that the owner went over to symmetric fences also sees the
-        // end of its last turn without one.
+        // Acquire: a thread that sees symmetric fences also sees the end of the owner's last turn
+        // without a fence.
         let is_past = match self.fences.load(Ordering::Acquire) {
             SYMMETRIC => {
                 fence(Ordering::SeqCst);
@@ -188,7 +192,8 @@ impl Bias {
         false
     }
 
-    /// For the owner, under the lock: it takes turns with these fences from now on.
+    /// From now on, the owner takes turns with these fences. Under the lock; the caller is the
+    /// owner.
     pub fn open(&self, fences: Fences) {
         self.fences.store(fences as u8, Ordering::Release);
     }

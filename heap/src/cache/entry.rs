@@ -39,8 +39,8 @@ impl Cache {
         is_quiet.then(|| self.open())
     }
 
-    /// The same for any thread. `None` if the owner of a biased cache may be at work, because the
-    /// kernel refuses the barrier that tells, or a handler of signals interrupted it.
+    /// The same for any thread. `None` if the owner of a biased cache may be at work: its turns have
+    /// no fences and the heavy barrier is not available, or a signal handler interrupted its turn.
     #[inline(never)]
     pub fn open_other(&self) -> Option<Opened<'_>> {
         let guard = self.lock().lock();

@@ -33,7 +33,8 @@ pub struct Heap {
     measures: AtomicU16,
     /// The number of the class whose slabs are not accessible; 0: there is none.
     no_bytes: AtomicU8,
-    /// Whether the heavy barrier excludes the owners of biased caches.
+    /// Whether threads use the heavy barrier to exclude the owners of biased caches. If not, turns
+    /// have fences.
     has_barrier: AtomicBool,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
@@ -262,17 +263,17 @@ impl Heap {
         }
     }
 
-    /// From now on owners of caches need no fence for their turns, if the kernel has the heavy
-    /// barrier. Before any thread has a cache.
+    /// From now on, the owners' turns need no fence, if the kernel grants the heavy barrier. Before
+    /// any thread has a cache.
     pub(crate) fn use_barrier(&self) {
         if self.measures().has(Measures::CANARY) {
             self.has_barrier.store(heavy_barrier(), Ordering::Relaxed);
         }
     }
 
-    /// From now on owners of caches need a fence for each turn, because the heavy barrier is about
-    /// to be forbidden. They notice with their next refill; until then no other thread excludes
-    /// them. Takes no lock.
+    /// From now on, the owners' turns need fences, because the heavy barrier is about to be
+    /// forbidden. An owner notices this at its next refill. Until then, no other thread can exclude
+    /// it. Takes no lock.
     pub(crate) fn do_without_barrier(&self) {
         self.has_barrier.store(false, Ordering::Relaxed);
     }

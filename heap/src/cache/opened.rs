@@ -251,8 +251,7 @@ impl Opened<'_> {
         &self.cache.countdowns[class.index()]
     }
 
-    /// Says what the owner may do by its fast path. Only the owner may say that it takes turns from
-    /// now on.
+    /// Sets what the owner may do on its fast path. Only the owner may set [`FastPath::Biased`].
     pub fn set_path(&mut self, path: FastPath) {
         self.inner.access.path = path;
         match path {
@@ -266,8 +265,9 @@ impl Opened<'_> {
         self.set_offering(false);
     }
 
-    /// [`Opened::set_path`] for any thread. An owner that is to take turns, or other turns than
-    /// now, [follows](Opened::follow) later.
+    /// [`Opened::set_path`] for a thread that may not be the owner. It does not open the bias: an
+    /// owner that is to begin turns, or to change their fences, does so itself when it
+    /// [follows](Opened::follow).
     pub(super) fn set_path_of_other(&mut self, path: FastPath) {
         match (path, self.inner.access.path) {
             (FastPath::Biased(_), FastPath::Biased(_)) => {}
@@ -276,8 +276,8 @@ impl Opened<'_> {
         }
     }
 
-    /// For the owner: follows a change that another thread could not bring here, because the owner
-    /// was at work, or because it is the owner's to make.
+    /// For the owner: applies a change that another thread did not apply, because the owner was at
+    /// work, or because only the owner may open the bias.
     pub(super) fn follow(&mut self, path: FastPath) {
         if self.inner.access.path != path {
             self.set_path(path);

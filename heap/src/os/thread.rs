@@ -247,7 +247,7 @@ pub fn heavy_barrier() -> bool {
 }
 
 /// Waits for a moment, for a thread that is about to be done. A real-time thread, too, lets others
-/// run meanwhile. By `futex`, which sandboxes allow to every program with threads.
+/// run meanwhile. Uses `futex`, because a sandbox for a program with threads must allow that call.
 pub fn give_way() {
     const MOMENT: libc::timespec = libc::timespec {
         tv_sec: 0,

@@ -3,8 +3,9 @@
 //! sides, as in `magazine_models.rs`.
 //!
 //! Bounds: an owner that tries one or two turns and opens the bias whenever it has the lock, and
-//! another thread that takes the lock once or twice and may close the bias; or one free by each of
-//! two threads, before which the owner may replace the barrier by fences. All interleavings.
+//! another thread that takes the lock once or twice and may close the bias; or two threads that
+//! each free the block once, while the owner may first replace the barrier by fences. All
+//! interleavings.
 //!
 //! The tests `without_…` leave out a step, or let the other thread open the bias. They expect that
 //! both threads change the same word at once, or that both free one block.
@@ -30,16 +31,16 @@ enum Flaw {
 enum Other {
     Keeps,
     Closes,
-    /// Closes it, then opens it, which only the owner may do.
+    /// Closes it on the first visit and opens it on later ones. Only the owner may open it.
     Opens,
 }
 
 /// The fences of the owner's turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turns {
-    /// At first; `None`: it has no turns.
+    /// At first. `None`: the bias is closed.
     first: Option<Fences>,
-    /// Once it has had the lock.
+    /// After the owner has taken the lock.
     later: Fences,
 }
 

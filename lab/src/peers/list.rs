@@ -242,7 +242,7 @@ pub const HARDENED: &[Peer] = &[
     },
 ];
 
-/// Neap in modes of its own. They take part only if they are named.
+/// Neap in modes other than its default. They take part only if they are named.
 const MODES: &[Peer] = &[
     Peer {
         name: "neap-hardened",
@@ -250,7 +250,7 @@ const MODES: &[Peer] = &[
             settings: &[("NEAP_HARDEN", "1")],
         }],
     },
-    // As in a container, whose system call filter keeps it from `membarrier`.
+    // As in a container, whose seccomp filter keeps Neap from calling `membarrier`.
     Peer {
         name: "neap-hardened-fences",
         sources: &[Source::Neap {

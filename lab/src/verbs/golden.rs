@@ -19,7 +19,8 @@ const CANNOT_COUNT: u8 = 3;
 /// by a tenth.
 const LAYOUT_DEPENDENT: &str = "fifo-1024";
 
-/// The peers whose pair of 64 bytes is counted as well: Neap in modes that choose at random.
+/// The peers for which only a pair of calls for 64 bytes is counted: Neap in modes that choose
+/// blocks at random.
 const HARDENED: [&str; 2] = ["neap-hardened", "neap-hardened-fences"];
 
 /// The arguments of `golden`.
@@ -69,7 +70,7 @@ fn default_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The shipped library as this peer. Counts of a build without link-time optimisation would be
+/// The shipped library with the settings of the peer `name`. Counts of a build without link-time optimisation would be
 /// meaningless.
 fn shipped(name: &str, arguments: &Arguments) -> anyhow::Result<Ready> {
     let places = Places::new(arguments.neap.clone())?;
@@ -84,8 +85,8 @@ fn shipped(name: &str, arguments: &Arguments) -> anyhow::Result<Ready> {
     Ok(ready)
 }
 
-/// One line per count, to a tenth of an instruction: one-time costs of a process are smaller. In
-/// hardened mode, to tens, because the mode chooses blocks at random.
+/// One line per count, to a tenth of an instruction: one-time costs of a process are smaller.
+/// Counts of hardened mode are rounded to tens, because the mode chooses blocks at random.
 fn golden_text(arguments: &Arguments) -> anyhow::Result<String> {
     let library = &shipped("neap", arguments)?;
     // A function that does nothing is one instruction long, its return.
@@ -103,7 +104,9 @@ fn golden_text(arguments: &Arguments) -> anyhow::Result<String> {
     for counted in count::PAIRS.iter().filter(|c| c.name != LAYOUT_DEPENDENT) {
         text.push_str(&line(counted, counts::instructions(counted, library)?));
     }
-    text.push_str("# a malloc and free of 64 bytes in hardened mode, loop included, to tens\n");
+    text.push_str(
+        "# a malloc and free of 64 bytes in hardened mode, loop included, rounded to tens\n",
+    );
     for name in HARDENED {
         let count = counts::instructions(&count::HARDENED, &shipped(name, arguments)?)?;
         text.push_str(&format!(

@@ -8,8 +8,8 @@ static void ring(_Atomic uint64_t *words) {
     syscall(SYS_futex, &words[BELL], FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-// Asks, and waits for the answer for as long as any machine takes. Once, beside two builds, 30 s
-// were not enough.
+// Asks, and waits up to 200 s for the answer. On a machine that ran two builds, 30 s were once not
+// enough.
 static void is_answered(_Atomic uint64_t *words, uint64_t asked) {
     words[ASK] = asked;
     ring(words);
