@@ -128,7 +128,6 @@ unsafe fn begin_alone(envp: *mut *mut c_char) {
     // Now, while the process has one thread. A filter from before the start may kill for it.
     if sandbox::started_free() {
         thread::prepare_barrier();
-        HEAP.use_barrier();
     }
     hook::instruments().begin();
 }
@@ -206,9 +205,6 @@ pub fn start_eagerly() {
 /// holds for the parent.
 pub fn ask_no_more() {
     forbid_pagemap();
-    // Owners of biased caches need fences once `membarrier` is forbidden.
-    HEAP.do_without_barrier();
-    thread::forbid_barrier();
     sandbox::forbid();
     purge::disable();
     // Both are asked once per process, when they are first needed. Ask now, so that it does not

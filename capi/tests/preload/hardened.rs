@@ -92,10 +92,10 @@ fn threads_in_a_sandbox() {
     let Some(program) = compile("programs/harden_sandbox.c", Artifact::Program, &flags) else {
         return;
     };
-    for start in ["alone", "threads"] {
+    for entry in ["alone", "threads", "inherited"] {
         for variables in [&ALL[..], &[ALL[0], NO_BARRIER]] {
-            let output = run(&program, &[OsStr::new(start)], variables);
-            support::succeeds_or_skips(&output, &format!("harden_sandbox {start}, {variables:?}"));
+            let output = run(&program, &[OsStr::new(entry)], variables);
+            support::succeeds_or_skips(&output, &format!("harden_sandbox {entry}, {variables:?}"));
         }
     }
 }

@@ -1,7 +1,7 @@
 /* Threads allocate and free in a sandbox that kills the process for membarrier, nanosleep,
    clock_nanosleep and sched_yield. Meanwhile the main thread drains their magazines. No block is
-   handed out twice. Argument 1: `threads` if the threads start before the process enters the
-   sandbox, otherwise `alone`. */
+   handed out twice. Argument 1: when the process enters the sandbox. `alone`: before its threads
+   start. `threads`: after they start. `inherited`: before the program starts. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,7 +15,7 @@
 #define KILL_ON(number) \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-enum { SKIPPED = 77, THREADS = 3, LIVE = 300, ROUNDS = 200000, VISITS = 300 };
+enum { SKIPPED = 77, THREADS = 3, LIVE = 300, ROUNDS = 20000, VISITS = 200 };
 
 static struct sock_filter rules[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -33,7 +33,7 @@ struct block {
     char rest[];
 };
 
-/* Replaces one of LIVE blocks in each round. Their sizes differ, so that they have several classes. */
+/* Replaces one of LIVE blocks in each round. Their sizes differ, so they have several classes. */
 static void churn(size_t owner, int rounds) {
     static __thread struct block *live[LIVE];
     uint64_t random = owner * 0x9e3779b97f4a7c15u + 1;
@@ -53,14 +53,15 @@ static void churn(size_t owner, int rounds) {
 }
 
 static pthread_barrier_t in_sandbox;
+static volatile int done;
 
 static void *late(void *owner) {
-    churn((size_t)owner, ROUNDS);
+    while (!done) churn((size_t)owner, ROUNDS);
     return NULL;
 }
 
 static void *early(void *owner) {
-    churn((size_t)owner, ROUNDS / 10);
+    churn((size_t)owner, ROUNDS);
     pthread_barrier_wait(&in_sandbox);
     pthread_barrier_wait(&in_sandbox);
     return late(owner);
@@ -76,11 +77,16 @@ static void enter(void) {
 
 int main(int count, char **arguments) {
     CHECK(count == 2);
-    int is_early = arguments[1][0] == 't';
+    int is_early = !strcmp(arguments[1], "threads");
+    if (!strcmp(arguments[1], "inherited")) {
+        enter();
+        execl("/proc/self/exe", arguments[0], "again", NULL);
+        CHECK(!"back from exec");
+    }
     pthread_t threads[THREADS];
-    churn(0, ROUNDS / 10);
+    churn(0, ROUNDS);
     CHECK(pthread_barrier_init(&in_sandbox, NULL, THREADS + 1) == 0);
-    if (!is_early) enter();
+    if (!strcmp(arguments[1], "alone")) enter();
     for (size_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, is_early ? early : late, (void *)(i + 1)) == 0);
     if (is_early) {
@@ -91,8 +97,9 @@ int main(int count, char **arguments) {
     for (int i = 0; i < VISITS; i++) {
         malloc_trim(0);
         mallinfo2();
-        churn(0, ROUNDS / VISITS);
+        churn(0, 10);
     }
+    done = 1;
     for (size_t i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     return 0;
 }

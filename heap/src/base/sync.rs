@@ -36,7 +36,15 @@ pub fn light_barrier() {
     #[cfg(not(loom))]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(loom)]
-    fence(Ordering::SeqCst);
+    if !LACKS_BARRIERS.get() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(loom)]
+std::thread_local! {
+    /// Whether the expensive side forces no fence, because it is left out or the kernel refuses it.
+    pub static LACKS_BARRIERS: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
 /// Atomics that a model checker need not see: caches of constants, and data whose every writer

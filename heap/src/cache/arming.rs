@@ -61,12 +61,12 @@ impl Heap {
         if !cache.is_armed() {
             return false;
         }
-        let path = self.fast_path();
-        if path == FastPath::On && cache.countdown(class).pass() {
+        if self.fast_path() == FastPath::On && cache.countdown(class).pass() {
             return false;
         }
         let mut open = cache.open();
-        open.set_path(path);
+        // Under the lock: whoever changes the path later finds this cache.
+        open.set_path(self.fast_path());
         cache.armed.store(false, Ordering::Relaxed);
         true
     }

@@ -123,8 +123,7 @@ impl Bias {
         }
     }
 
-    /// [`Bias::begin`] of an owner that has seen that it [is ready](Bias::is_ready) in the same
-    /// call of the library.
+    /// [`Bias::begin`] of an owner that has no turn.
     #[inline(always)]
     pub fn begin_ready(&self, is_locked: impl FnOnce() -> bool) -> Option<Turn<'_>> {
         debug_assert!(!self.is_at_work());
@@ -170,15 +169,11 @@ impl Bias {
         barrier: impl FnOnce() -> bool,
         mut wait: impl FnMut() -> Patience,
     ) -> bool {
-        // Acquire: a thread that sees symmetric fences also sees the end of the owner's last turn
-        // without a fence.
-        let is_past = match self.fences.load(Ordering::Acquire) {
-            SYMMETRIC => {
-                fence(Ordering::SeqCst);
-                true
-            }
-            _ => barrier(),
-        };
+        // Before the read of `fences`: an owner that opens its bias later sees what was written.
+        fence(Ordering::SeqCst);
+        // Acquire: a thread that sees that the owner has no more turns without a fence also sees
+        // the end of the last one.
+        let is_past = self.fences.load(Ordering::Acquire) != ASYMMETRIC || barrier();
         let mut patience = match is_past {
             true => Patience::Left,
             false => Patience::Lost,
@@ -196,11 +191,13 @@ impl Bias {
     /// owner.
     pub fn open(&self, fences: Fences) {
         self.fences.store(fences as u8, Ordering::Release);
+        // The other side of the fence in `await_turn`.
+        fence(Ordering::SeqCst);
     }
 
     /// The owner takes no more turns. Under the lock; the caller is the owner, or has excluded it.
     pub fn close(&self) {
-        self.fences.store(CLOSED, Ordering::Relaxed);
+        self.fences.store(CLOSED, Ordering::Release);
     }
 
     /// Sets whether the owner is the only thread that has entered the heap. True only before the

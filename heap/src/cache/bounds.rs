@@ -410,7 +410,8 @@ impl<'a> Held<'a> {
     /// offered, if they are the drainer's. Returns how many.
     ///
     /// # Safety
-    /// - The owner has passed a full barrier since the bottom was offered.
+    /// - The owner has passed a full barrier since the bottom was offered, or it takes turns and
+    /// has none now.
     pub(crate) unsafe fn collect(&mut self, take: impl FnOnce(&[usize])) -> usize {
         let offered = self.offered();
         match offered.filter(|&bottom| self.is_ceded(bottom)) {

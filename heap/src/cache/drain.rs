@@ -27,14 +27,16 @@
 //! Pops for a size are blocked only from offer to collect. An owner that takes the slow path often
 //! in between ends the offer ([`Opened::lose_patience`]).
 //!
-//! A pop that compares with a bottom is one load of `top`, one of `bottom`, and one store: no
-//! flag, no fence. A pop for a size is blocked by the compare that bounds the size, so it needs no
-//! extra instruction either. While the profiler samples, pops read a separate bottom
+//! A pop that compares with a bottom is one load of `top`, one of `bottom`, and one store: no flag,
+//! no fence. A pop for a size is blocked by the compare that bounds the size, so it needs no extra
+//! instruction either. While the profiler samples, pops read a separate bottom
 //! ([`super::countdown`]), and the drainer publishes that one. With the fast path off, no pop
-//! happens without the lock or a turn of the owner ([`super::bias`]). The protocol is in
-//! `bounds.rs`, its loom models are in `testing/magazine_models.rs`, and the costs of the
+//! happens without the lock or a turn of the owner ([`super::bias`]). An owner that takes turns has
+//! closed its fast path itself, so a drainer that has excluded it needs no barrier. The protocol is
+//! in `bounds.rs`, its loom models are in `testing/magazine_models.rs`, and the costs of the
 //! alternatives in `docs/decisions/0003-draining.md`.
 
+use super::bounds::FastPath;
 use super::flush::Gather;
 use super::heap::Heap;
 use super::machine;
@@ -51,6 +53,15 @@ use core::ptr;
 
 /// Least time between two batches that threads without capacity drain, in ms.
 const RECLAIM_MS: u64 = 10;
+
+/// The caches of a batch that offer something, a bit for the place of each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offer {
+    /// All of them.
+    places: u32,
+    /// Those whose owners may be on the fast path, so that only the heavy barrier excludes them.
+    unfenced: u32,
+}
 
 /// How much one batch may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,30 +115,36 @@ impl Heap {
         };
         let (caches, blocks) = effort.bounds();
         let batch = self.registry.pin(caches);
-        let offering = self.offer_batch(&batch, scope);
-        if offering != 0 {
-            let most = heavy_barrier().then_some(blocks);
-            self.collect_batch(&batch, offering, most, source);
+        let offer = self.offer_batch(&batch, scope);
+        if offer.places != 0 {
+            let ceded = match offer.unfenced == 0 || heavy_barrier() {
+                true => offer.places,
+                false => offer.places & !offer.unfenced,
+            };
+            self.collect_batch(&batch, offer.places, ceded, blocks, source);
         }
         self.registry
             .unpin(&batch, |cache| self.release_cache(cache));
         batch.count()
     }
 
-    /// Offers what the caches of a batch hold. Returns the places of those that hold something, a
-    /// bit each.
+    /// Offers what the caches of a batch hold.
     #[inline(never)]
-    fn offer_batch(&'static self, batch: &Batch, scope: Scope) -> u32 {
+    fn offer_batch(&'static self, batch: &Batch, scope: Scope) -> Offer {
         let own = machine::slot();
-        let others = batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own));
-        others.fold(0, |offering, (place, cache)| {
+        let mut offer = Offer::default();
+        for (place, cache) in batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own)) {
             let Some(mut open) = cache.open_other() else {
-                return offering;
+                continue;
             };
             let is_due = open.is_idle() || scope == Scope::All;
-            let is_offering = is_due && !open.inner.is_drained && self.offer_all(&mut open);
-            offering | u32::from(is_offering) << place
-        })
+            if is_due && !open.inner.is_drained && self.offer_all(&mut open) {
+                let takes_turns = matches!(open.inner.access.path, FastPath::Biased(_));
+                offer.places |= 1 << place;
+                offer.unfenced |= u32::from(!takes_turns) << place;
+            }
+        }
+        offer
     }
 
     /// Offers all magazines of a cache; false if there is nothing to take. Capacity without blocks
@@ -147,38 +164,39 @@ impl Heap {
         any
     }
 
-    /// Takes what a batch has offered, as far as the offers still hold, until `most` blocks were
-    /// taken. What is left goes back. Takes the grants of caches that no thread has used since the
-    /// offer. An owner that works keeps its grants, because without them it would miss and have to
-    /// grow again. `most` is `None` if the kernel refused the barrier: then only grants are taken.
-    /// Out of line, so that callers on small stacks hold what it needs only once.
+    /// Takes what the caches at `places` have offered, as far as the offers still hold, until
+    /// `most` blocks were taken. What is left goes back. Takes the grants of caches that no thread
+    /// has used since the offer. An owner that works keeps its grants, because without them it
+    /// would miss and have to grow again. Of caches that are not `ceded`, takes only grants: their
+    /// owners may be in the middle of a pop, because the kernel refused the barrier. Out of line,
+    /// so that callers on small stacks hold what it needs only once.
     #[inline(never)]
     fn collect_batch(
         &'static self,
         batch: &Batch,
-        offering: u32,
-        most: Option<usize>,
+        places: u32,
+        ceded: u32,
+        most: usize,
         source: Origin,
     ) {
         let mut gather = Gather::new(source);
         let mut left = most;
-        for (_, cache) in batch
-            .caches()
-            .filter(|(place, _)| offering >> place & 1 != 0)
-        {
+        for (place, cache) in batch.caches().filter(|(place, _)| places >> place & 1 != 0) {
             let Some(mut open) = cache.open_other() else {
                 continue;
             };
             let stands = open.inner.access.is_offering;
             let is_unused = stands && open.is_unused();
+            let may_take = stands && ceded >> place & 1 != 0;
             for class in open.classes() {
-                let has_room = left != Some(0);
-                if let Some(left) = left.as_mut().filter(|_| stands && has_room) {
+                let has_room = left > 0;
+                if may_take && has_room {
                     // SAFETY: what a drainer takes out of a magazine, nothing uses.
                     let add = |blocks: &[usize]| unsafe { gather.add(blocks) };
-                    // SAFETY: the batch was offered, then came the heavy barrier.
+                    // SAFETY: the batch was offered, then came the heavy barrier. Or the owner
+                    // takes turns, and has none while it is excluded.
                     let taken = unsafe { open.magazine(class).collect(add) };
-                    *left = left.saturating_sub(taken);
+                    left = left.saturating_sub(taken);
                 }
                 match is_unused && has_room {
                     true => self.take_grant_back(&mut open, class),
@@ -186,7 +204,7 @@ impl Heap {
                 }
             }
             open.set_offering(false);
-            let took_all = stands && left.is_some_and(|left| left > 0);
+            let took_all = may_take && left > 0;
             open.inner.is_drained = took_all && open.is_unused();
         }
         gather.finish();
@@ -322,11 +340,12 @@ mod tests {
                 caches.map(|(_, cache)| cache.open().inner.granted).sum()
             };
             let before = granted();
-            let offering = HEAP.offer_batch(&batch, Scope::All);
-            let most = heavy_barrier().then_some(usize::MAX);
+            let places = HEAP.offer_batch(&batch, Scope::All).places;
+            assert!(heavy_barrier());
             offered.wait();
             worked.wait();
-            HEAP.collect_batch(&batch, offering, most, Origin::blocks(&HEAP, Age::New));
+            let source = Origin::blocks(&HEAP, Age::New);
+            HEAP.collect_batch(&batch, places, places, usize::MAX, source);
             let after = granted();
             let is_drained = batch
                 .caches()

@@ -46,6 +46,15 @@ const MOST_FIRST: usize = 1024;
 const LEAST_GIVEN: usize = 64;
 
 impl Heap {
+    /// For the owner of a cache in hardened mode, which is to see changes soon:
+    /// [follows](Opened::follow) what the heap lets it do.
+    #[inline]
+    pub(super) fn follow(&self, open: &mut Opened<'_>) {
+        if self.mode() == Mode::Checking {
+            open.follow(self.fast_path());
+        }
+    }
+
     /// A block of `class` from the thread's magazine, a random one if choices are random. Null when
     /// out of memory.
     ///
@@ -53,6 +62,7 @@ impl Heap {
     /// - `cache` is the calling thread's own, and closed to the fast path.
     pub(crate) unsafe fn draw(&'static self, cache: &Cache, class: Class) -> *mut u8 {
         let mut open = cache.open();
+        self.follow(&mut open);
         open.lose_patience();
         if open.magazine(class).is_low() {
             // SAFETY: the caller's promise.
@@ -119,9 +129,6 @@ impl Heap {
     unsafe fn draw_few(&'static self, mut open: Opened<'_>, class: Class) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe { open.magazine(class).settle() };
-        if self.mode() == Mode::Checking {
-            open.follow(self.fast_path());
-        }
         open.countdown(class).note_miss();
         let share = self.widen(&mut open, class);
         let (filled, capacity) = {
@@ -183,6 +190,7 @@ impl Heap {
     /// - `block` is a block of `class` that nothing uses any more.
     pub(crate) unsafe fn keep(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
+        self.follow(&mut open);
         // SAFETY: the caller's promise.
         if !unsafe { self.put_below(&mut open.magazine(class), block) } {
             // SAFETY: as above.
@@ -196,6 +204,7 @@ impl Heap {
     /// - As [`Heap::keep`].
     pub(crate) unsafe fn keep_all(&'static self, cache: &Cache, blocks: &Blocks) {
         let mut open = cache.open();
+        self.follow(&mut open);
         for (address, tag) in blocks.tagged() {
             let block = address as *mut u8;
             // SAFETY: a class's tag; the caller's promise.
@@ -309,50 +318,7 @@ pub(crate) enum Hold {
     Refused,
 }
 
-impl Opened<'_> {
-    /// Bytes of the freed blocks that the thread holds back.
-    pub fn waiting_bytes(&self) -> usize {
-        // SAFETY: the thread's own memory; the lock is held, and the owner has no turn.
-        let blocks = self.inner.waiting.map(|blocks| unsafe { blocks.as_ref() });
-        blocks.map_or(0, Blocks::bytes)
-    }
-
-    /// Takes the blocks that the thread holds back.
-    fn take_waiting(&mut self) -> Blocks {
-        match self.inner.waiting {
-            Some(mut waiting) => {
-                // SAFETY: as above.
-                let waiting = unsafe { waiting.as_mut() };
-                let blocks = waiting.clone();
-                waiting.clear();
-                blocks
-            }
-            None => Blocks::none(),
-        }
-    }
-}
-
 impl Heap {
-    /// Gives the calling thread memory for blocks that it holds back, if it has none.
-    #[cold]
-    pub(crate) fn prepare_waiting(&'static self, cache: &Cache) {
-        let Some(open) = cache.open_own().filter(|open| open.inner.waiting.is_none()) else {
-            return;
-        };
-        if let Some(memory) = self.take_meta(size_of::<Blocks>()) {
-            let blocks = memory.cast::<Blocks>();
-            // SAFETY: taken above, for that many bytes; metadata is at a multiple of 8.
-            unsafe { blocks.write(Blocks::none()) };
-            open.inner.waiting = Some(blocks);
-        }
-    }
-
-    /// Takes the blocks that the calling thread holds back.
-    pub(crate) fn take_waiting(&self, cache: &Cache) -> Blocks {
-        let open = cache.open_own();
-        open.map_or(Blocks::none(), |mut open| open.take_waiting())
-    }
-
     /// Returns blocks to their slabs.
     ///
     /// # Safety
@@ -362,17 +328,6 @@ impl Heap {
             // SAFETY: the caller's promise.
             unsafe { give_one(self, address) };
         }
-    }
-
-    /// At the end of a thread, frees its memory for blocks that it holds back, and returns these
-    /// blocks. The caller brings them to quarantine.
-    pub(super) fn end_waiting(&'static self, open: &mut Opened<'_>) -> Blocks {
-        let blocks = open.take_waiting();
-        if let Some(memory) = open.inner.waiting.take() {
-            // SAFETY: taken in `prepare_waiting` for as many bytes; the blocks were copied.
-            unsafe { self.give_meta(memory.cast(), size_of::<Blocks>()) };
-        }
-        blocks
     }
 }
 

@@ -1,4 +1,5 @@
 //! A thread's way in and out: its cache begins with its first slow call and ends with the thread.
+//! Between the two, a thread in hardened mode holds back freed blocks.
 
 use super::bias::Patience;
 use super::bounds::FastPath;
@@ -39,8 +40,9 @@ impl Cache {
         is_quiet.then(|| self.open())
     }
 
-    /// The same for any thread. `None` if the owner of a biased cache may be at work: its turns have
-    /// no fences and the heavy barrier is not available, or a signal handler interrupted its turn.
+    /// The same for any thread. `None` if the owner of a biased cache may be at work: its turns
+    /// have no fences and the heavy barrier is not available, or a signal handler interrupted its
+    /// turn.
     #[inline(never)]
     pub fn open_other(&self) -> Option<Opened<'_>> {
         let guard = self.lock().lock();
@@ -215,5 +217,64 @@ impl Heap {
         let start = NonNull::from(cache).cast::<u8>();
         // SAFETY: where its memory starts; nothing reaches it any more.
         unsafe { self.give_meta(start.byte_sub(shift), CACHE_BYTES) };
+    }
+}
+
+impl Opened<'_> {
+    /// Bytes of the freed blocks that the thread holds back.
+    pub fn waiting_bytes(&self) -> usize {
+        // SAFETY: the thread's own memory; the lock is held, and the owner has no turn.
+        let blocks = self.inner.waiting.map(|blocks| unsafe { blocks.as_ref() });
+        blocks.map_or(0, Blocks::bytes)
+    }
+
+    /// Takes the blocks that the thread holds back.
+    fn take_waiting(&mut self) -> Blocks {
+        match self.inner.waiting {
+            Some(mut waiting) => {
+                // SAFETY: as above.
+                let waiting = unsafe { waiting.as_mut() };
+                let blocks = waiting.clone();
+                waiting.clear();
+                blocks
+            }
+            None => Blocks::none(),
+        }
+    }
+}
+
+impl Heap {
+    /// Gives the calling thread memory for blocks that it holds back, if it has none.
+    #[cold]
+    pub(crate) fn prepare_waiting(&'static self, cache: &Cache) {
+        let Some(open) = cache.open_own().filter(|open| open.inner.waiting.is_none()) else {
+            return;
+        };
+        if let Some(memory) = self.take_meta(size_of::<Blocks>()) {
+            let blocks = memory.cast::<Blocks>();
+            // SAFETY: taken above, for that many bytes; metadata is at a multiple of 8.
+            unsafe { blocks.write(Blocks::none()) };
+            open.inner.waiting = Some(blocks);
+        }
+    }
+
+    /// Takes the blocks that the calling thread holds back.
+    pub(crate) fn take_waiting(&self, cache: &Cache) -> Blocks {
+        let Some(mut open) = cache.open_own() else {
+            return Blocks::none();
+        };
+        self.follow(&mut open);
+        open.take_waiting()
+    }
+
+    /// At the end of a thread, frees its memory for blocks that it holds back, and returns these
+    /// blocks. The caller brings them to quarantine.
+    pub(super) fn end_waiting(&'static self, open: &mut Opened<'_>) -> Blocks {
+        let blocks = open.take_waiting();
+        if let Some(memory) = open.inner.waiting.take() {
+            // SAFETY: taken in `prepare_waiting` for as many bytes; the blocks were copied.
+            unsafe { self.give_meta(memory.cast(), size_of::<Blocks>()) };
+        }
+        blocks
     }
 }

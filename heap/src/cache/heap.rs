@@ -6,10 +6,10 @@ use super::budget::Budget;
 use super::magazine::Tag;
 use super::measures::{EARLY, Measures};
 use super::registry::Registry;
-use crate::base::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::os::thread::heavy_barrier;
+use crate::os::thread;
 use crate::pages::{self, PageHeap, Sides, SliceRef};
 use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
@@ -33,9 +33,6 @@ pub struct Heap {
     measures: AtomicU16,
     /// The number of the class whose slabs are not accessible; 0: there is none.
     no_bytes: AtomicU8,
-    /// Whether threads use the heavy barrier to exclude the owners of biased caches. If not, turns
-    /// have fences.
-    has_barrier: AtomicBool,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
     /// The state of the rounds of decay.
@@ -143,7 +140,6 @@ impl Heap {
             guarding: AtomicU8::new(Guarding::Off as u8),
             measures: AtomicU16::new(0),
             no_bytes: AtomicU8::new(0),
-            has_barrier: AtomicBool::new(false),
             sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
@@ -243,7 +239,7 @@ impl Heap {
             (Mode::Plain, _) if self.guarding() == Guarding::All => FastPath::Off,
             (Mode::Plain, false) => FastPath::On,
             (Mode::Plain, true) => FastPath::Sampling,
-            (Mode::Checking, false) if self.is_biased() => FastPath::Biased(self.fences()),
+            (Mode::Checking, false) if self.is_biased() => FastPath::Biased(Heap::fences()),
             (Mode::Counting | Mode::Checking, _) => FastPath::Off,
         }
     }
@@ -256,26 +252,13 @@ impl Heap {
         has_canaries && !is_watched
     }
 
-    fn fences(&self) -> Fences {
-        match self.has_barrier.load(Ordering::Relaxed) {
+    /// The fences of the owners' turns from now on. While an owner still has asymmetric ones, and
+    /// the heavy barrier is forbidden, no other thread can exclude the owner.
+    fn fences() -> Fences {
+        match thread::has_barrier() {
             true => Fences::Asymmetric,
             false => Fences::Symmetric,
         }
-    }
-
-    /// From now on, the owners' turns need no fence, if the kernel grants the heavy barrier. Before
-    /// any thread has a cache.
-    pub(crate) fn use_barrier(&self) {
-        if self.measures().has(Measures::CANARY) {
-            self.has_barrier.store(heavy_barrier(), Ordering::Relaxed);
-        }
-    }
-
-    /// From now on, the owners' turns need fences, because the heavy barrier is about to be
-    /// forbidden. An owner notices this at its next refill. Until then, no other thread can exclude
-    /// it. Takes no lock.
-    pub(crate) fn do_without_barrier(&self) {
-        self.has_barrier.store(false, Ordering::Relaxed);
     }
 
     /// Changes how calls are served. Caches made from now on follow; see [`Registry`] for those

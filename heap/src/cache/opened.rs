@@ -52,8 +52,7 @@ impl Cache {
         Some(self.at_work(turn))
     }
 
-    /// [`Cache::begin_turn`] of an owner that [has turns](Cache::has_turns), as it has seen in the
-    /// same call of the library.
+    /// [`Cache::begin_turn`] of an owner that has no turn.
     #[inline(always)]
     pub(crate) fn begin_ready_turn(&self) -> Option<AtWork<'_>> {
         let turn = self.bias.begin_ready(|| self.lock.is_taken())?;
@@ -320,6 +319,7 @@ impl Opened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::bias::Fences;
     use crate::cache::magazine::GUARD;
     use crate::testing::own_cache;
     use std::boxed::Box;
@@ -347,6 +347,24 @@ mod tests {
         // SAFETY: the array holds more.
         unsafe { open.magazine(class).set_filled(filled) };
         open.set_path(FastPath::On);
+    }
+
+    /// Another thread only closes it.
+    #[test]
+    fn the_owner_opens_its_bias() {
+        let cache = new_cache();
+        let turns = FastPath::Biased(Fences::Symmetric);
+        cache.open().set_path(FastPath::Off);
+        cache.open().set_path_of_other(turns);
+        assert!(!cache.has_turns());
+        cache.open().follow(turns);
+        assert!(cache.has_turns());
+        cache
+            .open()
+            .set_path_of_other(FastPath::Biased(Fences::Asymmetric));
+        assert_eq!(cache.open().inner.access.path, turns);
+        cache.open().set_path_of_other(FastPath::Off);
+        assert!(!cache.has_turns());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::errno::{self, keep_errno};
 use super::loader::{is_there, symbol};
 use super::own_stack;
 use super::process::process_id;
+use super::sandbox;
 use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_void};
 
@@ -211,21 +212,22 @@ fn signal_thread(id: i32, signal: i32) -> bool {
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-static BARRIER_ALLOWED: AtomicBool = AtomicBool::new(true);
-
-/// Forbids `membarrier` from now on, because the program is about to forbid itself system calls.
-/// [`heavy_barrier`] then returns false.
-pub fn forbid_barrier() {
-    BARRIER_ALLOWED.store(false, Ordering::Relaxed);
-}
+/// Whether the process is registered for [`heavy_barrier`] since its start, and no barrier has been
+/// refused.
+static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Registers the process for [`heavy_barrier`]. While the process has one thread this takes under a
 /// microsecond. Later the kernel first waits for an RCU grace period: for 6 to 30 ms, and for much
 /// longer on an overloaded machine. A fork's child inherits the registration.
 pub fn prepare_barrier() {
-    if BARRIER_ALLOWED.load(Ordering::Relaxed) {
-        keep_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED));
-    }
+    let is_registered = keep_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED));
+    REGISTERED.store(is_registered, Ordering::Relaxed);
+}
+
+/// Whether [`heavy_barrier`] is [prepared](prepare_barrier), and allowed. It then passes, unless
+/// something unknown to Neap forbids it. Makes no system call.
+pub fn has_barrier() -> bool {
+    REGISTERED.load(Ordering::Relaxed) && !sandbox::is_forbidden()
 }
 
 fn membarrier(command: i32) -> bool {
@@ -234,16 +236,20 @@ fn membarrier(command: i32) -> bool {
 }
 
 /// Makes every running thread of the process pass a full memory barrier before it returns.
-/// Registers the process if that has not [been done](prepare_barrier). If the kernel refuses,
-/// returns false and promises nothing.
+/// Registers the process if that has not [been done](prepare_barrier). If the kernel refuses, or
+/// the process is in a sandbox, returns false and promises nothing.
 pub fn heavy_barrier() -> bool {
-    if !BARRIER_ALLOWED.load(Ordering::Relaxed) {
+    if sandbox::is_forbidden() {
         return false;
     }
-    keep_errno(|| {
+    let passes = keep_errno(|| {
         membarrier(PRIVATE_EXPEDITED)
             || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
-    })
+    });
+    if !passes {
+        REGISTERED.store(false, Ordering::Relaxed);
+    }
+    passes
 }
 
 /// Waits for a moment, for a thread that is about to be done. A real-time thread, too, lets others

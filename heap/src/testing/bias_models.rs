@@ -8,9 +8,10 @@
 //! interleavings.
 //!
 //! The tests `without_…` leave out a step, or let the other thread open the bias. They expect that
-//! both threads change the same word at once, or that both free one block.
+//! both threads change the same word at once, or that both free one block. Where the kernel refuses
+//! the barrier, the other thread changes nothing while the owner has turns without fences.
 
-use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::base::sync::{AtomicU64, AtomicUsize, LACKS_BARRIERS, Ordering, fence};
 use crate::cache::bias::{Bias, Closing, Fences, Patience};
 use crate::os::lock::{Lock, Rank};
 use Fences::{Asymmetric, Symmetric};
@@ -20,8 +21,10 @@ use loom::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The heavy barrier.
+    /// The heavy barrier, though it seems to pass.
     Barrier,
+    /// The heavy barrier, because the kernel refuses it.
+    Refused,
     /// The owner's look at the lock.
     Look,
 }
@@ -64,6 +67,12 @@ const fn closed(fences: Fences) -> Turns {
 const REPLACING: Turns = Turns {
     first: Some(Asymmetric),
     later: Symmetric,
+};
+
+/// An owner that replaces fences by the barrier.
+const RETURNING: Turns = Turns {
+    first: Some(Symmetric),
+    later: Asymmetric,
 };
 
 /// The canary of a block in use, and of a free block.
@@ -113,9 +122,12 @@ impl World {
         }
     }
 
-    fn exclude(&self, flaw: Flaw) {
+    /// Whether the owner is excluded.
+    fn exclude(&self, flaw: Flaw) -> bool {
         let barrier = || heavy_barrier(flaw);
-        assert!(self.bias.exclude(barrier, yielding));
+        let is_excluded = self.bias.exclude(barrier, yielding);
+        assert!(is_excluded || flaw == Flaw::Refused);
+        is_excluded
     }
 
     /// A free that has found the block in use. `None` if it is free.
@@ -147,23 +159,31 @@ impl World {
         self.bias.open(self.later);
     }
 
-    fn visit(&self, visit: usize, other: Other, flaw: Flaw) {
+    /// A change by another thread, if it excludes the owner. How many changes this was.
+    fn visit(&self, visit: usize, other: Other, flaw: Flaw) -> usize {
         let _guard = self.lock.lock();
-        self.exclude(flaw);
+        if !self.exclude(flaw) {
+            return 0;
+        }
         self.change();
         match other {
             Other::Keeps => {}
             Other::Opens if visit > 0 => self.bias.open(self.later),
             Other::Closes | Other::Opens => self.bias.close(),
         }
+        1
     }
 }
 
+fn passes_barrier(flaw: Flaw) -> bool {
+    !matches!(flaw, Flaw::Barrier | Flaw::Refused)
+}
+
 fn heavy_barrier(flaw: Flaw) -> bool {
-    if flaw != Flaw::Barrier {
+    if passes_barrier(flaw) {
         fence(Ordering::SeqCst);
     }
-    true
+    flaw != Flaw::Refused
 }
 
 fn yielding() -> Patience {
@@ -184,22 +204,24 @@ const fn times(turns: usize, visits: usize) -> Changes {
 }
 
 fn side_by_side(turns: Turns, other: Other, times: Changes, flaw: Flaw) {
+    LACKS_BARRIERS.set(!passes_barrier(flaw));
     loom::model(move || {
         let world = World::new(turns);
         let visited = world.clone();
         let visitor = loom::thread::spawn(move || {
-            (0..times.visits).for_each(|visit| visited.visit(visit, other, flaw));
+            let visits = (0..times.visits).map(|visit| visited.visit(visit, other, flaw));
+            visits.sum::<usize>()
         });
         (0..times.turns).for_each(|_| world.own(flaw));
-        visitor.join().unwrap();
+        let expected = times.turns + visitor.join().unwrap();
         let changes = world.changes.load(Ordering::Relaxed);
-        let expected = times.turns + times.visits;
         assert_eq!(changes, expected, "two threads were at it at once");
     });
 }
 
 /// The thread that was alone frees a block, and so does one that enters.
 fn freed_by_both(turns: Turns, flaw: Flaw) {
+    LACKS_BARRIERS.set(!passes_barrier(flaw));
     loom::model(move || {
         let world = World::new(turns);
         let entered = world.clone();
@@ -242,6 +264,14 @@ fn fences_replace_the_barrier() {
 }
 
 #[test]
+fn a_refused_barrier_keeps_others_away() {
+    side_by_side(with(Asymmetric), Other::Keeps, times(2, 1), Flaw::Refused);
+    side_by_side(REPLACING, Other::Keeps, times(2, 1), Flaw::Refused);
+    side_by_side(REPLACING, Other::Closes, times(1, 2), Flaw::Refused);
+    side_by_side(closed(Symmetric), Other::Closes, times(1, 2), Flaw::Refused);
+}
+
+#[test]
 #[should_panic(expected = "at it at once")]
 fn without_the_barrier_they_overlap() {
     side_by_side(with(Asymmetric), Other::Keeps, ONE_EACH, Flaw::Barrier);
@@ -268,8 +298,11 @@ fn without_the_owner_opening_it_they_overlap() {
 #[test]
 fn of_two_frees_one_fails() {
     freed_by_both(with(Asymmetric), Flaw::None);
-    freed_by_both(with(Symmetric), Flaw::None);
+    freed_by_both(with(Symmetric), Flaw::Refused);
+    freed_by_both(closed(Symmetric), Flaw::Refused);
+    freed_by_both(closed(Asymmetric), Flaw::None);
     freed_by_both(REPLACING, Flaw::None);
+    freed_by_both(RETURNING, Flaw::None);
 }
 
 #[test]
