@@ -411,7 +411,7 @@ impl<'a> Held<'a> {
     ///
     /// # Safety
     /// - The owner has passed a full barrier since the bottom was offered, or it takes turns and
-    /// has none now.
+    ///   has none now.
     pub(crate) unsafe fn collect(&mut self, take: impl FnOnce(&[usize])) -> usize {
         let offered = self.offered();
         match offered.filter(|&bottom| self.is_ceded(bottom)) {
