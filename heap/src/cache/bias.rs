@@ -15,7 +15,8 @@
 //!
 //! After the barrier, either the other thread sees that the owner is at work, or the owner has yet
 //! to read the lock, and finds it taken. This is a biased lock like that of Java's monitors (Dice,
-//! Huang, Yang, "Asymmetric Dekker synchronization", 2001), except that the bias stays.
+//! Huang, Yang, "Asymmetric Dekker synchronization", 2001), except that no other thread gets the
+//! bias.
 //!
 //! Where the heavy barrier (`membarrier`) is forbidden or refused, the fences are
 //! [symmetric](Fences::Symmetric). The owner then begins its turn by an atomic exchange, and each
