@@ -14,7 +14,7 @@
 //! to slabs and back each time. So magazines grow, and a full one returns only a few blocks to
 //! slabs.
 
-use super::bounds::Held;
+use super::bounds::{FastPath, Held};
 use super::budget::Verdict;
 use super::flush::give_one;
 use super::heap::{Heap, Mode};
@@ -190,7 +190,10 @@ impl Heap {
     /// - `block` is a block of `class` that nothing uses any more.
     pub(crate) unsafe fn keep(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
-        self.follow(&mut open);
+        // With `delay`, frees take turns, and follow each time they take the lock.
+        if open.inner.access.path == FastPath::Off {
+            self.follow(&mut open);
+        }
         // SAFETY: the caller's promise.
         if !unsafe { self.put_below(&mut open.magazine(class), block) } {
             // SAFETY: as above.
@@ -356,7 +359,7 @@ mod tests {
     fn in_a_closed_cache<R: Send>(work: impl Fn(&Cache) -> R + Sync) -> R {
         let work = || {
             let cache = own_cache::enter().expect("a cache");
-            cache.open().set_path(crate::cache::bounds::FastPath::Off);
+            cache.open().set_path(FastPath::Off);
             work(cache)
         };
         with_threads(1, work, |mut results| results.remove(0))
