@@ -98,6 +98,11 @@ fn threads_in_a_sandbox() {
             support::succeeds_or_skips(&output, &format!("harden_sandbox {entry}, {variables:?}"));
         }
     }
+    // Nor do samples call `membarrier`.
+    for samples in [("NEAP_SAMPLE", "64K"), ("NEAP_GUARD", "1ms")] {
+        let output = run(&program, &[OsStr::new("inherited")], &[ALL[0], samples]);
+        support::succeeds_or_skips(&output, &format!("harden_sandbox inherited, {samples:?}"));
+    }
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use crate::table::Finding;
 use std::io;
 
+/// The state of a facility for whose system call a filter kills.
+const KILLS: &str = "a sandbox kills for it";
+
 /// The findings.
 pub fn findings() -> Vec<Finding> {
     vec![membarrier(), rseq(), userfaultfd(), seccomp()]
@@ -15,16 +18,59 @@ fn call(result: libc::c_long) -> io::Result<i64> {
     }
 }
 
+/// What became of a call that [`in_child`] made.
+enum Fate {
+    Answered(io::Result<()>),
+    /// A seccomp filter killed the process for it.
+    Killed,
+}
+
+/// Makes a system call in a forked child, because a filter may kill for it.
+fn in_child(call: impl FnOnce() -> io::Result<i64>) -> Fate {
+    // SAFETY: the child only makes the call, and ends.
+    match unsafe { libc::fork() } {
+        -1 => Fate::Answered(Err(io::Error::last_os_error())),
+        0 => {
+            let errno =
+                call().map_or_else(|error| error.raw_os_error().unwrap_or(libc::EIO), |_| 0);
+            // SAFETY: ends the child without the parent's exit handlers.
+            unsafe { libc::_exit(errno) }
+        }
+        child => fate_of(child),
+    }
+}
+
+fn fate_of(child: libc::pid_t) -> Fate {
+    let mut status = 0;
+    // SAFETY: the status is a local variable.
+    while unsafe { libc::waitpid(child, &mut status, 0) } == -1 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Fate::Answered(Err(error));
+        }
+    }
+    match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
+        (true, 0) => Fate::Answered(Ok(())),
+        (true, errno) => Fate::Answered(Err(io::Error::from_raw_os_error(errno))),
+        (false, _) => Fate::Killed,
+    }
+}
+
 fn membarrier() -> Finding {
     let command = |command: i32| {
         // SAFETY: membarrier takes no pointers.
         call(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) })
     };
-    let tried = command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
-        .and_then(|_| command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+    let fate = in_child(|| {
+        command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)?;
+        command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+    });
+    let Fate::Answered(tried) = fate else {
+        return Finding::absent("membarrier", KILLS, "use `neap run --no-kernel-queries`");
+    };
     Finding::tried(
         "membarrier",
-        tried.map(drop),
+        tried,
         "other threads can be brought to a barrier without signals",
         "idle threads' caches cannot be drained",
     )
@@ -71,21 +117,18 @@ fn rseq() -> Finding {
 
 fn userfaultfd() -> Finding {
     const USER_MODE_ONLY: i32 = 1;
-    // SAFETY: userfaultfd takes no pointers.
-    let tried =
-        call(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) });
-    match tried {
-        Ok(descriptor) => {
-            // SAFETY: the descriptor was just opened, and only this function has it.
-            unsafe { libc::close(descriptor as i32) };
+    const ZERO: &str = "purged pages always read as zero";
+    let fate = in_child(|| {
+        // SAFETY: userfaultfd takes no pointers. The child's end closes the descriptor.
+        call(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) })
+    });
+    match fate {
+        Fate::Answered(Ok(())) => {
             let meaning = "programs may register memory, whose purged pages may not read as zero";
             Finding::is("userfaultfd", "open to programs", meaning)
         }
-        Err(error) => Finding::is(
-            "userfaultfd",
-            error.to_string(),
-            "purged pages always read as zero",
-        ),
+        Fate::Answered(Err(error)) => Finding::is("userfaultfd", error.to_string(), ZERO),
+        Fate::Killed => Finding::is("userfaultfd", KILLS, ZERO),
     }
 }
 

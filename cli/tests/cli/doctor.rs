@@ -4,6 +4,8 @@ use crate::engine::skipped;
 use crate::stage::{Stage, compile, neap, printed, room, said, script};
 use serde_json::Value;
 use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -45,6 +47,53 @@ fn json_has_a_state_and_a_meaning_for_everything() {
             "{finding}"
         );
     }
+}
+
+/// As in a container whose seccomp filter kills for a call that the filter does not know.
+#[test]
+fn a_filter_that_kills_for_a_probe_is_reported() {
+    let mut command = neap();
+    command.args(["doctor", "--format=json"]);
+    // SAFETY: only makes system calls.
+    unsafe { command.pre_exec(kill_for_membarrier) };
+    let report: Value = serde_json::from_str(&printed(&mut command)).unwrap();
+    let membarrier = finding(&report["kernel"], "membarrier");
+    assert_eq!(membarrier["state"], "absent");
+    assert_eq!(membarrier["value"], "a sandbox kills for it");
+}
+
+fn kill_for_membarrier() -> io::Result<()> {
+    let rule = |code: u32, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf,
+        k,
+    };
+    let mut rules = [
+        rule(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        rule(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            1,
+            libc::SYS_membarrier as u32,
+        ),
+        rule(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            libc::SECCOMP_RET_KILL_PROCESS,
+        ),
+        rule(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: rules.len() as u16,
+        filter: rules.as_mut_ptr(),
+    };
+    let filtering = libc::SECCOMP_MODE_FILTER as usize;
+    // SAFETY: the program and its rules outlive the call.
+    let is_set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1usize, 0usize, 0usize, 0usize) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, filtering, &program) == 0
+    };
+    is_set.then_some(()).ok_or_else(io::Error::last_os_error)
 }
 
 #[test]

@@ -35,6 +35,9 @@ impl FastPath {
 pub struct Access {
     /// What the owner may do while no drainer is at work.
     pub path: FastPath,
+    /// Whether the owner may be in the middle of a pop though the fast path is closed: another
+    /// thread closed it, and the owner has not taken the lock since.
+    pub may_pop: bool,
     /// A drainer has offered what the magazines hold, and `path` is the same since.
     pub is_offering: bool,
     /// How many more blocks the owner takes on its slow path while a drainer offers.
@@ -50,6 +53,7 @@ impl Access {
     pub const fn on() -> Access {
         Access {
             path: FastPath::On,
+            may_pop: false,
             is_offering: false,
             patience: 0,
         }
@@ -410,8 +414,8 @@ impl<'a> Held<'a> {
     /// offered, if they are the drainer's. Returns how many.
     ///
     /// # Safety
-    /// - The owner has passed a full barrier since the bottom was offered, or it takes turns and
-    ///   has none now.
+    /// - The owner has passed a full barrier since the bottom was offered, or its fast path is
+    ///   closed and it is not in the middle of a pop.
     pub(crate) unsafe fn collect(&mut self, take: impl FnOnce(&[usize])) -> usize {
         let offered = self.offered();
         match offered.filter(|&bottom| self.is_ceded(bottom)) {

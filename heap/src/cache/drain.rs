@@ -31,12 +31,12 @@
 //! no fence. A pop for a size is blocked by the compare that bounds the size, so it needs no extra
 //! instruction either. While the profiler samples, pops read a separate bottom
 //! ([`super::countdown`]), and the drainer publishes that one. With the fast path off, no pop
-//! happens without the lock or a turn of the owner ([`super::bias`]). An owner that takes turns has
-//! closed its fast path itself, so a drainer that has excluded it needs no barrier. The protocol is
-//! in `bounds.rs`, its loom models are in `testing/magazine_models.rs`, and the costs of the
-//! alternatives in `docs/decisions/0003-draining.md`.
+//! happens without the lock or a turn of the owner ([`super::bias`]). An owner whose fast path has
+//! been closed since its last look at the lock is in no pop. So a drainer that holds the cache
+//! needs no barrier. The protocol is in `bounds.rs`, its loom models are in
+//! `testing/magazine_models.rs`, and the costs of the alternatives in
+//! `docs/decisions/0003-draining.md`.
 
-use super::bounds::FastPath;
 use super::flush::Gather;
 use super::heap::Heap;
 use super::machine;
@@ -59,8 +59,8 @@ const RECLAIM_MS: u64 = 10;
 struct Offer {
     /// All of them.
     places: u32,
-    /// Those whose owners may be on the fast path, so that only the heavy barrier excludes them.
-    unfenced: u32,
+    /// Those whose owners may be in the middle of a pop, so that a drain needs the heavy barrier.
+    popping: u32,
 }
 
 /// How much one batch may do.
@@ -117,9 +117,9 @@ impl Heap {
         let batch = self.registry.pin(caches);
         let offer = self.offer_batch(&batch, scope);
         if offer.places != 0 {
-            let ceded = match offer.unfenced == 0 || heavy_barrier() {
+            let ceded = match offer.popping == 0 || heavy_barrier() {
                 true => offer.places,
-                false => offer.places & !offer.unfenced,
+                false => offer.places & !offer.popping,
             };
             self.collect_batch(&batch, offer.places, ceded, blocks, source);
         }
@@ -139,9 +139,10 @@ impl Heap {
             };
             let is_due = open.is_idle() || scope == Scope::All;
             if is_due && !open.inner.is_drained && self.offer_all(&mut open) {
-                let takes_turns = matches!(open.inner.access.path, FastPath::Biased(_));
+                let access = &open.inner.access;
+                let may_pop = !access.path.is_closed() || access.may_pop;
                 offer.places |= 1 << place;
-                offer.unfenced |= u32::from(!takes_turns) << place;
+                offer.popping |= u32::from(may_pop) << place;
             }
         }
         offer
@@ -193,8 +194,8 @@ impl Heap {
                 if may_take && has_room {
                     // SAFETY: what a drainer takes out of a magazine, nothing uses.
                     let add = |blocks: &[usize]| unsafe { gather.add(blocks) };
-                    // SAFETY: the batch was offered, then came the heavy barrier. Or the owner
-                    // takes turns, and has none while it is excluded.
+                    // SAFETY: the batch was offered, then came the heavy barrier. Or the owner has
+                    // a closed fast path and is not in the middle of a pop.
                     let taken = unsafe { open.magazine(class).collect(add) };
                     left = left.saturating_sub(taken);
                 }

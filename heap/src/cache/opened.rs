@@ -253,6 +253,7 @@ impl Opened<'_> {
     /// Sets what the owner may do on its fast path. Only the owner may set [`FastPath::Biased`].
     pub fn set_path(&mut self, path: FastPath) {
         self.inner.access.path = path;
+        self.inner.access.may_pop = false;
         match path {
             FastPath::Biased(fences) => {
                 self.cache.bias.open(fences);
@@ -268,11 +269,14 @@ impl Opened<'_> {
     /// owner that is to begin turns, or to change their fences, does so itself when it
     /// [follows](Opened::follow).
     pub(super) fn set_path_of_other(&mut self, path: FastPath) {
-        match (path, self.inner.access.path) {
-            (FastPath::Biased(_), FastPath::Biased(_)) => {}
+        let before = self.inner.access.path;
+        let may_pop = self.inner.access.may_pop || !before.is_closed();
+        match (path, before) {
+            (FastPath::Biased(_), FastPath::Biased(_)) => return,
             (FastPath::Biased(_), _) => self.set_path(FastPath::Off),
             (path, _) => self.set_path(path),
         }
+        self.inner.access.may_pop = may_pop;
     }
 
     /// For the owner: applies a change that another thread did not apply, because the owner was at
@@ -365,6 +369,19 @@ mod tests {
         assert_eq!(cache.open().inner.access.path, turns);
         cache.open().set_path_of_other(FastPath::Off);
         assert!(!cache.has_turns());
+        assert!(!cache.open().inner.access.may_pop);
+    }
+
+    #[test]
+    fn an_owner_whose_fast_path_another_thread_closes_may_pop() {
+        let cache = new_cache();
+        cache.open().set_path(FastPath::On);
+        for _ in 0..2 {
+            cache.open().set_path_of_other(FastPath::Off);
+            assert!(cache.open().inner.access.may_pop);
+        }
+        cache.open().set_path(FastPath::Off);
+        assert!(!cache.open().inner.access.may_pop);
     }
 
     #[test]

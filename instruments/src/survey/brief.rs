@@ -39,14 +39,16 @@ pub fn brief() -> Brief {
         free_dirty: totals.free_dirty as u64,
         ..Brief::default()
     };
+    // First: if a thread takes blocks from slabs meanwhile, `live` is too large rather than too
+    // small.
+    HEAP.registry.for_each(|cache| {
+        let bytes = cache.open_other().map(|mut open| held_by(&mut open));
+        brief.magazines += bytes.unwrap_or(0);
+    });
     HEAP.pages.for_each_used(|place, use_| match use_ {
         Use::Slab => brief.live += bytes_out(&place),
         Use::Large if place.tag() == Tag::SAMPLED.byte() => brief.move_sampled(&place),
         Use::Large | Use::Stack | Use::Meta => {}
-    });
-    HEAP.registry.for_each(|cache| {
-        let bytes = cache.open_other().map(|mut open| held_by(&mut open));
-        brief.magazines += bytes.unwrap_or(0);
     });
     guard::for_each_live(|_, class| brief.live += class.bytes() as u64);
     brief.sum_up();
