@@ -113,18 +113,12 @@ fn the_next_block_cannot_be_predicted() {
     };
     let next = |_| {
         let output = run(&program, &[], &ALL);
-        support::succeeds_or_skips(&output, "harden_next hardened");
-        output
-            .status
-            .success()
-            .then(|| support::text(&output.stdout))
+        support::succeeds(&output, "harden_next hardened");
+        support::text(&output.stdout)
     };
-    let drawn: Vec<_> = (0..PROCESSES).map_while(next).collect();
+    let drawn: Vec<_> = (0..PROCESSES).map(next).collect();
     let different: BTreeSet<_> = drawn.iter().collect();
-    assert!(
-        different.len() * 2 > drawn.len() || drawn.is_empty(),
-        "{drawn:?}"
-    );
+    assert!(different.len() * 2 > drawn.len(), "{drawn:?}");
 }
 
 #[test]
