@@ -48,7 +48,7 @@ const LEAST_GIVEN: usize = 64;
 impl Heap {
     /// For the owner of a cache in hardened mode, which is to see changes soon:
     /// [follows](Opened::follow) what the heap lets it do.
-    #[inline]
+    #[inline(never)]
     pub(super) fn follow(&self, open: &mut Opened<'_>) {
         if self.mode() == Mode::Checking {
             open.follow(self.fast_path());
