@@ -18,8 +18,9 @@ use crate::slab::class::Class;
 use crate::slab::class_table;
 use core::ptr::{self, NonNull};
 
-/// How often a thread looks whether another one's turn has ended, 20 µs or more apart. A turn takes
-/// less than one of these, unless its thread does not run.
+/// How often a thread looks whether another one's turn has ended, 20 µs or more apart, unless the
+/// kernel ends or refuses the sleep. A turn takes less time than that, unless its thread does not
+/// run.
 const EXCLUDE_TRIES: usize = 500;
 
 /// How often [`Heap::is_quiet`] looks.

@@ -98,8 +98,8 @@ pub const ENTRIES: &[Counted] = &[
     entry("free-null", Entry::FreeNull),
 ];
 
-/// Counted for the golden file in hardened mode. The loops are long enough for
-/// batches and refills to average out.
+/// Counted for the golden file in hardened mode. The loops are long enough for batches and refills
+/// to average out.
 pub const HARDENED: Counted = Counted {
     lengths: (20_000, 120_000),
     ..pair("pair-64-long", 64)
