@@ -1,7 +1,8 @@
 /* Threads allocate and free in a sandbox that kills the process for membarrier (its private
-   expedited command), nanosleep, clock_nanosleep and sched_yield. Meanwhile the main thread drains their magazines. No block is
-   handed out twice. Argument 1: when the process enters the sandbox. `alone`: before its threads
-   start. `threads`: after they start. `inherited`: before the program starts. */
+   expedited command), nanosleep, clock_nanosleep and sched_yield. Meanwhile the main thread drains
+   their magazines. No block is handed out twice. Argument 1: when the process enters the sandbox.
+   `alone`: before its threads start. `threads`: after they start. `inherited`: before the program
+   starts. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
