@@ -25,6 +25,11 @@ fn over_the_hard_limit_nothing_is_had() {
 }
 
 #[test]
+fn pages_that_slabs_gave_back_count_when_they_come_back() {
+    passes("withheld.c", &[LIMIT], Some(("NEAP_LIMIT", LIMIT)));
+}
+
+#[test]
 fn over_the_hard_limit_the_operators_throw() {
     passes("new.cc", &[LIMIT], Some(("NEAP_LIMIT", LIMIT)));
 }

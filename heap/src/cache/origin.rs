@@ -223,6 +223,10 @@ unsafe impl Source for Origin {
         self.heap.pages.count_absent(bytes);
     }
 
+    fn readmit(&self, bytes: usize) -> bool {
+        self.heap.pages.readmit(bytes)
+    }
+
     fn keeps_pages(&self, scope: Scope) -> bool {
         let pages = &self.heap.pages;
         let keeps = || pages.footprint().dirty <= pages.limits().kept();

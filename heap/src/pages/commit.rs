@@ -183,7 +183,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// The heap, locked, with no piece of it set aside. The caller holds `committing`.
-    fn settled(&self) -> Locked<'_, O> {
+    pub(super) fn settled(&self) -> Locked<'_, O> {
         let alone = self.purging.lock();
         let mut locked = self.locked();
         locked.given_up_after(alone);

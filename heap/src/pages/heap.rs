@@ -5,7 +5,7 @@ use super::figures::{CallCounts, Counts, Mirror, Totals, Zeroing};
 use super::figures::{MIRROR_PART, MIRROR_SLICES};
 use super::huge::{Policy, SplitUnits};
 use super::layout::Sides;
-use super::limits::{Admission, Footprint, Limits};
+use super::limits::{Footprint, Limits};
 use super::predictor::Predictor;
 use super::regret::Regrets;
 use super::span::{Queue, Queued, SpanRecord, Use};
@@ -178,11 +178,6 @@ impl<'h, O: Os> Locked<'h, O> {
             usize::MAX => usize::MAX,
             bytes => bytes / self.page_bytes(),
         }
-    }
-
-    /// Whether `slices` more slices in use stay within the hard limit.
-    pub(super) fn judge(&self, slices: usize, use_: Use) -> Admission {
-        self.heap.limits.judge(slices, use_, || self.footprint())
     }
 
     pub(super) fn count_returned(&mut self, bytes: usize) {

@@ -1,8 +1,9 @@
 //! Bounds on what the heap holds: of dirty free pages, and of everything.
 //!
 //! Memory that may be resident counts: spans in use, and the dirty pages of free spans, including
-//! those that are being purged. Pages that slabs withhold do not count. A coroutine stack counts as
-//! [`STACK_BYTES`], because most of it is never touched. The heap's own tables do not count.
+//! those that are being purged. Pages that slabs withhold do not count until they are readmitted
+//! ([`super::PageHeap::readmit`]). A coroutine stack counts as [`STACK_BYTES`], because most of it
+//! is never touched. The heap's own tables do not count.
 //!
 //! Near the soft limit, free pages are given back before their time, if necessary all of them. A
 //! request that would exceed the hard limit even with every free page given back is refused.
@@ -204,22 +205,13 @@ impl Limits {
         }
     }
 
-    /// Whether `slices` more slices in use keep the hard limit.
-    pub(super) fn judge(
-        &self,
-        slices: usize,
-        use_: Use,
-        held: impl FnOnce() -> Footprint,
-    ) -> Admission {
+    /// Whether `wanted` more bytes in use keep the hard limit.
+    pub(super) fn judge(&self, wanted: usize, held: impl FnOnce() -> Footprint) -> Admission {
         let hard = self.hard();
         if hard == usize::MAX {
             return Admission::Granted;
         }
         let held = held();
-        let wanted = match use_ {
-            Use::Stack => STACK_BYTES,
-            _ => slices.saturating_mul(SLICE_BYTES),
-        };
         match hard
             .checked_sub(held.used)
             .and_then(|room| room.checked_sub(wanted))

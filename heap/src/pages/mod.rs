@@ -16,6 +16,7 @@
 //! | `reserve`, `decommit` | address space and tables; commit and huge pages given up |
 //! | `retention` | how many free pages stay resident, and for how long |
 //! | `purge` | which dirty pages go back to the kernel, and in what pieces |
+//! | `admission` | what the hard limit grants: spans, and pages that come back |
 //! | `commit` | room for a request that finds none ready |
 //! | `spans` | allocate, free, grow and shrink a span |
 //! | `renew` | pages moved between spans; spans mapped afresh |
@@ -26,6 +27,7 @@
 //! enqueue by age), and later `purge`. `docs/purge.md` follows it further, `docs/zero.md` has the
 //! measurements behind `calloc`. The invariants are code in `testing/pages/check.rs`.
 
+mod admission;
 mod arena;
 mod calloc;
 #[path = "../testing/pages/check.rs"]

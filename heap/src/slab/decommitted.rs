@@ -404,6 +404,20 @@ mod tests {
     }
 
     #[test]
+    fn withheld_pages_that_a_limit_does_not_admit_stay_withheld() {
+        let (depots, slices) = (Depots::new(), Slices::new(1));
+        let class = Class::of_size(4096);
+        let blocks = take_all(&depots, &slices, class, 16);
+        give(&depots, &slices, class, blocks[2]).unwrap();
+        assert_eq!(purge_spare(&depots, &slices, Scope::All), 4096);
+        slices.is_full.set(true);
+        assert_eq!(take(&depots, &slices, class, 1), []);
+        assert_eq!(slices.slabs[0].withheld_blocks(class), 1);
+        slices.is_full.set(false);
+        assert_eq!(take(&depots, &slices, class, 1), [blocks[2]]);
+    }
+
+    #[test]
     fn a_slice_with_one_resident_page_is_used_for_that_page_first() {
         let (depots, slices) = (Depots::new(), Slices::new(4));
         // As after four coroutines of one page each.

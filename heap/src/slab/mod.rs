@@ -20,7 +20,8 @@
 //! - Retiring claims everything: it swaps every word with 0. If it did not get all blocks, it puts
 //!   back those that it got.
 //! - The slab itself withholds blocks in pages that are not resident ([`page_set`]), so "all
-//!   blocks" means all others.
+//!   blocks" means all others. The source readmits the pages without the depot's lock, then the
+//!   slab offers the blocks under it.
 
 mod claim;
 pub mod class;

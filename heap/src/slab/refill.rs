@@ -1,6 +1,7 @@
 //! Taking blocks from a depot, for a magazine.
 
 use super::claim::Claim;
+use super::class::Class;
 use super::depot::{Depot, Depots, Open};
 use super::depot_id::DepotId;
 use super::slab::Slab;
@@ -157,13 +158,34 @@ impl Depot {
             self.adopt(id, &slice, source);
             return true;
         }
-        // Blocks that another thread gave back meanwhile, or fetched, then those that slabs
-        // withhold.
-        let Open { sets, .. } = &mut self.open();
-        let next = sets.set.first();
-        let next = next.or_else(|| sets.offer_reserved(id.class, source));
-        self.set_current(next);
-        next.is_some()
+        self.advance_to_withheld(id.class, source)
+    }
+
+    /// Makes a slab current that another thread listed meanwhile, else one that withholds blocks,
+    /// if a limit admits the pages of these. False: there is none.
+    ///
+    /// The lock is not held while the page heap judges, so the slab may be another one afterwards.
+    fn advance_to_withheld<S: Source>(&self, class: Class, source: &S) -> bool {
+        let mut admitted = 0;
+        let advances = loop {
+            let open = self.open();
+            let bytes = match open.sets.next_offered(class, &mut admitted) {
+                Ok(next) => {
+                    self.set_current(Some(next));
+                    break true;
+                }
+                Err(bytes) => bytes,
+            };
+            drop(open);
+            if bytes == 0 || !source.readmit(bytes - admitted) {
+                break false;
+            }
+            admitted = bytes;
+        };
+        if admitted > 0 {
+            source.note_withheld(admitted as isize);
+        }
+        advances
     }
 
     /// Takes blocks from the next listed slabs after `seen` was found exhausted, and makes the

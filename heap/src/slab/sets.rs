@@ -76,19 +76,25 @@ impl DepotSets {
         }
     }
 
-    /// Lists the first slab that withholds blocks, and offers these.
-    pub(super) fn offer_reserved<S: Source>(
+    /// A listed slab, else one of which all blocks are withheld or in use: that one is listed, and
+    /// offers what it withholds, if this is at most `admitted` bytes. What it offers is subtracted.
+    /// `Err` says how many bytes it withholds otherwise, or that there is no slab (0).
+    pub(super) fn next_offered(
         &mut self,
         class: Class,
-        source: &S,
-    ) -> Option<NonNull<Slab>> {
-        let reserved = self.reserve.first()?;
-        self.list(reserved);
+        admitted: &mut usize,
+    ) -> Result<NonNull<Slab>, usize> {
+        if let Some(listed) = self.set.first() {
+            return Ok(listed);
+        }
+        let reserved = self.reserve.first().ok_or(0usize)?;
         // SAFETY: slab records are type-stable.
         let slab = unsafe { reserved.as_ref() };
-        source.note_withheld(-(slab.withheld().bytes() as isize));
+        let bytes = slab.withheld().bytes();
+        *admitted = admitted.checked_sub(bytes).ok_or(bytes)?;
+        self.list(reserved);
         slab.offer_all(class);
-        Some(reserved)
+        Ok(reserved)
     }
 
     /// Whether `slab` is a listed slab of this depot with all blocks free, and no thread is about

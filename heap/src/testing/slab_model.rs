@@ -22,6 +22,8 @@ pub(crate) struct Slices {
     pub(crate) touched: RefCell<Vec<usize>>,
     pub(crate) resident: RefCell<Vec<u16>>,
     pub(crate) refuses: Cell<bool>,
+    /// Whether a limit admits no withheld page.
+    pub(crate) is_full: Cell<bool>,
     withheld: Cell<isize>,
 }
 
@@ -36,6 +38,7 @@ impl Slices {
             touched: RefCell::new(Vec::new()),
             resident: RefCell::new(std::vec![0; count]),
             refuses: Cell::new(false),
+            is_full: Cell::new(false),
             withheld: Cell::new(0),
         }
     }
@@ -97,6 +100,12 @@ unsafe impl Source for Slices {
 
     fn note_withheld(&self, bytes: isize) {
         self.withheld.set(self.withheld.get() + bytes);
+    }
+
+    fn readmit(&self, bytes: usize) -> bool {
+        let admits = !self.is_full.get();
+        self.note_withheld(-(bytes as isize * isize::from(admits)));
+        admits
     }
 
     fn keeps_pages(&self, _round: Scope) -> bool {

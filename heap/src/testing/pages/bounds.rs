@@ -1,7 +1,7 @@
 //! Bounds on what the heap holds, which thread purges, and where huge pages are.
 
 use super::{heap, large, purge_due};
-use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::base::sync::plain::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
 use crate::os::fake::{Conditions, Fake};
@@ -71,6 +71,59 @@ fn what_slabs_keep_away_does_not_count() {
     assert_eq!(heap.footprint().used, SLICE_BYTES - 3 * 4096);
     heap.count_absent(-3 * 4096);
     assert_eq!(heap.footprint().used, SLICE_BYTES);
+}
+
+#[test]
+fn what_slabs_kept_away_comes_back_within_the_hard_limit() {
+    let heap = roomy();
+    heap.limits().set_hard(MIB);
+    let slabs = [(); 8].map(|()| slab(&heap).unwrap());
+    heap.count_absent(4 * 61440);
+    let others: Vec<_> = core::iter::from_fn(|| large(&heap, 1)).collect();
+    assert_eq!(others.len(), 8 + 3);
+    assert!(heap.readmit(49152), "there is room for twelve pages");
+    let held = heap.footprint();
+    assert!(!heap.readmit(4096));
+    assert_eq!(heap.footprint(), held, "and for no more");
+    // What is free and dirty gives way.
+    free(&heap, others[0], Dirty::All);
+    assert!(heap.readmit(61440) && heap.footprint().total() <= MIB);
+    assert!(slabs.len() == 8 && large(&heap, 1).is_none());
+}
+
+/// No two threads get the same room, whether they take spans or get pages back.
+#[test]
+fn threads_together_stay_within_the_hard_limit() {
+    const KEPT_AWAY: usize = SLICE_BYTES - 4096;
+    let (heap, resident) = (roomy(), AtomicUsize::new(0));
+    heap.limits().set_hard(3 * SLICE_BYTES);
+    let grows = |bytes| {
+        let all = resident.fetch_add(bytes, Relaxed) + bytes;
+        assert!(all <= 3 * SLICE_BYTES, "{all} bytes");
+    };
+    let shrinks = |bytes| resident.fetch_sub(bytes, Relaxed);
+    let turn = || {
+        let Some(span) = slab(&heap) else { return };
+        grows(SLICE_BYTES);
+        shrinks(KEPT_AWAY);
+        heap.count_absent(KEPT_AWAY as isize);
+        thread::yield_now();
+        if heap.readmit(KEPT_AWAY) {
+            grows(KEPT_AWAY);
+            shrinks(SLICE_BYTES);
+        } else {
+            shrinks(4096);
+            heap.count_absent(-(KEPT_AWAY as isize));
+        }
+        free(&heap, span, Dirty::All);
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..2000).for_each(|_| turn()));
+        }
+    });
+    assert_eq!(heap.check(), Ok(()));
+    assert_eq!(resident.load(Relaxed), 0);
 }
 
 #[test]

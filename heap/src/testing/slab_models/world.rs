@@ -71,6 +71,10 @@ unsafe impl Source for Pool {
 
     fn note_withheld(&self, _bytes: isize) {}
 
+    fn readmit(&self, _bytes: usize) -> bool {
+        true
+    }
+
     fn keeps_pages(&self, _round: Scope) -> bool {
         false
     }

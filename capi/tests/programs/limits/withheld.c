@@ -1,0 +1,59 @@
+/* Pages that slabs gave back count again when their blocks are handed out: size class after size
+   class is filled and all but emptied, then all are filled again, up to NEAP_LIMIT and no further.
+   Argument 1: the limit in bytes. */
+#include "../purge/purge.h"
+#include <malloc.h>
+#include <sys/mman.h>
+
+static const size_t sizes[] = {4096, 1024, 512, 2048, 256, 640, 1280, 768};
+enum { CLASSES = sizeof sizes / sizeof *sizes, SLAB = 65536 };
+
+static size_t limit, most;
+static void **blocks[CLASSES];
+
+/* Fills the gaps among the blocks of a class; 0 at the limit. */
+static int filled(int class) {
+    for (size_t i = 0; i < limit / 2 / sizes[class]; i++) {
+        if (blocks[class][i]) continue;
+        errno = 0;
+        if (!(blocks[class][i] = malloc(sizes[class]))) {
+            CHECK(errno == ENOMEM);
+            return 0;
+        }
+        memset(blocks[class][i], 0x5a, sizes[class]);
+        if (i % 1024 == 0) CHECK(resident() <= most);
+    }
+    return 1;
+}
+
+/* Frees all blocks of a class but about one in each slab. */
+static void thin(int class) {
+    for (size_t i = 0; i < limit / 2 / sizes[class]; i++)
+        if (i % (SLAB / sizes[class])) free(blocks[class][i]), blocks[class][i] = NULL;
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2 && served_by_neap("malloc"));
+    limit = strtoul(arguments[1], NULL, 10);
+    for (int class = 0; class < CLASSES; class++) {
+        size_t bytes = limit / 2 / sizes[class] * sizeof(void *);
+        blocks[class] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        CHECK(blocks[class] != MAP_FAILED);
+    }
+    most = resident() + limit + ALLOWANCE;
+    for (int class = 0; class < CLASSES; class++) {
+        CHECK(filled(class));
+        thin(class);
+        malloc_trim(0);
+    }
+    int last = 0;
+    while (last < CLASSES && filled(last)) last++;
+    CHECK(last < CLASSES && resident() <= most);
+    /* What is freed serves again, another class included. */
+    thin(0);
+    CHECK(filled(0));
+    thin(0);
+    CHECK(last == 0 || filled(last) || resident() + 8 * MIB >= most - ALLOWANCE);
+    CHECK(resident() <= most);
+    return 0;
+}
