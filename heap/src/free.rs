@@ -351,8 +351,8 @@ pub unsafe fn free_found(address: usize, found: Found) {
     match found {
         // SAFETY: the caller's promise.
         Found::Slab(slab, class) => unsafe { harden::give(slab, class, address) },
-        Found::Large(place) => large::free(&place, address, Tag::LARGE),
-        Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED),
+        Found::Large(place) => large::free(&place, address, Tag::LARGE, 0),
+        Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED, 0),
         Found::Guarded => hook::instruments().guarded_freed(address),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::NoBlock | Found::Stack => misuse::no_block(Call::Free, address),

@@ -32,7 +32,7 @@ pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
     begin(size);
     let block = match fenced(size, align) {
         Some(block) => block,
-        None => plain_span(size, align).map_or(ptr::null_mut(), |span| span.base.as_ptr()),
+        None => plain_span(size, align, 0).map_or(ptr::null_mut(), |span| span.base.as_ptr()),
     };
     end_slow_path(0);
     block
@@ -45,7 +45,7 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     begin(size);
     let block = match fenced(size, align) {
         Some(block) => block,
-        None => plain_span(size, align).map_or(ptr::null_mut(), |span| zeroed(&span, size)),
+        None => plain_span(size, align, 0).map_or(ptr::null_mut(), |span| zeroed(&span, size)),
     };
     end_slow_path(0);
     block
@@ -72,21 +72,35 @@ fn begin(size: usize) {
     }
 }
 
-pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
+/// A span for a large block, into which `moved` bytes of pages are to be moved; `None` when out of
+/// memory.
+pub(crate) fn plain_span(size: usize, align: usize, moved: usize) -> Option<Span<'static>> {
     if size > MAX_BYTES || align > MAX_ALIGN {
         return None;
     }
     let bytes = page_multiple(size.max(1))?;
     let align_slices = (align / SLICE_BYTES).max(1);
-    let span = take_span(slices_for(bytes), align_slices, bytes)?;
+    let span = take_span(slices_for(bytes), align_slices, bytes, moved)?;
     publish(&span, size, bytes, Tag::LARGE);
     Some(span)
 }
 
 /// A span for a block of `bytes` bytes; `None` when out of memory.
-fn take_span(slices: usize, align_slices: usize, bytes: usize) -> Option<Span<'static>> {
-    let take = || HEAP.pages.alloc(slices, align_slices, Use::Large, bytes);
-    let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None });
+fn take_span(
+    slices: usize,
+    align_slices: usize,
+    bytes: usize,
+    moved: usize,
+) -> Option<Span<'static>> {
+    let pages = &HEAP.pages;
+    let take = || pages.alloc_moving(slices, align_slices, Use::Large, bytes, moved);
+    let span = take().or_else(|| {
+        if HEAP.relieve(bytes - moved) {
+            take()
+        } else {
+            None
+        }
+    });
     if span.is_none() {
         HEAP.pressure.note_refused();
     }
@@ -115,8 +129,9 @@ pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
     bytes
 }
 
-/// Takes a block back that has a span of its own, with this tag.
-pub(crate) fn free(place: &SliceRef<'static>, address: usize, tag: Tag) {
+/// Takes a block back that has a span of its own, with this tag. `absent` bytes were counted as
+/// absent, because its pages were to be moved.
+pub(crate) fn free(place: &SliceRef<'static>, address: usize, tag: Tag, absent: usize) {
     let bytes = bytes(Call::Free, place, address);
     let is_fenced = is_fenced(place);
     let tag = if is_fenced { Tag::FENCED } else { tag };
@@ -131,7 +146,7 @@ pub(crate) fn free(place: &SliceRef<'static>, address: usize, tag: Tag) {
     };
     if let Some(base) = NonNull::new(place.slice_base() as *mut u8) {
         // SAFETY: a live large block, whose tag only this call took.
-        unsafe { HEAP.pages.free(base, dirty) };
+        unsafe { HEAP.pages.free_moved(base, dirty, absent) };
         HEAP.tide.note_freed(bytes);
     }
 }
@@ -233,7 +248,7 @@ fn fenced(size: usize, align: usize) -> Option<*mut u8> {
 #[cold]
 fn between_guards(size: usize, lead: usize, page: usize) -> Option<*mut u8> {
     let bytes = page_multiple(size).filter(|_| size <= MAX_BYTES)?;
-    let span = take_span(slices_for(bytes + lead + page), 1, bytes)?;
+    let span = take_span(slices_for(bytes + lead + page), 1, bytes, 0)?;
     let whole = span.slices * SLICE_BYTES;
     if span.zero == Zero::MaybeDirty {
         // SAFETY: the span is ours, committed, and in no thread's use.

@@ -358,11 +358,23 @@ unsafe fn resize_in_place(
 /// # Safety
 /// - `base` starts a large block of `held` bytes that no thread uses meanwhile.
 unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
-    let Some(span) = large::plain_span(size, align) else {
+    let moved = held.min(size).next_multiple_of(Linux.page_bytes());
+    let Some(span) = large::plain_span(size, align, moved) else {
         return ptr::null_mut();
     };
-    let moved = held.min(size).next_multiple_of(Linux.page_bytes());
-    let result = match moved <= COPY_BYTES && is_warm(&span, moved) {
+    let free = |base: NonNull<u8>, absent| {
+        if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
+            large::free(&place, base.as_ptr().addr(), Tag::LARGE, absent);
+        }
+    };
+    let mut absent = span.absent;
+    // What is copied is twice resident for a moment.
+    let mut may_copy = || {
+        let admitted = absent == 0 || HEAP.pages.readmit(absent);
+        absent *= usize::from(!admitted);
+        admitted
+    };
+    let result = match moved <= COPY_BYTES && is_warm(&span, moved) && may_copy() {
         true => Err(RemapError::Refused),
         // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
         false => unsafe { HEAP.pages.move_pages(base, span.base, moved) },
@@ -370,18 +382,20 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
     match result {
         Ok(()) => {}
         // SAFETY: as above.
-        Err(RemapError::Refused) => unsafe {
+        Err(RemapError::Refused) if may_copy() => unsafe {
             ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size));
         },
+        Err(RemapError::Refused) => {
+            free(span.base, absent);
+            return ptr::null_mut();
+        }
         Err(RemapError::Lost) => {
             large::abandon(&span.place);
             return ptr::null_mut();
         }
     }
     note_kept(size, None);
-    if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
-        large::free(&place, base.as_ptr().addr(), Tag::LARGE);
-    }
+    free(base, absent);
     span.base.as_ptr()
 }
 

@@ -189,7 +189,7 @@ unsafe impl Source for Origin {
             User::Heap => (Use::Meta, Tag::NONE),
         };
         let pages = &self.heap.pages;
-        let span = pages.alloc_untended(from, 1, 1, use_, SLICE_BYTES)?;
+        let span = pages.alloc_untended(from, 1, 1, use_, SLICE_BYTES, 0)?;
         // SAFETY: the span is this thread's until the slice is carved.
         unsafe { span.place.set_tag(tag.byte()) };
         if self.heap.mode() == Mode::Checking && id.user == User::Program {

@@ -1,7 +1,9 @@
 //! What the hard limit grants: spans, and pages of spans in use that come back.
 
+use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::limits::{Admission, STACK_BYTES};
+use super::request::SpanRequest;
 use super::span::Use;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
@@ -26,7 +28,7 @@ impl<O: Os> PageHeap<O> {
                 true => self.settled(),
                 false => self.locked(),
             };
-            match locked.judge_bytes(bytes) {
+            match self.limits.judge(bytes, 0, || locked.footprint()) {
                 Admission::Granted => {
                     // Under the lock, so that no other thread gets the same room.
                     self.count_absent(-(bytes as isize));
@@ -44,16 +46,31 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl<O: Os> Locked<'_, O> {
-    /// Whether `slices` more slices in use stay within the hard limit.
-    pub(super) fn judge(&self, slices: usize, use_: Use) -> Admission {
-        self.judge_bytes(match use_ {
-            Use::Stack => STACK_BYTES,
-            _ => slices.saturating_mul(SLICE_BYTES),
-        })
+    /// Whether a request that is about to take `room` stays within the hard limit. Dirty pages of
+    /// the room are resident already, and pages that are to be moved there will not be twice.
+    /// Without room: whether it may be granted, whatever room it finds.
+    pub(super) fn judge(
+        &self,
+        request: &SpanRequest,
+        use_: Use,
+        room: Option<Fit<'_>>,
+    ) -> Admission {
+        if self.heap.limits.hard() == usize::MAX {
+            return Admission::Granted;
+        }
+        let warm = room.map_or(usize::MAX, |room| self.warm_bytes(room, request.slices));
+        let (wanted, warm) = match use_ {
+            // All but the pages that a stack uses first are purged before its first use.
+            Use::Stack => (STACK_BYTES, warm.min(STACK_BYTES)),
+            _ => (request.slices.saturating_mul(SLICE_BYTES), warm),
+        };
+        let (added, warm) = (wanted - request.moved, warm.saturating_sub(request.moved));
+        self.heap.limits.judge(added, warm, || self.footprint())
     }
 
-    /// Whether `bytes` more bytes in use stay within the hard limit.
-    pub(super) fn judge_bytes(&self, bytes: usize) -> Admission {
-        self.heap.limits.judge(bytes, || self.footprint())
+    /// Bytes of dirty pages in the first `slices` slices of room.
+    fn warm_bytes(&self, (free, at): Fit<'_>, slices: usize) -> usize {
+        let arena = self.arena(free.arena());
+        arena.share(free, at, at + slices) * self.page_bytes()
     }
 }

@@ -86,8 +86,8 @@ impl<O: Os> PageHeap<O> {
     /// The heap, locked, and room for a request in it; `None` when a limit or the kernel refuses.
     pub(super) fn room_for(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
         let locked = self.locked();
-        if locked.judge(request.slices, use_) == Admission::Granted
-            && let Some(room) = locked.find_ready(request)
+        if let Some(room) = locked.find_ready(request)
+            && locked.judge(request, use_, Some(room)) == Admission::Granted
         {
             return Some((locked, room));
         }
@@ -148,9 +148,9 @@ impl<O: Os> PageHeap<O> {
                 let (locked, room) = self.commit_range(range);
                 // Takes the new room at once, so that no other thread takes it first, and because a
                 // later search might choose other room.
-                let granted = locked.judge(request.slices, use_) == Admission::Granted;
+                let grants = |room| locked.judge(request, use_, Some(room)) == Admission::Granted;
                 match room {
-                    Ok(room) if granted => return Ok((locked, room)),
+                    Ok(room) if grants(room) => return Ok((locked, room)),
                     made => made.map(|_| ()).map_err(Refusal::from),
                 }
             }
@@ -169,8 +169,9 @@ impl<O: Os> PageHeap<O> {
             false => self.locked(),
         };
         tries.hidden = locked.inner.aside > 0 && !request.is_optional();
-        match locked.judge(request.slices, use_) {
-            Admission::Granted => match locked.find_ready(request) {
+        let room = locked.find_ready(request);
+        match locked.judge(request, use_, room) {
+            Admission::Granted => match room {
                 Some(room) => Outcome::Found((locked, room)),
                 None => locked
                     .find_lack(request, tries.units)

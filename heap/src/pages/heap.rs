@@ -323,7 +323,9 @@ impl<O: Os> PageHeap<O> {
     /// Counts `bytes` more bytes (fewer, if negative) of spans in use that are known not to be
     /// resident.
     pub fn count_absent(&self, bytes: isize) {
-        self.absent.fetch_add(bytes, Relaxed);
+        if bytes != 0 {
+            self.absent.fetch_add(bytes, Relaxed);
+        }
     }
 
     /// Whether a refused request for `bytes` could be served if every slab and every stack were

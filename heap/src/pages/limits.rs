@@ -205,8 +205,14 @@ impl Limits {
         }
     }
 
-    /// Whether `wanted` more bytes in use keep the hard limit.
-    pub(super) fn judge(&self, wanted: usize, held: impl FnOnce() -> Footprint) -> Admission {
+    /// Whether `wanted` more bytes in use keep the hard limit, `warm` of which are dirty pages of
+    /// free spans already.
+    pub(super) fn judge(
+        &self,
+        wanted: usize,
+        warm: usize,
+        held: impl FnOnce() -> Footprint,
+    ) -> Admission {
         let hard = self.hard();
         if hard == usize::MAX {
             return Admission::Granted;
@@ -217,9 +223,9 @@ impl Limits {
             .and_then(|room| room.checked_sub(wanted))
         {
             None => Admission::Refused,
-            // Dirty pages that the request takes over count twice here: at worst it purges a little
-            // early.
-            Some(room) if held.dirty > room => Admission::AfterPurge(room),
+            Some(room) if held.dirty > room.saturating_add(warm) => {
+                Admission::AfterPurge(room + warm)
+            }
             Some(_) => Admission::Granted,
         }
     }

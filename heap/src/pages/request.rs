@@ -15,6 +15,8 @@ pub(super) struct SpanRequest {
     pub(super) source: SpanSource,
     /// How much of them the user will touch.
     pub(super) fill: Fill,
+    /// How many bytes of pages of another span will be moved there, and no longer be in that span.
+    pub(super) moved: usize,
     /// The only arena and slice where they may begin; `None`: anywhere.
     pub(super) at: Option<(usize, usize)>,
 }
@@ -34,6 +36,7 @@ impl SpanRequest {
             grid: 1,
             source: SpanSource::Any,
             fill: Fill::Sparse,
+            moved: 0,
             at: None,
         }
     }

@@ -24,6 +24,8 @@ pub struct Span<'h> {
     pub zero: Zero,
     /// Bytes of its pages that are not resident for sure.
     pub cold: usize,
+    /// Bytes of it that count as absent, because pages are to be moved there.
+    pub absent: usize,
     /// Its first slice.
     pub place: SliceRef<'h>,
 }
@@ -50,8 +52,7 @@ impl<O: Os> PageHeap<O> {
         use_: Use,
         bytes: usize,
     ) -> Option<Span<'_>> {
-        let span = self.alloc_untended(SpanSource::Any, slices, align_slices, use_, bytes)?;
-        self.tend_left();
+        let span = self.alloc_moving(slices, align_slices, use_, bytes, 0)?;
         if use_ == Use::Stack {
             // Its pages are given back one by one, while it is in use.
             self.split_unit(span.place);
@@ -59,8 +60,26 @@ impl<O: Os> PageHeap<O> {
         Some(span)
     }
 
-    /// Like [`PageHeap::alloc`], for all but stacks. Says where the span may come from, and leaves
-    /// what passes a bound to [`PageHeap::tend_left`].
+    /// Like [`PageHeap::alloc`], for all but stacks. The caller is about to move `moved` bytes of
+    /// pages into the span, so the hard limit counts them once. Then it frees the other span by
+    /// [`PageHeap::free_moved`], or has [`Span::absent`] bytes
+    /// [readmitted](PageHeap::readmit) if it does not move them.
+    pub fn alloc_moving(
+        &self,
+        slices: usize,
+        align_slices: usize,
+        use_: Use,
+        bytes: usize,
+        moved: usize,
+    ) -> Option<Span<'_>> {
+        let from = SpanSource::Any;
+        let span = self.alloc_untended(from, slices, align_slices, use_, bytes, moved)?;
+        self.tend_left();
+        Some(span)
+    }
+
+    /// Like [`PageHeap::alloc_moving`]. Says where the span may come from, and leaves what passes a
+    /// bound to [`PageHeap::tend_left`].
     pub fn alloc_untended(
         &self,
         source: SpanSource,
@@ -68,6 +87,7 @@ impl<O: Os> PageHeap<O> {
         align_slices: usize,
         use_: Use,
         bytes: usize,
+        moved: usize,
     ) -> Option<Span<'_>> {
         debug_assert!(slices > 0 && align_slices.is_power_of_two());
         let request = SpanRequest {
@@ -81,17 +101,21 @@ impl<O: Os> PageHeap<O> {
                 Use::Slab => Fill::Dense,
                 Use::Large | Use::Stack | Use::Meta => Fill::Sparse,
             },
+            moved,
             ..SpanRequest::anywhere(slices)
         };
         let (mut locked, room) = self.room_for(&request, use_)?;
         let (place, zero) = locked.take(room, slices, use_, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
+        let absent = moved.saturating_sub(warm);
+        self.count_absent(absent as isize);
         self.note_left(locked);
         Some(Span {
             base: place.pointer(),
             slices,
             zero,
             cold: slices * SLICE_BYTES - warm,
+            absent,
             place,
         })
     }
@@ -104,7 +128,16 @@ impl<O: Os> PageHeap<O> {
     /// - `dirty` covers all that was written to it since it was given out.
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
         // SAFETY: the caller's promise.
-        unsafe { self.free_untended(base, dirty, Age::New) };
+        unsafe { self.free_moved(base, dirty, 0) };
+    }
+
+    /// Like [`PageHeap::free`]. From now on `absent` bytes [fewer](Span::absent) count as absent.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::free`].
+    pub unsafe fn free_moved(&self, base: NonNull<u8>, dirty: Dirty, absent: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_counted(base, dirty, Age::New, absent) };
         self.tend_left();
     }
 
@@ -114,6 +147,13 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::free`].
     pub unsafe fn free_untended(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_counted(base, dirty, age, 0) };
+    }
+
+    /// # Safety
+    /// - As [`PageHeap::free`].
+    unsafe fn free_counted(&self, base: NonNull<u8>, dirty: Dirty, age: Age, absent: usize) {
         let Some(place) = self.span_at(base) else {
             return;
         };
@@ -125,6 +165,8 @@ impl<O: Os> PageHeap<O> {
         };
         let mut locked = self.locked();
         locked.free(place, dirty, age);
+        // Under the lock, so that no request is judged in between.
+        self.count_absent(-(absent as isize));
         self.note_left(locked);
     }
 

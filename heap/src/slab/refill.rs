@@ -182,9 +182,7 @@ impl Depot {
             }
             admitted = bytes;
         };
-        if admitted > 0 {
-            source.note_withheld(admitted as isize);
-        }
+        source.note_withheld(admitted as isize);
         advances
     }
 

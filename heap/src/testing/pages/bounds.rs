@@ -1,7 +1,7 @@
-//! Bounds on what the heap holds, which thread purges, and where huge pages are.
+//! Bounds on free pages, which thread purges, and where huge pages are.
 
 use super::{heap, large, purge_due};
-use crate::base::sync::plain::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
 use crate::os::fake::{Conditions, Fake};
@@ -13,119 +13,25 @@ use std::thread;
 use std::time::Duration;
 use std::vec::Vec;
 
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 
-fn roomy() -> Box<PageHeap<Fake>> {
+pub(super) fn roomy() -> Box<PageHeap<Fake>> {
     heap(Conditions {
         most_reserved: 256 * MIB,
         ..Conditions::default()
     })
 }
 
-fn slab(heap: &PageHeap<Fake>) -> Option<Span<'_>> {
+pub(super) fn slab(heap: &PageHeap<Fake>) -> Option<Span<'_>> {
     heap.alloc(1, 1, Use::Slab, SLICE_BYTES)
 }
 
-fn free(heap: &PageHeap<Fake>, span: Span<'_>, dirty: Dirty) {
+pub(super) fn free(heap: &PageHeap<Fake>, span: Span<'_>, dirty: Dirty) {
     // SAFETY: the tests' own spans, each freed once.
     unsafe { heap.free(span.base, dirty) };
 }
 
-#[test]
-fn over_the_hard_limit_nothing_is_had() {
-    let heap = roomy();
-    heap.limits().set_hard(MIB);
-    let spans: Vec<_> = core::iter::from_fn(|| large(&heap, 4)).collect();
-    assert_eq!(spans.len(), 4);
-    // A stack counts as the bytes that it most likely touches.
-    assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_none());
-    free(&heap, spans[0], Dirty::All);
-    assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_some());
-    assert!(large(&heap, 4).is_none());
-    assert!(large(&heap, 3).is_some());
-    assert_eq!(heap.check(), Ok(()));
-}
-
-#[test]
-fn free_pages_give_way_before_the_hard_limit_refuses() {
-    let heap = roomy();
-    heap.limits().set_hard(4 * MIB);
-    let (first, wall) = (large(&heap, 40).unwrap(), large(&heap, 1).unwrap());
-    free(&heap, first, Dirty::All);
-    // Does not fit into what is free, so both would be resident.
-    let longer = large(&heap, 50).unwrap();
-    let held = heap.footprint();
-    assert!(held.total() <= 4 * MIB, "{held:?}");
-    // Growing is bounded as well.
-    // SAFETY: the test's own span.
-    assert!(unsafe { heap.grow_in_place(longer.base, 80, 80 * SLICE_BYTES) }.is_none());
-    free(&heap, wall, Dirty::AsBefore);
-    assert_eq!(heap.check(), Ok(()));
-}
-
-#[test]
-fn what_slabs_keep_away_does_not_count() {
-    let heap = roomy();
-    let _slab = slab(&heap).unwrap();
-    heap.count_absent(3 * 4096);
-    assert_eq!(heap.footprint().used, SLICE_BYTES - 3 * 4096);
-    heap.count_absent(-3 * 4096);
-    assert_eq!(heap.footprint().used, SLICE_BYTES);
-}
-
-#[test]
-fn what_slabs_kept_away_comes_back_within_the_hard_limit() {
-    let heap = roomy();
-    heap.limits().set_hard(MIB);
-    let slabs = [(); 8].map(|()| slab(&heap).unwrap());
-    heap.count_absent(4 * 61440);
-    let others: Vec<_> = core::iter::from_fn(|| large(&heap, 1)).collect();
-    assert_eq!(others.len(), 8 + 3);
-    assert!(heap.readmit(49152), "there is room for twelve pages");
-    let held = heap.footprint();
-    assert!(!heap.readmit(4096));
-    assert_eq!(heap.footprint(), held, "and for no more");
-    // What is free and dirty gives way.
-    free(&heap, others[0], Dirty::All);
-    assert!(heap.readmit(61440) && heap.footprint().total() <= MIB);
-    assert!(slabs.len() == 8 && large(&heap, 1).is_none());
-}
-
 /// No two threads get the same room, whether they take spans or get pages back.
-#[test]
-fn threads_together_stay_within_the_hard_limit() {
-    const KEPT_AWAY: usize = SLICE_BYTES - 4096;
-    let (heap, resident) = (roomy(), AtomicUsize::new(0));
-    heap.limits().set_hard(3 * SLICE_BYTES);
-    let grows = |bytes| {
-        let all = resident.fetch_add(bytes, Relaxed) + bytes;
-        assert!(all <= 3 * SLICE_BYTES, "{all} bytes");
-    };
-    let shrinks = |bytes| resident.fetch_sub(bytes, Relaxed);
-    let turn = || {
-        let Some(span) = slab(&heap) else { return };
-        grows(SLICE_BYTES);
-        shrinks(KEPT_AWAY);
-        heap.count_absent(KEPT_AWAY as isize);
-        thread::yield_now();
-        if heap.readmit(KEPT_AWAY) {
-            grows(KEPT_AWAY);
-            shrinks(SLICE_BYTES);
-        } else {
-            shrinks(4096);
-            heap.count_absent(-(KEPT_AWAY as isize));
-        }
-        free(&heap, span, Dirty::All);
-    };
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| (0..2000).for_each(|_| turn()));
-        }
-    });
-    assert_eq!(heap.check(), Ok(()));
-    assert_eq!(resident.load(Relaxed), 0);
-}
-
 #[test]
 fn free_pages_stay_below_their_bound() {
     let heap = roomy();
@@ -244,13 +150,13 @@ fn resident_pages_are_found_where_there_are_few() {
     free(&heap, first, Dirty::AsBefore);
     let span = slab(&heap).unwrap();
     assert!(
-        heap.alloc_untended(SpanSource::Resident, 1, 1, Use::Slab, 1)
+        heap.alloc_untended(SpanSource::Resident, 1, 1, Use::Slab, 1, 0)
             .is_none()
     );
     free(&heap, span, one_page);
     assert_eq!(heap.totals().free_dirty, 4096);
     let again = heap
-        .alloc_untended(SpanSource::Resident, 1, 1, Use::Slab, 1)
+        .alloc_untended(SpanSource::Resident, 1, 1, Use::Slab, 1, 0)
         .unwrap();
     assert_eq!(again.base, span.base);
     assert_eq!(again.place.dirty_mask(), 0x8000);

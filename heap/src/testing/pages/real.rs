@@ -149,10 +149,10 @@ fn everything_locked() {
 #[test]
 fn a_request_is_granted_when_another_thread_made_room_for_it() {
     let heap = heap();
-    let first = large(&heap, 64).unwrap();
+    let (first, wall) = (large(&heap, 64).unwrap(), large(&heap, 1));
     // SAFETY: the span is ours; nothing was written to it, but it counts as if.
     unsafe { heap.free(first.base, Dirty::All) };
-    heap.limits().set_hard(96 * SLICE_BYTES);
+    heap.limits().set_hard(97 * SLICE_BYTES);
     let purging = heap.purging.lock();
     std::thread::scope(|scope| {
         // It has to wait for the purge; if it comes too late for that, it is granted at once.
@@ -162,8 +162,9 @@ fn a_request_is_granted_when_another_thread_made_room_for_it() {
         let dirty = large(&heap, 64).unwrap();
         // SAFETY: the span is ours.
         unsafe { heap.free(dirty.base, Dirty::Zeroed) };
-        heap.limits().set_hard(96 * SLICE_BYTES);
+        heap.limits().set_hard(97 * SLICE_BYTES);
         drop(purging);
         assert_eq!(request.join().unwrap(), Some(80));
     });
+    assert!(wall.is_some());
 }

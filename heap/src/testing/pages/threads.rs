@@ -62,7 +62,7 @@ fn pages_count_against_the_hard_limit_while_they_are_purged() {
 fn a_request_for_resident_pages_waits_for_no_purge() {
     let heap = with_free_slices();
     let answered = during_a_purge(&heap, || {
-        let resident = heap.alloc_untended(SpanSource::Resident, 1, 1, Use::Slab, 1);
+        let resident = heap.alloc_untended(SpanSource::Resident, 1, 1, Use::Slab, 1, 0);
         (resident.is_none(), heap.os().is_purging())
     });
     assert_eq!(answered, (true, true));
