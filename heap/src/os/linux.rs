@@ -165,10 +165,13 @@ impl Os for Linux {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
+        most_pieces: usize,
     ) -> Result<(), RemapError> {
         assert_free();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { mapping::move_pages(from, to, bytes, self.page_bytes()) })
+        keep_errno(|| unsafe {
+            mapping::move_pages(from, to, bytes, most_pieces, self.page_bytes())
+        })
     }
 
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {

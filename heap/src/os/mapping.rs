@@ -213,13 +213,42 @@ pub(super) unsafe fn move_pages(
     from: NonNull<u8>,
     to: NonNull<u8>,
     bytes: usize,
+    most_pieces: usize,
     page: usize,
 ) -> Result<(), RemapError> {
     // Once pages are moved away, qemu-user ignores `MADV_DONTNEED` about the range that they left.
     // SAFETY: the caller's promise: committed, and no other thread uses it.
-    if is_limited() || ignores_advice() || !unsafe { is_one_mapping(from, bytes, page) } {
+    let can_move = || unsafe { are_mappings(from, bytes, most_pieces, page) };
+    if is_limited() || ignores_advice() || !can_move() {
         return Err(RemapError::Refused);
     }
+    let mut done = 0;
+    while done < bytes {
+        // SAFETY: the caller's promise; within both ranges.
+        let moved = unsafe {
+            let (source, target) = (from.add(done), to.add(done));
+            let piece = mapping_bytes(source, bytes - done, page);
+            move_mapping(source, target, piece, page).map(|()| done += piece)
+        };
+        if let Err(error) = moved {
+            // SAFETY: the pieces before this one were moved; both places are committed.
+            unsafe { from.copy_from_nonoverlapping(to, done) };
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Moves the pages of one mapping.
+///
+/// # Safety
+/// - As [`move_pages`].
+unsafe fn move_mapping(
+    from: NonNull<u8>,
+    to: NonNull<u8>,
+    bytes: usize,
+    page: usize,
+) -> Result<(), RemapError> {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
     let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
     // SAFETY: the caller's promise: both ranges are committed and disjoint, and no other thread
@@ -233,6 +262,43 @@ pub(super) unsafe fn move_pages(
     let untouched = errno::get() == libc::EINVAL || !is_limited() && is_mapped(target, page);
     // SAFETY: the caller's promise.
     Err(unsafe { RemapError::refused_if(untouched || map_again(target, bytes)) })
+}
+
+/// Whether a range consists of at most `most` mappings of the kernel's.
+///
+/// # Safety
+/// - The range is committed and no other thread uses it.
+unsafe fn are_mappings(from: NonNull<u8>, bytes: usize, most: usize, page: usize) -> bool {
+    let mut seen = 0;
+    for _ in 0..most {
+        // SAFETY: the caller's promise; within the range.
+        seen += unsafe { mapping_bytes(from.add(seen), bytes - seen, page) };
+        if seen == bytes {
+            return true;
+        }
+    }
+    false
+}
+
+/// How many bytes of a range belong to its first mapping, found by bisection.
+///
+/// # Safety
+/// - The range is committed and no other thread uses it.
+unsafe fn mapping_bytes(from: NonNull<u8>, bytes: usize, page: usize) -> usize {
+    // SAFETY: the caller's promise.
+    let is_one = |bytes| unsafe { is_one_mapping(from, bytes, page) };
+    if is_one(bytes) {
+        return bytes;
+    }
+    let (mut one, mut several) = (1, bytes / page);
+    while several - one > 1 {
+        let middle = one.midpoint(several);
+        match is_one(middle * page) {
+            true => one = middle,
+            false => several = middle,
+        }
+    }
+    one * page
 }
 
 /// Whether memory of the process is known to be limited. Over a limit that was lowered the kernel
@@ -274,8 +340,8 @@ unsafe fn remap(
     unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void }
 }
 
-/// Whether a range is one mapping of the kernel's, which is all that Linux before 6.17 can move. It
-/// must be known before: `MREMAP_FIXED` unmaps the target first and looks at the source then.
+/// Whether a range is one mapping of the kernel's, which is all that one call can move. It must be
+/// known before: `MREMAP_FIXED` unmaps the target first and looks at the source then.
 /// Mappings part where pages were moved to, and where the program locked or advised its memory.
 ///
 /// A growth that may not move fails for several mappings (`EFAULT`) before anything else is looked
@@ -334,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_one_mapping_move_and_of_several_stay() {
+    fn pages_move_mapping_by_mapping_and_of_too_many_stay() {
         let base = reserved(1 << 21);
         let (half, page) = (BYTES / 2, Linux.page_bytes());
         // SAFETY: a reservation of ours, used by no other thread; the two halves are disjoint.
@@ -343,18 +409,25 @@ mod tests {
             Linux.commit(base, BYTES).unwrap();
             base.as_ptr().write_bytes(1, half);
             assert!(is_one_mapping(base, half, page));
-            assert_eq!(Linux.move_pages(base, target, half), Ok(()));
+            assert_eq!(Linux.move_pages(base, target, half, 1), Ok(()));
             assert_eq!([base.read(), target.add(half - 1).read()], [0, 1]);
             base.as_ptr().write_bytes(2, half);
             // A program may give advice for a part of its block.
             let part = base.add(half / 2).as_ptr().cast();
             assert_eq!(libc::madvise(part, page, libc::MADV_DONTFORK), 0);
+            assert_eq!(mapping_bytes(base, half, page), half / 2);
+            assert_eq!(mapping_bytes(base.add(half / 2), half / 2, page), page);
             assert_eq!(
-                Linux.move_pages(base, target, half),
+                Linux.move_pages(base, target, half, 2),
                 Err(RemapError::Refused)
             );
             assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
             assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
+            assert_eq!(Linux.move_pages(base, target, half, 3), Ok(()));
+            assert_eq!([base.read(), base.add(half - 1).read()], [0, 0]);
+            for offset in [0, half / 2 - 1, half / 2, half / 2 + page, half - 1] {
+                assert_eq!(target.add(offset).read(), 2, "{offset}");
+            }
             Linux.unmap(base, BYTES);
         }
     }
@@ -368,7 +441,7 @@ mod tests {
         unsafe {
             Linux.commit(base, BYTES).unwrap();
             base.as_ptr().write_bytes(1, half);
-            let _ = Linux.move_pages(base, base.add(half), half);
+            let _ = Linux.move_pages(base, base.add(half), half, 1);
             base.as_ptr().write_bytes(2, half);
             assert_eq!(Linux.purge(base, half), Purged::Zero);
             assert_eq!([base.read(), base.add(half - 1).read()], [0, 0]);

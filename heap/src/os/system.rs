@@ -144,7 +144,8 @@ pub trait Os: Sync {
         visit: impl FnMut(Populated),
     ) -> Result<(), Unknown>;
     /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On
-    /// an error the contents of `from` are what they were.
+    /// an error the contents of `from` are what they were. Refused if `from` consists of more than
+    /// `most_pieces` mappings of the kernel's, each of which takes a call of its own.
     ///
     /// # Safety
     /// - Both ranges are committed, `bytes` long, disjoint, and no other thread uses either.
@@ -153,6 +154,7 @@ pub trait Os: Sync {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
+        most_pieces: usize,
     ) -> Result<(), RemapError>;
     /// Maps a committed range afresh: it stays committed and reads as zero, and its mapping can
     /// merge with its neighbours'. On an error its contents are unknown.

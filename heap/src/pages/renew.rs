@@ -2,8 +2,9 @@
 //! mapped something over.
 //!
 //! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
-//! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
-//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
+//! merge with its neighbours: each move takes up to two more of `vm.max_map_count`, and more where
+//! the pages come from several mappings. So spans that pages were moved into are marked and counted,
+//! at most [`MOST_MOVED`] at once. When they are
 //! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
 //! merge again. Where one becomes shorter, only what pages were moved to is mapped afresh. Spans
 //! that the program mapped something over are marked in the same way. Where every commit is charged
@@ -20,6 +21,14 @@ use core::ptr::NonNull;
 
 /// Most spans in use with moved pages: an eighth of the default `vm.max_map_count`.
 const MOST_MOVED: usize = 4096;
+
+/// Most mappings whose pages move together. A span that grows in place after a move has one more
+/// at its next move.
+const MOST_PIECES: usize = 32;
+
+/// With fewer spans in use that have moved pages, one may have [`MOST_PIECES`] mappings: together
+/// a quarter of the default `vm.max_map_count`.
+const FEW_MOVED: usize = 512;
 
 impl<O: Os> PageHeap<O> {
     /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to
@@ -40,14 +49,19 @@ impl<O: Os> PageHeap<O> {
         let (Some(source), Some(target)) = (self.span_at(from), self.span_at(to)) else {
             return Err(RemapError::Refused);
         };
-        let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
+        let moved_spans = self.moved_spans.load(Relaxed);
+        let most_pieces = if moved_spans < FEW_MOVED {
+            MOST_PIECES
+        } else {
+            1
+        };
         // What is moved leaves pages behind that are absent, and no longer locked.
         let keeps = self.os.is_locked() || self.os.strict_commit();
-        if keeps || too_many || source.record().is_overmapped() {
+        if keeps || moved_spans >= MOST_MOVED || source.record().is_overmapped() {
             return Err(RemapError::Refused);
         }
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
-        let moved = unsafe { self.os.move_pages(from, to, bytes) };
+        let moved = unsafe { self.os.move_pages(from, to, bytes, most_pieces) };
         self.calls.count_move();
         moved?;
         let mut locked = self.locked();

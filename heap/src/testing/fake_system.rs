@@ -391,6 +391,7 @@ impl Os for Fake {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
+        _most_pieces: usize,
     ) -> Result<(), RemapError> {
         for range in [from, to] {
             self.check_range(range, bytes);
