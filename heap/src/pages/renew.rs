@@ -5,8 +5,8 @@
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`, and more where
 //! the pages come from several mappings. So spans that pages were moved into are marked and
 //! counted, at most [`MOST_MOVED`] at once. When they are freed they are mapped afresh: that gives
-//! their pages back to the kernel and lets the mappings merge again. Where one becomes shorter, only
-//! what pages were moved to is mapped afresh. Spans that the program mapped something over are
+//! their pages back to the kernel and lets the mappings merge again. Where one becomes shorter,
+//! only what pages were moved to is mapped afresh. Spans that the program mapped something over are
 //! marked in the same way. Where every commit is charged Neap moves nothing, for mapping afresh may
 //! be refused there.
 
