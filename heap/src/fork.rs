@@ -85,6 +85,21 @@ static ALONE: AtomicBool = AtomicBool::new(false);
 ///   them no thread is started.
 pub unsafe fn prepare(copier: Copier) {
     thread::before_fork();
+    let mut makes_way = true;
+    // SAFETY: the caller's promise; a fork that makes way is ended.
+    while let Err(other) = unsafe { bring_to_rest(copier, makes_way) } {
+        // SAFETY: begun just now.
+        unsafe { release(copier) };
+        makes_way = FORK.make_way(other);
+    }
+}
+
+/// Takes the C library's list of streams, begins a fork, and brings the heap to rest. `Err` if it
+/// `makes_way` for another thread, which forks in a handler that interrupted a change.
+///
+/// # Safety
+/// - Followed by [`release`], or as [`prepare`].
+unsafe fn bring_to_rest(copier: Copier, makes_way: bool) -> Result<(), usize> {
     // Then the C library's fork takes its list of streams.
     let (streams, single) = (
         streams(),
@@ -100,8 +115,9 @@ pub unsafe fn prepare(copier: Copier) {
     drop(coming);
     let alone = streams.and_then(|streams| (streams.is_single)()) == Some(true);
     ALONE.store(alone, Ordering::Relaxed);
-    if !alone {
-        each_lock(|lock| FORK.close(lock));
+    match alone {
+        true => Ok(()),
+        false => FORK.close(&|visit| each_lock(visit), makes_way),
     }
 }
 
@@ -117,12 +133,21 @@ fn each_lock(mut visit: impl FnMut(&Lock)) {
 /// - [`prepare`] was called by this thread, with the same `copier`.
 pub unsafe fn in_parent(copier: Copier) {
     // SAFETY: the caller's promise.
+    unsafe { release(copier) };
+    thread::after_fork_in_parent();
+}
+
+/// Opens the heap again, and gives back what the fork took.
+///
+/// # Safety
+/// - [`bring_to_rest`] was called by this thread, with the same `copier`.
+unsafe fn release(copier: Copier) {
+    // SAFETY: the caller's promise.
     unsafe { FORK.in_parent() };
     // A raw copy has not taken it. Another thread, which is about to fork, may have.
     if let (Copier::CLibrary, Some(streams)) = (copier, streams()) {
         (streams.give_back)();
     }
-    thread::after_fork_in_parent();
 }
 
 /// Releases the heap in the copy, whose only thread this is.

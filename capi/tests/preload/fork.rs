@@ -51,6 +51,17 @@ fn fork_while_a_thread_flushes_all_streams_and_another_reads_lines() {
     }
 }
 
+/// The children of the ordinary forks allocate.
+#[test]
+fn fork_beside_a_thread_that_forks_in_handlers() {
+    let Some(program) = built("beside") else {
+        return;
+    };
+    for variable in [BUSY, NONE, ("NEAP_HARDEN", "1"), ("NEAP_CHECK", "1")] {
+        passes(&program, &[&rounds(300)], variable);
+    }
+}
+
 #[test]
 fn fork_in_a_handler_that_interrupted_the_heap() {
     let Some(program) = built("handler") else {

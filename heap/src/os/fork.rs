@@ -20,9 +20,10 @@
 //! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder
 //!   does. It cannot go on before the handler returns. A thread waits for a lock only where the
 //!   data under its other locks is consistent.
-//! - A thread that is about to fork itself, in a handler that interrupted a change. Each of two
-//!   such forks would wait for the other. The copy then contains half a change, so its lock stays
-//!   held there.
+//! - A thread that is about to fork itself, in a handler that interrupted a change. A fork whose
+//!   own thread holds no lock [makes way](Fork::make_way) for it, and begins anew afterwards. If
+//!   both hold locks, each would wait for the other. Then the copy contains half a change, so its
+//!   lock stays held there.
 //!
 //! The kernel copies lock words as they are, including those of threads that wait and of a locker
 //! that is about to step back. Their holders stayed in the parent, so the child [sets them
@@ -33,7 +34,7 @@
 use super::gate::GATE;
 use super::lock::FutexLock;
 use super::lock_order::{Rank, forget_others};
-use super::machine::me;
+use super::machine::{MOST_WAITS, me};
 use super::thread::{SignalMask, mask_signals};
 use super::waits::{Waiting, Waits};
 use crate::base::sync::UnsafeCell;
@@ -45,6 +46,16 @@ const LOOK_MS: u64 = 1;
 /// Longer chains of waits are not followed: every lock in one stands further down than the one
 /// before.
 const MOST_LINKS: usize = 16;
+
+/// Visits locks.
+pub type EachLock<'a> = &'a dyn Fn(&mut dyn FnMut(&FutexLock));
+
+/// Whether the calling thread holds one of these locks: it is in a handler that interrupted it.
+fn holds_any(each_lock: EachLock<'_>) -> bool {
+    let mut holds = false;
+    each_lock(&mut |lock| holds |= lock.is_mine());
+    holds
+}
 
 /// A fork in progress. Its words are next to the gate's.
 pub struct Fork {
@@ -84,15 +95,36 @@ impl Fork {
         unsafe { *self.signals.get() = signals };
     }
 
-    /// Closes the gate for the rank of `lock`, and waits until that is at rest. Called for every
-    /// lock, from the top of the table down.
-    pub fn close(&self, lock: &FutexLock) {
+    /// Closes the gate for one rank after the other, and waits after each until its locks are at
+    /// rest. `each_lock` visits all locks, from the top of the table down. `Err` if the fork
+    /// `makes_way`, and must end first, for [this thread](Fork::make_way).
+    pub fn close(&self, each_lock: EachLock<'_>, makes_way: bool) -> Result<(), usize> {
+        let mut end = Ok(());
+        each_lock(&mut |lock| {
+            if let (Ok(()), Some(coming)) = (end, self.close_one(lock))
+                && makes_way
+                && !holds_any(each_lock)
+            {
+                end = Err(coming);
+            }
+        });
+        end
+    }
+
+    /// The thread that holds the lock in the middle of a change, and is about to fork.
+    fn close_one(&self, lock: &FutexLock) -> Option<usize> {
         debug_assert!(self.is_mine());
         debug_assert!(GATE.level() <= lock.rank().place());
         if GATE.level() != lock.rank().place() {
             GATE.close_to(lock.rank());
         }
-        lock.await_rest();
+        lock.await_rest()
+    }
+
+    /// Waits until `thread`, which is about to fork, no longer waits for its turn. The caller is
+    /// not within a fork. False if that takes too long: the thread waits for something else.
+    pub fn make_way(&self, thread: usize) -> bool {
+        (0..MOST_WAITS).any(|_| !GATE.waits.await_change(thread, &self.whole))
     }
 
     /// Ends a fork, in the parent.
@@ -149,17 +181,22 @@ impl Fork {
 
 impl FutexLock {
     /// For a fork that has closed the lock's rank: waits until no thread that the fork has to wait
-    /// for holds it.
-    pub(super) fn await_rest(&self) {
+    /// for holds it. A holder that is about to fork itself is in the middle of a change.
+    pub(super) fn await_rest(&self) -> Option<usize> {
         while let Some(holder) = self.holder() {
-            if holder == me() || stuck(holder).is_some() {
-                return;
+            let stuck = match holder == me() {
+                true => Some(Stuck::AtRest),
+                false => stuck(holder),
+            };
+            if let Some(stuck) = stuck {
+                return (stuck == Stuck::Interrupted).then_some(holder);
             }
             if self.sleep_while_held(Some(LOOK_MS)) {
                 // The wake-up may have gone to another sleeper.
                 self.wake_one();
             }
         }
+        None
     }
 
     /// [`FutexLock::free_if_left`], unless the holder was interrupted in the middle of a change.
@@ -200,6 +237,10 @@ fn follow(waits: &Waits, thread: usize, links: usize) -> Option<Stuck> {
         );
     }
     let lock = only_awaited_by(waits, thread)?;
+    // Noted since the look above.
+    if is_forks(&lock) {
+        return Some(Stuck::Interrupted);
+    }
     let holder = lock.holder();
     let holds = match holder {
         Some(holder) if holder == me() => true,

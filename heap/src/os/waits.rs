@@ -100,6 +100,16 @@ impl Waits {
         locks.filter(|lock| !lock.is_null())
     }
 
+    /// Whether `thread` waits for `lock`. If so, sleeps a while first. Any thread may ask.
+    pub(super) fn await_change<L>(&self, thread: usize, lock: &L) -> bool {
+        let lock = from_ref(lock).cast();
+        let waits = self.awaited_by(thread).any(|awaited| awaited == lock);
+        if waits {
+            sleep_while(&self.looking, 0, Some(LOOK_MS));
+        }
+        waits
+    }
+
     /// In a fork's child: all threads but the calling one stayed in the parent.
     pub(super) fn keep_own(&self) {
         let is_others = |place: &&Place| ![0, me()].contains(&place.thread.load(Ordering::Relaxed));

@@ -205,6 +205,8 @@ mod machine {
 
     pub(super) const SPINS: u32 = 1;
     pub(super) const PLACES: usize = 3;
+    /// A thread that never comes is a hang.
+    pub(super) const MOST_WAITS: usize = usize::MAX;
 
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(super) enum Wake {
@@ -294,9 +296,17 @@ impl World {
     }
 
     fn copy(&self, locks: &[&FutexLock], look: impl FnOnce()) {
-        // SAFETY: the gate is opened below, by this thread.
-        unsafe { fork::FORK.begin() };
-        locks.iter().for_each(|lock| fork::FORK.close(lock));
+        let all: fork::EachLock<'_> = &|visit| locks.iter().for_each(|lock| visit(lock));
+        let begin = || {
+            // SAFETY: the gate is opened below, by this thread.
+            unsafe { fork::FORK.begin() };
+            fork::FORK.close(all, true)
+        };
+        while let Err(other) = begin() {
+            // SAFETY: begun just now.
+            unsafe { fork::FORK.in_parent() };
+            fork::FORK.make_way(other);
+        }
         look();
         // SAFETY: begun above.
         unsafe { fork::FORK.in_parent() };
@@ -414,6 +424,12 @@ fn two_threads_may_fork_inside() {
     explore(Flaw::None, [FORKS_RIGHT, left]);
 }
 
+/// It would copy half a change.
+#[test]
+fn a_fork_beside_waits_for_one_inside() {
+    explore(Flaw::None, [FORKS, FORKS_RIGHT]);
+}
+
 /// The handler runs after the right lock is given up and before its waiters are woken.
 #[test]
 fn a_fork_wakes_whom_its_thread_was_about_to_wake() {
@@ -440,7 +456,8 @@ fn a_fork_that_closes_from_right_to_left_hangs() {
     let forks: Part = |world| {
         // SAFETY: as in `World::fork`.
         unsafe { fork::FORK.begin() };
-        fork::FORK.close(&world.right);
+        let end = fork::FORK.close(&|visit| visit(&world.right), true);
+        assert_eq!(end, Ok(()));
         world.left.await_rest();
         // SAFETY: begun above.
         unsafe { fork::FORK.in_parent() };
