@@ -45,6 +45,12 @@ fn a_sleeping_process_gives_back_what_its_thread_freed() {
     passes("returns", &["own", "large", "later", "shrunk"], &[]);
 }
 
+/// Needs root, for a mount namespace.
+#[test]
+fn stalls_elsewhere_on_the_machine_are_no_shortage() {
+    passes("stalls", &["elsewhere", "scarce", "own"], &[LONG]);
+}
+
 /// Each block goes to its slab by itself, and none to a magazine.
 #[test]
 fn a_sleeping_process_without_magazines_gives_back_what_its_thread_freed() {

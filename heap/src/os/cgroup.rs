@@ -34,6 +34,12 @@ const MOST_LEVELS: usize = 16;
 /// A limit of version 1 from here on means none.
 const NO_LIMIT: usize = 1 << 60;
 
+/// Share of the last ten seconds, in hundredths of a percent, that tasks waited for memory, from
+/// which on they are short of it.
+const SHORT: usize = 1000;
+/// Less available memory than this part of all is little.
+const LITTLE_PART: usize = 16;
+
 /// How the files of one version are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
@@ -205,14 +211,62 @@ fn number(text: &[u8]) -> Option<usize> {
     core::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }
 
-/// How much of the last ten seconds some task of the machine waited for memory, in hundredths of a
-/// percent; `None` if the kernel does not report it.
-pub fn memory_pressure(inquiry: &Inquiry) -> Option<usize> {
-    let mut text = [0; 256];
-    let read = inquiry.read(c"/proc/pressure/memory", &mut text)?;
-    pressure_in(&text[..read])
+/// Whether the process is short of memory: tasks wait for it, and either the machine has little
+/// left or the tasks are of the process's own group (of version 2). Else other groups have come to
+/// limits of their own.
+pub fn is_short_of_memory(inquiry: &Inquiry) -> bool {
+    let Some(mut desk) = DESK.open() else {
+        return false;
+    };
+    // SAFETY: one thread has the inquiry.
+    let Work { group, path, text } = unsafe { desk.as_mut() };
+    let mut desk = Desk {
+        inquiry,
+        path,
+        text,
+    };
+    // Who waits in a group waits on the machine.
+    if !desk
+        .read(&[b"/proc/pressure/memory"])
+        .is_some_and(is_stalled)
+    {
+        return false;
+    }
+    if desk.read(&[b"/proc/meminfo"]).is_some_and(has_little_left) {
+        return true;
+    }
+    let read = inquiry.read(c"/proc/self/cgroup", group);
+    read.and_then(|read| group_in(&group[..read], Version::Two))
+        .is_some_and(|own| is_group_stalled(own, &mut desk))
 }
 
+/// Whether tasks of a group of version 2 wait for memory. The root of all groups, which alone has no
+/// `cgroup.events`, is the machine.
+fn is_group_stalled(group: &[u8], desk: &mut Desk<'_>) -> bool {
+    let group = group.strip_suffix(b"/").unwrap_or(group);
+    Version::Two.mounts().iter().any(|mount| {
+        desk.read(&[mount, group, b"/cgroup.events"]).is_some()
+            && desk
+                .read(&[mount, group, b"/memory.pressure"])
+                .is_some_and(is_stalled)
+    })
+}
+
+/// Whether a file of `memory.pressure` reports that tasks wait for much of the time.
+fn is_stalled(text: &[u8]) -> bool {
+    pressure_in(text).is_some_and(|share| share >= SHORT)
+}
+
+/// Whether `/proc/meminfo` reports little memory that could be had without swapping.
+fn has_little_left(text: &[u8]) -> bool {
+    let kib = |name| number(line_of(text, name)?.trim_ascii_start());
+    match (kib(b"MemTotal:"), kib(b"MemAvailable:")) {
+        (Some(all), Some(available)) => available < all / LITTLE_PART,
+        _ => false,
+    }
+}
+
+/// How much of the last ten seconds some task waited for memory, in hundredths of a percent.
 fn pressure_in(text: &[u8]) -> Option<usize> {
     let average = line_of(text, b"some avg10=")?;
     let whole = number(average)?;
@@ -263,12 +317,26 @@ mod tests {
     }
 
     #[test]
+    fn little_memory_is_left_below_a_sixteenth() {
+        let text =
+            |kib| std::format!("MemTotal:  1600 kB\nMemFree: 5 kB\nMemAvailable:  {kib} kB\n");
+        assert!(has_little_left(text(99).as_bytes()));
+        assert!(!has_little_left(text(100).as_bytes()));
+        assert!(!has_little_left(b"MemTotal: 1600 kB\n"));
+    }
+
+    #[test]
     fn what_the_kernel_says_makes_sense() {
         let inquiry = Inquiry::begin().expect("no other test asks");
         if let Ok(Some(told)) = group_limit(&inquiry) {
             assert!(told.limit > 0 && told.used > 0);
         }
-        assert!(memory_pressure(&inquiry).is_none_or(|share| share <= 10_000));
+        let mut text = [0; 256];
+        if let Some(read) = inquiry.read(c"/proc/pressure/memory", &mut text) {
+            assert!(pressure_in(&text[..read]).is_some_and(|share| share <= 10_000));
+        }
+        let read = inquiry.read(c"/proc/meminfo", &mut text);
+        assert!(line_of(&text[..read.unwrap()], b"MemAvailable:").is_some());
     }
 
     #[test]

@@ -13,10 +13,6 @@ use crate::pages::NEAR_PART;
 /// The part of its group's limit that the heap leaves to what it knows nothing of.
 const GROUP_PART: usize = 16;
 
-/// Share of the last ten seconds, in hundredths of a percent, that tasks waited for memory, from
-/// which on the machine is short of it.
-const SHORT: usize = 1000;
-
 /// So long after a vain attempt to gather free memory another is made, though nothing was freed
 /// past a magazine, in ms.
 const RELIEF_MS: u64 = 100;
@@ -56,7 +52,7 @@ impl Heap {
         }
         // Another process may lower this one's limit.
         self.pages.address_limit_changed();
-        let short = cgroup::memory_pressure(&inquiry).is_some_and(|share| share >= SHORT);
+        let short = cgroup::is_short_of_memory(&inquiry);
         self.pressure.short.store(short, Ordering::Relaxed);
         true
     }
