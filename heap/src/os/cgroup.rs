@@ -240,8 +240,8 @@ pub fn is_short_of_memory(inquiry: &Inquiry) -> bool {
         .is_some_and(|own| is_group_stalled(own, &mut desk))
 }
 
-/// Whether tasks of a group of version 2 wait for memory. The root of all groups, which alone has no
-/// `cgroup.events`, is the machine.
+/// Whether tasks of a group of version 2 wait for memory. The root of all groups, which alone has
+/// no `cgroup.events`, is the machine.
 fn is_group_stalled(group: &[u8], desk: &mut Desk<'_>) -> bool {
     let group = group.strip_suffix(b"/").unwrap_or(group);
     Version::Two.mounts().iter().any(|mount| {
