@@ -344,6 +344,11 @@ fn what_a_program_locks_stays() {
 }
 
 #[test]
+fn a_locked_page_keeps_no_other_and_goes_when_it_is_unlocked() {
+    passes("pinned", &["first", "middle"], &[]);
+}
+
+#[test]
 fn beside_locked_pages_the_thread_sleeps() {
     passes("locked", &["asleep"], &[("NEAP_DECAY", "100")]);
 }

@@ -24,7 +24,7 @@ impl<O: Os> PageHeap<O> {
     fn readmit_within_limit(&self, bytes: usize) -> bool {
         let (_alone, mut is_settled) = (self.committing.lock(), false);
         loop {
-            let locked = match is_settled {
+            let mut locked = match is_settled {
                 true => self.settled(),
                 false => self.locked(),
             };

@@ -9,7 +9,7 @@ use super::heap::{Locked, PageHeap};
 use super::huge::{free_in_unit, mark};
 use super::span::{Age, SpanRecord, State};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Huge, Os, OutOfMemory, Purged};
+use crate::os::{Huge, Os, OutOfMemory};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -40,7 +40,8 @@ impl<O: Os> PageHeap<O> {
         let returned = arena.set_commit(from, to, Commit::No);
         locked.inner.counts.committed_slices -= returned;
         locked.count_returned(returned * SLICE_BYTES);
-        locked.return_part(part, to, Purged::Zero);
+        arena.clear_dirty(from, to);
+        locked.return_part(part, to);
         Ok(returned * SLICE_BYTES)
     }
 

@@ -10,7 +10,7 @@ use super::request::{Fill, SpanRequest, SpanSource};
 use super::span::Age;
 use super::span::{FitKey, Queue, Queued, SpanRecord, State, Warmth, ZeroState, may_merge};
 use crate::base::tree::Node;
-use crate::os::{Os, Purged};
+use crate::os::Os;
 use core::ptr::{self, NonNull};
 
 /// Committed room for a request: a free span, and the slice in it where the request begins.
@@ -181,31 +181,67 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Makes what was set aside free again; returns the span that it is part of.
     pub(super) fn put_back(&mut self, part: &'h SpanRecord, age: Age) -> &'h SpanRecord {
+        self.end_aside(part);
+        self.add_free(part, age)
+    }
+
+    /// What was set aside is in no span and in no count.
+    fn end_aside(&mut self, part: &SpanRecord) {
         let counts = &mut self.inner.counts;
         counts.free_slices -= part.slices.get();
         counts.free_dirty_pages -= part.dirty.get();
         self.inner.aside -= 1;
         part.set_state(State::Blank);
-        self.add_free(part, age)
     }
 
-    /// Puts back a part whose slices below `to` were purged, or not.
-    pub(super) fn return_part(&mut self, part: &'h SpanRecord, to: usize, purged: Purged) {
-        if purged == Purged::Zero {
-            let cleaned = self.arena(part.arena()).clear_dirty(part.index.get(), to);
-            part.dirty.set(part.dirty.get() - cleaned);
-            self.inner.counts.free_dirty_pages -= cleaned;
-        }
-        let age = match (purged, part.dirty.get()) {
-            (Purged::Zero, 1..) => Age::Old,
-            _ => Age::New,
-        };
-        let merged = self.put_back(part, age);
-        if purged == Purged::MaybeDirty {
-            self.unqueue(merged);
-            self.inner.refused.push(merged);
+    /// Puts back a part whose slices below `to` were purged. Those that its masks still call dirty
+    /// the kernel refused: they stay apart.
+    pub(super) fn return_part(&mut self, part: &'h SpanRecord, to: usize) {
+        self.end_aside(part);
+        let (id, end) = (part.arena(), part.end());
+        let (arena, mut at) = (self.arena(id), part.index.get());
+        while at < end {
+            let refused = arena.first_dirty(at, to);
+            let next = refused.unwrap_or(end);
+            if at < next {
+                let span = self.fresh(id, at, next - at);
+                span.dirty.set(arena.count_dirty(at, next));
+                let age = if span.dirty.get() > 0 {
+                    Age::Old
+                } else {
+                    Age::New
+                };
+                self.add_free(span, age);
+            }
+            at = next;
+            if refused.is_some() {
+                let is_clean = |index: &usize| arena.count_dirty(*index, *index + 1) == 0;
+                at = (next..to).find(is_clean).unwrap_or(to);
+                let span = self.fresh(id, next, at - next);
+                span.dirty.set(arena.count_dirty(next, at));
+                span.set_freed_at(self.heap.os.now_ms());
+                self.inner.swept.forget_from(id, next, at);
+                self.inner.refused.push(span);
+                self.attach(span);
+            }
         }
         self.write_mirror();
+    }
+
+    /// Merges the spans that the kernel refused to purge at `time` (ms) or before with their
+    /// neighbours. They are due at once. False if there is none.
+    pub(super) fn rejoin_refused(&mut self, time: u64) -> bool {
+        let mut any = false;
+        while let Some(span) = self.inner.refused.oldest()
+            && span.freed_at() <= time
+        {
+            self.detach(span);
+            self.unqueue(span);
+            span.set_state(State::Blank);
+            self.add_free(span, Age::Old);
+            any = true;
+        }
+        any
     }
 
     /// Makes `tail` a free span, of the age and in the queue of the one it is cut from.

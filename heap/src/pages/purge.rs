@@ -5,7 +5,8 @@
 //! for all. `reclaim/schedule.rs` decides when. A piece is cut out of its span, set aside, and
 //! purged without the heap's lock, so that no other thread waits for the kernel. Meanwhile it
 //! counts as free and dirty. Where every commit is charged, whole huge pages are uncommitted
-//! instead. What the kernel refuses to purge stays dirty, out of the queue.
+//! instead. What the kernel refuses to purge stays dirty, apart from its neighbours and out of the
+//! queue, for [`RETRY_MS`].
 
 use super::arena::SliceRef;
 use super::decommit::committed_units;
@@ -15,6 +16,7 @@ use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where
@@ -31,6 +33,13 @@ const MOST_SPARSE: usize = 512 << 20;
 
 /// Most pieces that a caller purges on its way when a bound is passed.
 const MOST_ON_THE_WAY: usize = 8;
+
+/// Most calls for the parts of a piece that the kernel refused: for up to three locked pages it
+/// takes no more.
+const MOST_TRIES: usize = 64;
+
+/// So long after a refusal the kernel is asked again, in ms.
+const RETRY_MS: u64 = 10_000;
 
 /// Free pages may pass their bound by this many bytes while another thread purges.
 const FAR_BYTES: usize = 1 << 20;
@@ -128,7 +137,7 @@ impl<O: Os> PageHeap<O> {
 
     /// Gives back all free pages but those that the program locked. Returns how many bytes.
     pub fn purge_all(&self) -> usize {
-        self.locked().requeue_refused();
+        self.locked().rejoin_refused(u64::MAX);
         let uncommitted = if self.os.strict_commit() {
             self.decommit_free()
         } else {
@@ -140,7 +149,7 @@ impl<O: Os> PageHeap<O> {
     /// Gives back all free pages, locked or not: for a program that asks for it. Returns how many
     /// bytes.
     pub fn purge_locked(&self) -> usize {
-        self.locked().requeue_refused();
+        self.locked().rejoin_refused(u64::MAX);
         self.purge_by_pieces(Due::Locked)
     }
 
@@ -249,42 +258,29 @@ impl<O: Os> PageHeap<O> {
             many if many > MOST_BYTES => first_of(run),
             _ => run,
         };
-        let arena = &self.arenas()[part.arena()];
-        let dirty = arena.count_dirty(run.from, run.to) * arena.layout().page_bytes();
-        let purged = match populated {
-            0 => Purged::Zero,
-            _ => self.purge_run(&run, due),
+        let bytes = match populated {
+            0 => self.locked().note_clean(part, run.from, run.to),
+            _ => self.purge_run(part, &run, due),
         };
         let mut locked = self.locked();
-        if populated > 0 {
-            locked.count_purge(run.bytes, purged);
-            if purged == Purged::Zero {
-                locked.note_purged(populated.min(run.bytes), due.cause());
-            }
+        if populated > 0 && bytes > 0 {
+            locked.note_purged(populated.min(bytes), due.cause());
         }
-        locked.return_part(part, run.to, purged);
-        if purged == Purged::Zero { dirty } else { 0 }
+        locked.return_part(part, run.to);
+        bytes
     }
 
-    /// The same for a part of which only the first run of dirty pages is purged, if it has any.
+    /// The same for all runs of dirty pages of a part.
     fn purge_dirty(&self, part: &SpanRecord, due: Due) -> usize {
         let arena = &self.arenas()[part.arena()];
-        let (from, to) = (part.index.get(), part.end());
-        let (mut at, mut bytes, mut all) = (from, 0, Purged::Zero);
-        while let Some(run) = arena.next_dirty(at, to, MOST_BYTES / arena.layout().page_bytes()) {
-            let purged = self.purge_run(&run, due);
-            let mut locked = self.locked();
-            locked.count_purge(run.bytes, purged);
-            match purged {
-                Purged::Zero => {
-                    locked.note_purged(run.bytes, due.cause());
-                    bytes += run.bytes;
-                }
-                Purged::MaybeDirty => all = purged,
-            }
+        let (mut at, end, mut bytes) = (part.index.get(), part.end(), 0);
+        while let Some(run) = arena.next_dirty(at, end, MOST_BYTES / arena.layout().page_bytes()) {
+            bytes += self.purge_run(part, &run, due);
             at = run.to;
         }
-        self.locked().return_part(part, to, all);
+        let mut locked = self.locked();
+        locked.note_purged(bytes, due.cause());
+        locked.return_part(part, end);
         bytes
     }
 
@@ -302,13 +298,58 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    fn purge_run(&self, run: &DirtyRun, due: Due) -> Purged {
-        match NonNull::new(run.address as *mut u8) {
+    /// Purges a run of a part that was set aside, or what the kernel allows of it: the masks say
+    /// what. Returns how many bytes are no longer dirty.
+    fn purge_run(&self, part: &SpanRecord, run: &DirtyRun, due: Due) -> usize {
+        let purged = self.purge_range(run.address, run.bytes, due);
+        let mut locked = self.locked();
+        locked.count_purge(run.bytes, purged);
+        match purged {
+            Purged::Zero => locked.note_clean(part, run.from, run.to),
+            Purged::MaybeDirty => {
+                drop(locked);
+                self.purge_around(part, run, due)
+            }
+        }
+    }
+
+    /// The kernel refuses a range for one page that the program locked. So this purges halves of
+    /// the run, then quarters of what is left, and so on.
+    fn purge_around(&self, part: &SpanRecord, run: &DirtyRun, due: Due) -> usize {
+        let arena = &self.arenas()[part.arena()];
+        let (layout, first) = (arena.layout(), part.index.get());
+        let page = |slice: usize| (slice - first) * layout.pages_per_slice;
+        let (from, end) = (page(run.from), page(run.to));
+        let (mut size, mut tries, mut cleaned) = ((end - from).next_power_of_two(), MOST_TRIES, 0);
+        while size > 1 && tries > 0 {
+            size /= 2;
+            let mut at = arena.find_page(part, from..end, |mask| mask);
+            while at < end && tries > 0 {
+                let to = end.min(at - (at - from) % size + size);
+                let address = layout.address(first) + at * layout.page_bytes();
+                let bytes = (to - at) * layout.page_bytes();
+                let purged = self.purge_range(address, bytes, due);
+                let mut locked = self.locked();
+                locked.heap.calls.count_purge();
+                if purged == Purged::Zero {
+                    locked.count_returned(bytes);
+                    cleaned += locked.note_clean_pages(part, at..to);
+                }
+                drop(locked);
+                tries -= 1;
+                at = arena.find_page(part, to..end, |mask| mask);
+            }
+        }
+        cleaned
+    }
+
+    fn purge_range(&self, address: usize, bytes: usize, due: Due) -> Purged {
+        match NonNull::new(address as *mut u8) {
             // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and
             // the run holds only such.
-            Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, run.bytes) },
+            Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, bytes) },
             // SAFETY: as above.
-            Some(start) => unsafe { self.os.purge(start, run.bytes) },
+            Some(start) => unsafe { self.os.purge(start, bytes) },
             None => Purged::MaybeDirty,
         }
     }
@@ -329,7 +370,7 @@ impl<'h, O: Os> Locked<'h, O> {
         if self.inner.counts.free_dirty_pages > most {
             return Some(Due::Above(most));
         }
-        self.inner.aging.oldest()?;
+        self.inner.aging.oldest().or(self.inner.refused.oldest())?;
         let age = self.heap.limits.age_for_callers()? + self.patience_ms();
         // `None`: the clock is younger than that.
         let due = Due::Until(self.heap.os.now_ms().checked_sub(age)?);
@@ -337,18 +378,31 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Whether any page may be given back.
-    pub(super) fn may_purge(&self) -> bool {
+    pub(super) fn may_purge(&mut self) -> bool {
         self.next_due(Due::All).is_some()
     }
 
     /// The span that goes first by its age; `None` if all of them may stay.
-    pub(super) fn oldest_due(&self) -> Option<&'h SpanRecord> {
+    pub(super) fn oldest_due(&mut self) -> Option<&'h SpanRecord> {
         self.next_due(Due::Until(u64::MAX))
     }
 
-    fn next_due(&self, due: Due) -> Option<&'h SpanRecord> {
+    /// When the kernel is asked again about pages that it refused to purge, in ms.
+    pub(super) fn next_try(&self) -> Option<u64> {
+        let stays = self.heap.os.is_locked();
+        let refused = self.inner.refused.oldest().filter(|_| !stays)?;
+        let goes = self.inner.counts.free_dirty_pages > self.kept_pages();
+        goes.then(|| refused.freed_at().saturating_add(RETRY_MS))
+    }
+
+    fn next_due(&mut self, due: Due) -> Option<&'h SpanRecord> {
         if self.heap.os.is_locked() && due != Due::Locked {
             return None;
+        }
+        if self.inner.refused.oldest().is_some()
+            && let Some(time) = self.heap.os.now_ms().checked_sub(RETRY_MS)
+        {
+            self.rejoin_refused(time);
         }
         let dirty = self.inner.counts.free_dirty_pages;
         self.inner.aging.oldest().filter(|oldest| match due {
@@ -420,12 +474,22 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Lets refused spans stand in line again.
-    fn requeue_refused(&mut self) {
-        while let Some(span) = self.inner.refused.oldest() {
-            self.inner.refused.remove(span);
-            span.set_freed_at(self.heap.os.now_ms());
-            self.inner.aging.push(span);
-        }
+    /// The slices `from..to` of a part that was set aside are clean. Returns how many bytes of them
+    /// were dirty.
+    fn note_clean(&mut self, part: &SpanRecord, from: usize, to: usize) -> usize {
+        let cleaned = self.arena(part.arena()).clear_dirty(from, to);
+        self.uncount_dirty(part, cleaned)
+    }
+
+    /// The same of some of its pages.
+    fn note_clean_pages(&mut self, part: &SpanRecord, pages: Range<usize>) -> usize {
+        let cleaned = self.arena(part.arena()).clear_pages(part, pages);
+        self.uncount_dirty(part, cleaned)
+    }
+
+    fn uncount_dirty(&mut self, part: &SpanRecord, pages: usize) -> usize {
+        part.dirty.set(part.dirty.get() - pages);
+        self.inner.counts.free_dirty_pages -= pages;
+        pages * self.page_bytes()
     }
 }

@@ -34,13 +34,16 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// When free spans are to be purged next by their age, in ms; `None` when none will be: the
-    /// kernel refused them, the program locked its memory, or all of them may stay.
+    /// program locked its memory, or all of them may stay.
     pub fn next_purge(&self) -> Option<u64> {
         let mut locked = self.locked();
-        let oldest = locked.oldest_due()?.freed_at();
+        let Some(oldest) = locked.oldest_due().map(SpanRecord::freed_at) else {
+            return locked.next_try();
+        };
         let newest = locked.newest_freed_at().max(oldest);
         let patient = oldest.saturating_add(locked.patience_ms());
-        Some(patient.min(newest).saturating_add(self.limits.decay_ms()))
+        let due = patient.min(newest).saturating_add(self.limits.decay_ms());
+        Some(locked.next_try().map_or(due, |again| again.min(due)))
     }
 
     /// For how much longer than the decay time free spans stay now, in ms.

@@ -64,7 +64,8 @@ pub(super) enum Queued {
     No = 0,
     /// Waits for its decay time.
     Aging = 1,
-    /// The kernel refused to purge it; asked again only on request.
+    /// The kernel refused to purge it. It stays apart from its neighbours until the kernel is asked
+    /// again.
     Refused = 2,
 }
 
@@ -403,8 +404,15 @@ impl Queue {
     }
 }
 
-/// Whether two free neighbours may merge: they are of the same kind, and not in two units.
+/// Whether two free neighbours may merge: they are of the same kind, not in two units, and the
+/// kernel refused to purge neither.
 pub(super) fn may_merge(before: &SpanRecord, after: &SpanRecord) -> bool {
+    if [before, after]
+        .iter()
+        .any(|span| span.queued() == Queued::Refused)
+    {
+        return false;
+    }
     match (before.is_huge(), after.is_huge()) {
         (false, false) => true,
         (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),

@@ -84,6 +84,18 @@ impl Arena {
         dirty
     }
 
+    /// Marks pages of a span as clean. Returns how many were dirty.
+    pub(super) fn clear_pages(&self, span: &SpanRecord, pages: Range<usize>) -> usize {
+        let per_slice = self.layout().pages_per_slice;
+        let was_dirty = |page: &usize| {
+            let mask = self.mask(span.index.get() + page / per_slice);
+            let (old, bit) = (mask.load(Relaxed), 1 << (page % per_slice));
+            mask.store(old & !bit, Relaxed);
+            old & bit != 0
+        };
+        pages.filter(was_dirty).count()
+    }
+
     /// Gives all slices `from..to` the same mask.
     pub(super) fn fill_masks(&self, from: usize, to: usize, mask: u16) {
         for old in self.masks(from, to).flatten() {
@@ -130,7 +142,7 @@ impl Arena {
     }
 
     /// The first slice of `from..to` with a dirty page. Free spans may be millions of slices long.
-    fn first_dirty(&self, from: usize, to: usize) -> Option<usize> {
+    pub(super) fn first_dirty(&self, from: usize, to: usize) -> Option<usize> {
         let mut masks = self.masks(from, to).flatten();
         Some(from + masks.position(|mask| mask.load(Relaxed) != 0)?)
     }
@@ -190,7 +202,12 @@ impl Arena {
 
     /// The first of these pages of a span that is in the set that `wanted` makes of its slice's
     /// mask; the end of the range if there is none.
-    fn find_page(&self, span: &SpanRecord, pages: Range<usize>, wanted: fn(u16) -> u16) -> usize {
+    pub(super) fn find_page(
+        &self,
+        span: &SpanRecord,
+        pages: Range<usize>,
+        wanted: fn(u16) -> u16,
+    ) -> usize {
         let (per_slice, full) = (self.layout().pages_per_slice, self.layout().full_mask());
         let mut at = pages.start;
         while at < pages.end {

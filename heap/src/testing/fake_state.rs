@@ -6,7 +6,7 @@ use super::Os;
 use crate::os::access::{self, Access};
 use core::ptr::{NonNull, null_mut};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 /// What can be made to fail.
@@ -72,6 +72,8 @@ pub(super) struct State {
     pub(super) committed_pages: usize,
     pub(super) now_ms: u64,
     pub(super) locked: bool,
+    /// Addresses of single pages that are locked.
+    pub(super) locked_pages: BTreeSet<usize>,
     /// Whether a purge is under way.
     pub(super) purging: bool,
     pub(super) address_limit: Option<usize>,
@@ -123,6 +125,19 @@ impl State {
         // SAFETY: the callers name ranges of a reservation, which is real memory of ours.
         unsafe { addr.as_ptr().write_bytes(byte, bytes) }
         self.tell(addr, bytes, page_bytes);
+    }
+
+    /// Makes a range zero, as the kernel does up to the first page that is locked. Returns how many
+    /// bytes.
+    pub(super) fn purge(&mut self, addr: NonNull<u8>, bytes: usize, page_bytes: usize) -> usize {
+        let start = addr.as_ptr().addr();
+        let stop = self.locked_pages.range(start..start + bytes).next();
+        let purged = stop.map_or(bytes, |stop| stop - start);
+        if purged > 0 {
+            self.range(addr, purged, page_bytes).1.fill(false);
+            self.fill(addr, purged, page_bytes, 0);
+        }
+        purged
     }
 
     /// Tells sanitizers which pages of a range may be accessed: what is committed and has no guard.

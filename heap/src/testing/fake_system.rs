@@ -100,6 +100,15 @@ impl Fake {
         self.state().locked = locked;
     }
 
+    /// Locks the page at `address`, a page's start, or unlocks it.
+    pub fn set_page_locked(&self, address: usize, locked: bool) {
+        let pages = &mut self.state().locked_pages;
+        match locked {
+            true => pages.insert(address),
+            false => pages.remove(&address),
+        };
+    }
+
     /// Sets the clock forward.
     pub fn advance(&self, ms: u64) {
         self.state().now_ms += ms;
@@ -335,12 +344,10 @@ impl Os for Fake {
         if state.locked || state.fails(Call::Purge) {
             return Purged::MaybeDirty;
         }
-        state
-            .range(addr, bytes, self.conditions.page_bytes)
-            .1
-            .fill(false);
-        state.fill(addr, bytes, self.conditions.page_bytes, 0);
-        Purged::Zero
+        match state.purge(addr, bytes, self.conditions.page_bytes) == bytes {
+            true => Purged::Zero,
+            false => Purged::MaybeDirty,
+        }
     }
 
     unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged {

@@ -4,6 +4,7 @@
 use super::{heap, large, purge_due};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::Os;
 use crate::os::fake::{Call, Conditions};
 use crate::pages::{Dirty, Span, Use, Zero};
 use std::vec::Vec;
@@ -19,14 +20,87 @@ fn a_refused_purge_leaves_pages_dirty_and_ends() {
     heap.os().fail(Call::Purge, 0, u32::MAX);
     assert_eq!((heap.purge_all(), heap.check()), (0, Ok(())));
     let refused = heap.totals().refused_purges;
-    heap.os().advance(10_000);
+    heap.os().advance(9_999);
     assert_eq!(
         (purge_due(&heap), heap.totals().refused_purges),
         (0, refused)
     );
+    heap.os().advance(1);
+    assert_eq!(
+        (purge_due(&heap), heap.totals().refused_purges),
+        (0, refused + 1)
+    );
     heap.os().fail(Call::Purge, 0, 0);
     assert_eq!(heap.purge_all(), 4 * SLICE_BYTES);
     assert_eq!(large(&heap, 4).unwrap().zero, Zero::AllZero);
+}
+
+#[test]
+fn a_locked_page_stays_alone_and_goes_when_it_is_unlocked() {
+    // Of the second run, and in two neighbouring slices.
+    for pages in [&[3000][..], &[0], &[15, 16, 2047, 4095]] {
+        let heap = heap(Conditions::default());
+        let (span, wall) = (large(&heap, 256).unwrap(), large(&heap, 1));
+        let page = |number: &usize| span.base.as_ptr().addr() + number * 4096;
+        // SAFETY: the test's own span.
+        unsafe { span.base.as_ptr().write_bytes(1, 256 * SLICE_BYTES) };
+        pages
+            .iter()
+            .for_each(|number| heap.os().set_page_locked(page(number), true));
+        // SAFETY: as above.
+        unsafe { heap.free(span.base, Dirty::All) };
+        heap.os().advance(1000);
+        let left = pages.len() * 4096;
+        assert_eq!(purge_due(&heap), 256 * SLICE_BYTES - left);
+        assert_eq!((heap.totals().free_dirty, heap.check()), (left, Ok(())));
+        // The kernel is asked again, in vain, and then for good.
+        for locked in [true, false] {
+            assert_eq!(heap.next_purge(), Some(heap.os().now_ms() + 10_000));
+            pages
+                .iter()
+                .for_each(|number| heap.os().set_page_locked(page(number), locked));
+            heap.os().advance(10_000);
+            assert_eq!(purge_due(&heap), if locked { 0 } else { left });
+            assert_eq!(heap.check(), Ok(()));
+        }
+        assert_eq!((heap.next_purge(), heap.totals().free_dirty), (None, 0));
+        let again = large(&heap, 256).unwrap();
+        assert!(wall.is_some() && again.base == span.base && again.zero == Zero::AllZero);
+    }
+}
+
+#[test]
+fn what_is_locked_all_over_takes_few_calls() {
+    let heap = heap(Conditions::default());
+    let span = large(&heap, 128).unwrap();
+    let pages = (0..2048).map(|number| span.base.as_ptr().addr() + number * 4096);
+    pages.for_each(|page| heap.os().set_page_locked(page, true));
+    // SAFETY: the span is ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    assert_eq!((heap.purge_all(), heap.check()), (0, Ok(())));
+    assert!(heap.totals().calls.purge <= 65);
+    assert_eq!(heap.totals().free_dirty, 128 * SLICE_BYTES);
+}
+
+/// Where address space is short, two halves with a locked page between them serve as one.
+#[test]
+fn a_locked_page_keeps_no_room_from_a_request() {
+    let heap = heap(Conditions {
+        most_reserved: 20 * MIB,
+        ..Conditions::default()
+    });
+    let span = large(&heap, 256).unwrap();
+    heap.os().fail(Call::Reserve, 0, u32::MAX);
+    heap.os()
+        .set_page_locked(span.base.as_ptr().addr() + 8 * MIB, true);
+    // SAFETY: the span is ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    heap.purge_all();
+    let half = large(&heap, 100).unwrap();
+    // SAFETY: as above.
+    unsafe { heap.free(half.base, Dirty::AsBefore) };
+    assert_eq!(large(&heap, 256).map(|again| again.base), Some(span.base));
+    assert_eq!(heap.check(), Ok(()));
 }
 
 #[test]
