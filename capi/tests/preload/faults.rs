@@ -9,6 +9,11 @@ fn short_threads_leave_nothing() {
 }
 
 #[test]
+fn threads_that_sleep_keep_no_large_blocks() {
+    passes("programs/sleeping_threads.c");
+}
+
+#[test]
 fn a_crowd_keeps_to_the_bound_of_the_process() {
     let arguments = ["2000", "67108864"].map(OsStr::new);
     let Some(program) = compile("programs/crowd.c", Artifact::Program, &[]) else {

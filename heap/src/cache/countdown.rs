@@ -87,6 +87,11 @@ impl Countdown {
         add(&self.misses);
     }
 
+    /// Misses since the magazine was last considered for shrinking.
+    pub(super) fn misses(&self) -> u32 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
     /// Counts a refill or a flush.
     pub(super) fn note(&self, miss: Miss) {
         match miss {
