@@ -367,7 +367,9 @@ pub(crate) unsafe fn move_fenced(
     // SAFETY: spans in use; the caller's promise.
     unsafe {
         HEAP.pages.set_bytes(source, end, Dirty::Prefix(end));
-        let moved = HEAP.pages.move_pages(source, target, note.lead() + bytes);
+        let moved = HEAP
+            .pages
+            .move_pages(source, target, note.lead() + bytes, 1);
         HEAP.pages.set_bytes(source, held, Dirty::AsBefore);
         if moved == Err(RemapError::Lost) {
             abandon(to);

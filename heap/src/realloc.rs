@@ -12,7 +12,7 @@ use crate::large::{self, MAX_BYTES};
 use crate::malloc::allocate_layout;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
-use crate::pages::{Dirty, SliceRef, Span};
+use crate::pages::{Dirty, MOST_PIECES, SliceRef, Span};
 use crate::seal;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
@@ -377,7 +377,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
     let result = match moved <= COPY_BYTES && is_warm(&span, moved) && may_copy() {
         true => Err(RemapError::Refused),
         // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
-        false => unsafe { HEAP.pages.move_pages(base, span.base, moved) },
+        false => unsafe { HEAP.pages.move_pages(base, span.base, moved, MOST_PIECES) },
     };
     match result {
         Ok(()) => {}

@@ -62,6 +62,7 @@ pub use heap::{PageHeap, Tables};
 pub use huge::Policy as HugePolicy;
 pub use layout::Sides;
 pub use limits::{Driver, Footprint, Limits, NEAR_PART, STACK_BYTES};
+pub use renew::MOST_PIECES;
 pub use request::SpanSource;
 pub use residence::{Pages, Part, Residence};
 pub use span::{Age, USES, Use};

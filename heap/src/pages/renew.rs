@@ -24,7 +24,10 @@ const MOST_MOVED: usize = 4096;
 
 /// Most mappings whose pages move together. A span that grows in place after a move has one more
 /// at its next move.
-const MOST_PIECES: usize = 32;
+pub const MOST_PIECES: usize = 32;
+
+/// One for so many bytes: a piece is found and moved as fast as this is copied to resident pages.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// With fewer spans in use that have moved pages, one may have [`MOST_PIECES`] mappings: together
 /// a quarter of the default `vm.max_map_count`.
@@ -39,21 +42,23 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
+    /// - No page of the source is a guard, or `most_pieces` is 1: what was moved is copied back if
+    ///   a later piece is refused.
     /// - What was written to the source lies within the requested bytes, or was reported as dirty.
     pub unsafe fn move_pages(
         &self,
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
+        most_pieces: usize,
     ) -> Result<(), RemapError> {
         let (Some(source), Some(target)) = (self.span_at(from), self.span_at(to)) else {
             return Err(RemapError::Refused);
         };
         let moved_spans = self.moved_spans.load(Relaxed);
-        let most_pieces = if moved_spans < FEW_MOVED {
-            MOST_PIECES
-        } else {
-            1
+        let most_pieces = match moved_spans < FEW_MOVED {
+            true => (bytes / PIECE_BYTES).clamp(1, most_pieces),
+            false => 1,
         };
         // What is moved leaves pages behind that are absent, and no longer locked.
         let keeps = self.os.is_locked() || self.os.strict_commit();

@@ -87,7 +87,7 @@ fn pages_that_move_count_once() {
     assert!(!heap.readmit(longer.absent));
     // SAFETY: the test's own spans.
     unsafe {
-        heap.move_pages(from.base, longer.base, 40 * SLICE_BYTES)
+        heap.move_pages(from.base, longer.base, 40 * SLICE_BYTES, 1)
             .unwrap();
         heap.free_moved(from.base, Dirty::AsBefore, longer.absent);
     }

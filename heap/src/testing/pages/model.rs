@@ -228,7 +228,10 @@ impl<'h> Model<'h> {
         };
         let bytes = held.slices.min(slices) * SLICE_BYTES;
         // SAFETY: two spans that the model holds, each at least that long.
-        let moved = unsafe { self.heap.move_pages(pointer(base), pointer(target), bytes) };
+        let moved = unsafe {
+            self.heap
+                .move_pages(pointer(base), pointer(target), bytes, 1)
+        };
         assert_eq!(moved.is_err(), self.conditions.strict);
         if moved.is_err() {
             return;

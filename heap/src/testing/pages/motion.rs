@@ -112,7 +112,7 @@ fn a_buffer_that_was_moved_keeps_its_pages_to_and_fro() {
     let [old, _wall, new] = [40, 1, 60].map(|slices| large(&heap, slices).unwrap());
     fill(&heap, &old);
     // SAFETY: both are the test's own.
-    unsafe { heap.move_pages(old.base, new.base, 40 * SLICE_BYTES) }.unwrap();
+    unsafe { heap.move_pages(old.base, new.base, 40 * SLICE_BYTES, 1) }.unwrap();
     free(&heap, old);
     // SAFETY: the test's own span, 60 slices long whenever this is called.
     let page = |slice: usize| unsafe { new.base.add(slice * SLICE_BYTES) };

@@ -55,7 +55,7 @@ fn moved_pages_keep_their_contents_and_leave_zeros() {
     unsafe {
         from.base.as_ptr().write_bytes(3, 8 * SLICE_BYTES);
         if heap
-            .move_pages(from.base, to.base, 8 * SLICE_BYTES)
+            .move_pages(from.base, to.base, 8 * SLICE_BYTES, 1)
             .is_err()
         {
             // Before Linux 5.7 the caller copies.
