@@ -220,8 +220,10 @@ impl Depot {
                 let record = unsafe { slab.as_ref() };
                 // Our blocks are back, so the slab may be in any use by now. Under the lock, it
                 // cannot stop being this depot's, and becomes this depot's only when it is fetched.
-                let listed = record.listed.load(Ordering::Relaxed);
-                if record.is_of(id) && listed != LISTED && listed != FETCHED {
+                // `is_of` comes first: a thread may carve the slab between two loads.
+                if record.is_of(id)
+                    && !matches!(record.listed.load(Ordering::Relaxed), LISTED | FETCHED)
+                {
                     sets.list(slab);
                 }
             }

@@ -63,6 +63,10 @@ impl DepotSets {
             unsafe { self.reserve.remove(slab) };
         }
         record.listed.store(LISTED, Ordering::Relaxed);
+        if cfg!(any(loom, debug_assertions)) {
+            let held = self.set.at_least(record.base());
+            assert_ne!(held, Some(slab), "a slab is listed twice");
+        }
         // SAFETY: in no set now; records are type-stable.
         unsafe { self.set.insert(slab) };
     }

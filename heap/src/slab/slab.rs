@@ -166,7 +166,8 @@ impl Slab {
         self.mapped_over.store(0, plain::Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         self.listed.store(FETCHED, Ordering::Relaxed);
-        self.depot.store(id.byte(), Ordering::Relaxed);
+        // Release, for the load in `is_of`: the depot's threads see FETCHED or what came after it.
+        self.depot.store(id.byte(), Ordering::Release);
         for (word, bits) in self.words(class).iter().enumerate() {
             put_first(bits, self.offered_word(class, word));
         }
@@ -198,10 +199,12 @@ impl Slab {
     }
 
     /// Whether it is a slab of this depot. Certain as [`Slab::depot`] is, and under the lock of the
-    /// depot if it is listed there.
+    /// depot if it is listed there: a load of `listed` that follows reads a mark of this life.
     #[inline]
     pub(super) fn is_of(&self, id: DepotId) -> bool {
-        self.depot.load(Ordering::Relaxed) == id.byte()
+        // Acquire, for the store in `carve`, which is made without the depot's lock. The end of a
+        // life in this depot is under its lock, so the byte that the holder reads is no older.
+        self.depot.load(Ordering::Acquire) == id.byte()
     }
 
     /// Bytes from the slab's start that may have been written since it was carved.

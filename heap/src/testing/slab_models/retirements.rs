@@ -112,3 +112,26 @@ fn a_slab_becomes_metadata_under_a_givers_hands() {
         world.check_they_go_back(0);
     });
 }
+
+#[test]
+fn a_slab_is_carved_anew_for_its_depot_under_a_listers_hands() {
+    explore_within(3, || {
+        let world = World::new(2);
+        let class = kilobyte();
+        let (warm, second) = (world.take(class, 64), world.take(class, 64));
+        world.give(class, warm);
+        // Unlists the second slab, of which all blocks are out.
+        let hand = world.take(class, 1);
+        world.give(class, hand);
+        let (number, word, bits) = second[0];
+        let other = world.clone();
+        // Both threads give blocks of it back, and both are about to list it.
+        let thread = loom::thread::spawn(move || other.give(class, std::vec![(number, word, 1)]));
+        world.give(class, std::vec![(number, word, bits & !1)]);
+        // If the slab was listed and retired meanwhile, its slice is carved again here.
+        let hands = [world.take(class, 64), world.take(class, 1)];
+        hands.into_iter().for_each(|hand| world.give(class, hand));
+        thread.join().unwrap();
+        world.check_at_rest(2);
+    });
+}
