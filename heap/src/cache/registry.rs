@@ -174,15 +174,18 @@ impl Registry {
 
     /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
     pub fn counted(&self) -> [u64; 3] {
+        let _guard = self.lock.lock();
+        // Under the lock: a cache that leaves moves its counts to `past`.
         let mut sums = self
             .past
             .each_ref()
             .map(|past| past.load(Ordering::Relaxed));
-        self.for_each(|cache| {
+        // SAFETY: the lock is held.
+        for cache in unsafe { self.caches() } {
             for (sum, count) in sums.iter_mut().zip(cache.counts.all()) {
                 *sum += count;
             }
-        });
+        }
         sums
     }
 
@@ -287,5 +290,39 @@ impl Registry {
                 Heir::Drainer
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::countdown::Counts;
+    use super::*;
+    use crate::base::sync::AtomicBool;
+    use std::boxed::Box;
+
+    const CACHES: u64 = 20_000;
+
+    #[test]
+    fn totals_do_not_fall_when_threads_end() {
+        let (registry, is_over) = (Registry::new(), AtomicBool::new(false));
+        let allocations = || registry.counted()[0];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..CACHES {
+                    let cache = Box::new(Cache::new(0));
+                    registry.enroll(&cache);
+                    Counts::bump(&cache.counts.allocations, 1);
+                    registry.leave(&cache);
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            let mut last = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let now = allocations();
+                assert!(now >= last, "{now} after {last}");
+                last = now;
+            }
+        });
+        assert_eq!(allocations(), CACHES);
     }
 }
