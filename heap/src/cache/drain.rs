@@ -219,8 +219,7 @@ impl Heap {
         let kept = capacity.min(first_capacity(class));
         bounds.capacity = kept as u32;
         let less = (capacity - kept) * class.bytes();
-        open.inner.granted -= less;
-        self.budget.restore(less);
+        self.restore(open, less);
         open.magazine(class).publish();
     }
 

@@ -174,8 +174,8 @@ impl Heap {
         let cache = unsafe { block.as_ref() };
         let mut open = cache.open();
         // First, while the slot shows the cache: a fork's child counts no grants of one that moves.
-        let granted = core::mem::take(&mut open.inner.granted);
-        self.budget.restore(granted);
+        let granted = open.inner.granted;
+        self.restore(&mut open, granted);
         cache.begin_move();
         // Destructors that run after this one are served without a cache.
         // SAFETY: a static.

@@ -49,9 +49,7 @@ impl Heap {
         if !is_changing {
             let drained = is_draining.then_some(&self.registry);
             let granted = granted_to(own, drained);
-            if self.registry.keep_only(own)
-                && let Some(granted) = granted
-            {
+            if self.registry.keep_only(own) {
                 self.budget.reset(granted);
             }
         }
@@ -122,17 +120,14 @@ impl Registry {
 }
 
 /// What the caches that a fork's child goes on with were granted: the thread's own, and those that
-/// its drain has in hand, if it is draining. `None` if one is in the middle of a change.
-fn granted_to(own: Option<&'static Cache>, drained: Option<&Registry>) -> Option<usize> {
+/// its drain has in hand, if it is draining. The thread may have been interrupted while it changed
+/// one. Then the sum may be too large by that change, but never too small ([`Heap::restore`]).
+fn granted_to(own: Option<&'static Cache>, drained: Option<&Registry>) -> usize {
     let in_hand = drained
         .into_iter()
         .flat_map(|registry| registry.in_hand(own));
-    own.into_iter()
-        .chain(in_hand)
-        .map(|cache| match cache.is_quiet() {
-            true => Some(cache.open().inner.granted),
-            // The thread enters or ends.
-            false => cache.is_moved_by_caller().then_some(0),
-        })
-        .sum()
+    let caches = own.into_iter().chain(in_hand);
+    // SAFETY: the child has one thread, and a cache of its list is alive.
+    let granted = |cache: &Cache| unsafe { (&raw const (*cache.inner.get()).granted).read() };
+    caches.map(granted).sum()
 }

@@ -8,6 +8,7 @@ use super::misuse;
 use super::opened::Opened;
 use super::origin::Origin;
 use super::thread_cache::Cache;
+use crate::base::sync::light_barrier;
 use crate::pages::Age;
 use crate::slab::class::Class;
 use crate::slab::depot_id::DepotId;
@@ -163,19 +164,31 @@ impl Heap {
         wanted: usize,
     ) -> Verdict {
         let more = (wanted - open.magazine(class).bounds.capacity as usize) * class.bytes();
-        let verdict = self.judge(open.inner.granted, class, wanted, more);
+        let held = open.inner.granted;
+        // Before the budget counts it: see `restore`.
+        open.inner.granted += more;
+        light_barrier();
+        let verdict = self.judge(held, class, wanted, more);
         if verdict != Verdict::Granted {
+            open.inner.granted = held;
             return verdict;
         }
         if wanted > open.magazine(class).bounds.room as usize && !self.enlarge(open, class, wanted)
         {
-            self.budget.restore(more);
+            self.restore(open, more);
             return Verdict::ThreadFull;
         }
-        open.inner.granted += more;
         open.magazine(class).bounds.capacity = wanted as u32;
         open.magazine(class).publish();
         Verdict::Granted
+    }
+
+    /// Takes a grant back. At every step a cache has at least what the budget counts for it: the
+    /// child of a fork in a handler of signals sets the budget to that, and goes on with this.
+    pub(super) fn restore(&self, open: &mut Opened<'_>, bytes: usize) {
+        self.budget.restore(bytes);
+        light_barrier();
+        open.inner.granted -= bytes;
     }
 
     /// Requests `more` bytes from the budget. Every thread gets a first capacity of small blocks,
@@ -242,8 +255,7 @@ impl Heap {
         // SAFETY: as above; settled.
         unsafe { self.flush(open, class, excess) };
         let less = (capacity - capacity / 2) * class.bytes();
-        self.budget.restore(less);
-        open.inner.granted -= less;
+        self.restore(open, less);
         open.magazine(class).bounds.capacity = (capacity / 2) as u32;
         open.magazine(class).publish();
     }
