@@ -26,7 +26,11 @@ struct Group {
 impl Group {
     /// One with [`LIMIT`], or none, and the reason on stderr.
     fn new() -> Option<Group> {
-        match Group::try_new() {
+        Group::limited(LIMIT)
+    }
+
+    fn limited(limit: u64) -> Option<Group> {
+        match Group::try_new(limit) {
             Ok(group) => Some(group),
             Err(reason) => {
                 // Not eprintln: the harness would hide it in a test that passes.
@@ -36,7 +40,7 @@ impl Group {
         }
     }
 
-    fn try_new() -> io::Result<Group> {
+    fn try_new(limit: u64) -> io::Result<Group> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let (parent, most, used) = Group::place()?;
@@ -44,8 +48,18 @@ impl Group {
         let folder = parent.join(name);
         fs::create_dir(&folder)?;
         let group = Group { folder, used };
-        fs::write(group.folder.join(most), LIMIT.to_string())?;
+        fs::write(group.folder.join(most), limit.to_string())?;
         Ok(group)
+    }
+
+    /// A group without a limit of its own below this one.
+    fn nested(&self) -> Group {
+        let folder = self.folder.join("nested");
+        fs::create_dir(&folder).expect("a group below one of ours");
+        Group {
+            folder,
+            used: self.used,
+        }
     }
 
     /// The folder of this process's own group, where a group below it can have a limit, and the
@@ -295,4 +309,66 @@ fn redis_lives_and_gives_back() {
     let used = redis(Heap::Neap, enough).expect("killed in its group");
     println!("{used} bytes against {others:?}");
     assert!(used <= enough + allowance());
+}
+
+/// Bytes that the program of [`handover`] takes, and frees for its other uses.
+const HANDED: u64 = 150 << 20;
+
+/// A program that uses what it just freed in another way.
+fn handover() -> Option<support::Built> {
+    let flags = ["-fno-builtin", "-Wall", "-Wextra", "-Werror"].map(OsStr::new);
+    compile_strictly("programs/limits/handover.c", Artifact::Program, &flags)
+}
+
+/// Runs it in `group`. Whether it lived.
+fn hand_over(program: &Path, group: &Group, heap: Heap, [use_, block]: [&str; 2]) -> bool {
+    let bytes = HANDED.to_string();
+    let arguments = [use_, &bytes, block].map(OsStr::new);
+    let mut child = group.start(&mut heap.command(program, &arguments));
+    child.wait().expect("a child can be waited for").success()
+}
+
+/// A tenth more than the C library's heap needs.
+const ENOUGH: u64 = (HANDED + (3 << 20)) / 10 * 11;
+
+#[test]
+fn what_was_freed_can_be_used_in_another_way_at_once() {
+    let Some(program) = handover() else {
+        return;
+    };
+    let Some(group) = Group::limited(ENOUGH) else {
+        return;
+    };
+    for how in [
+        ["mapping", "1000"],
+        ["file", "100000"],
+        ["child", "4194304"],
+        ["mapping", "157286400"],
+    ] {
+        assert!(hand_over(&program, &group, Heap::Glibc, how), "{how:?}");
+        assert!(hand_over(&program, &group, Heap::Neap, how), "{how:?}");
+    }
+}
+
+#[test]
+fn the_group_above_and_neighbours_in_it_bound_what_is_kept() {
+    const NEIGHBOURS: u64 = 64 << 20;
+    let Some(program) = handover() else {
+        return;
+    };
+    let Some(above) = Group::limited(ENOUGH + NEIGHBOURS) else {
+        return;
+    };
+    let group = above.nested();
+    let bytes = NEIGHBOURS.to_string();
+    let mut command = Heap::Neap.command(&program, &["hold", &bytes, "0"].map(OsStr::new));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut neighbour = Killed(above.start(&mut command));
+    let mut line = String::new();
+    let output = neighbour.0.stdout.take().expect("piped");
+    BufReader::new(output).read_line(&mut line).expect("read");
+    assert_eq!(line, "held\n");
+    for how in [["file", "1000"], ["mapping", "100000"]] {
+        assert!(hand_over(&program, &group, Heap::Neap, how), "{how:?}");
+    }
 }

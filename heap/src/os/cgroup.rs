@@ -3,8 +3,9 @@
 //!
 //! Supports both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
 //! `memory.limit_in_bytes`. A group's ancestors limit it as well, so the one with the least room
-//! counts. A group's use is its anonymous memory, because the kernel drops pages of files by
-//! itself. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst`
+//! counts. A group's use is all that the kernel counts but the pages of files in its lists, which
+//! it drops by itself, and slabs that it can shrink. Anonymous memory, `tmpfs`, memfds, locked
+//! files and tables of pages are in use. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst`
 //! of the kernel.
 
 use super::inquiry::Inquiry;
@@ -17,7 +18,7 @@ use core::ffi::CStr;
 pub struct GroupLimit {
     /// Most that the group may use.
     pub limit: usize,
-    /// Anonymous memory that it uses.
+    /// What it uses that the kernel cannot drop.
     pub used: usize,
 }
 
@@ -63,11 +64,19 @@ impl Version {
         }
     }
 
-    /// The line of `memory.stat` with the memory in use.
+    /// The file of all that the group uses.
     fn used(self) -> &'static [u8] {
         match self {
-            Version::One => b"total_rss ",
-            Version::Two => b"anon ",
+            Version::One => b"/memory.usage_in_bytes",
+            Version::Two => b"/memory.current",
+        }
+    }
+
+    /// The lines of `memory.stat` with what the kernel can drop of that.
+    fn droppable(self) -> &'static [&'static [u8]] {
+        match self {
+            Version::One => &[b"total_inactive_file ", b"total_active_file "],
+            Version::Two => &[b"inactive_file ", b"active_file ", b"slab_reclaimable "],
         }
     }
 }
@@ -194,9 +203,20 @@ fn limit_at(
     if limit >= NO_LIMIT {
         return None;
     }
+    let used = number_in(&version.used())?;
     let figures = desk.read(&[mount, level, b"/memory.stat"])?;
-    let used = line_of(figures, version.used()).and_then(number)?;
-    Some(GroupLimit { limit, used })
+    Some(GroupLimit {
+        limit,
+        used: used.saturating_sub(droppable_in(figures, version)),
+    })
+}
+
+/// How much of what a group uses the kernel can drop.
+fn droppable_in(figures: &[u8], version: Version) -> usize {
+    let lines = version.droppable().iter();
+    lines
+        .filter_map(|name| line_of(figures, name).and_then(number))
+        .sum()
 }
 
 /// What follows `name` in the line that begins with it.

@@ -21,6 +21,12 @@ pub const STACK_BYTES: usize = 8 << 10;
 /// From this part of a limit on, the limit is near.
 pub const NEAR_PART: usize = 8;
 
+/// The part of what the control group leaves the heap that free pages may take in any case.
+const FREE_PART: usize = 16;
+
+/// Dirty pages of free spans from which on the group is read for the first time, in bytes.
+const FIRST_READ: usize = 2 << 20;
+
 /// How long a free page stays resident unless told otherwise, in ms.
 const DECAY_MS: u64 = 1000;
 
@@ -38,15 +44,43 @@ pub enum Driver {
 pub struct Limits {
     hard: AtomicUsize,
     soft: AtomicUsize,
-    /// What the control group leaves this process; it changes.
+    /// [`GroupShare::most`], and so on; they change.
     group: AtomicUsize,
-    /// From how many bytes on that limit is near.
     group_near: AtomicUsize,
+    group_demand: AtomicUsize,
+    group_step: AtomicUsize,
+    /// From how many bytes of dirty pages on the group is to be read anew.
+    read_at: AtomicUsize,
+    /// The group is to be read anew.
+    outdated: AtomicBool,
     dirty: AtomicUsize,
     /// Bytes of free pages that stay resident at any age.
     kept: AtomicUsize,
     decay_ms: AtomicU64,
     has_thread: AtomicBool,
+}
+
+/// What the process's control group leaves the heap, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupShare {
+    /// A second soft limit.
+    pub most: usize,
+    /// From how many bytes on the heap is near it.
+    pub near: usize,
+    /// What the program may soon want outside of the heap: free pages leave it room, or are few.
+    pub demand: usize,
+    /// When dirty pages have grown by this, the group is to be read anew.
+    pub step: usize,
+}
+
+impl GroupShare {
+    /// There is no limit.
+    pub const ALL: GroupShare = GroupShare {
+        most: usize::MAX,
+        near: usize::MAX,
+        demand: 0,
+        step: usize::MAX,
+    };
 }
 
 /// Whether a request may be granted.
@@ -67,6 +101,10 @@ impl Limits {
             soft: AtomicUsize::new(usize::MAX),
             group: AtomicUsize::new(usize::MAX),
             group_near: AtomicUsize::new(usize::MAX),
+            group_demand: AtomicUsize::new(0),
+            group_step: AtomicUsize::new(FIRST_READ),
+            read_at: AtomicUsize::new(FIRST_READ),
+            outdated: AtomicBool::new(false),
             dirty: AtomicUsize::new(usize::MAX),
             kept: AtomicUsize::new(0),
             decay_ms: AtomicU64::new(DECAY_MS),
@@ -84,11 +122,38 @@ impl Limits {
         self.soft.store(bytes, Relaxed);
     }
 
-    /// Sets what the process's control group leaves the heap, in bytes: a second soft limit; and
-    /// from how many bytes on the heap is near it.
-    pub fn set_group(&self, bytes: usize, near: usize) {
-        self.group.store(bytes, Relaxed);
-        self.group_near.store(near, Relaxed);
+    /// Sets what the process's control group leaves the heap, while `dirty` bytes of free pages are
+    /// dirty.
+    pub fn set_group(&self, share: GroupShare, dirty: usize) {
+        self.group.store(share.most, Relaxed);
+        self.group_near.store(share.near, Relaxed);
+        self.group_demand.store(share.demand, Relaxed);
+        self.group_step.store(share.step, Relaxed);
+        self.put_off_reading(dirty);
+    }
+
+    /// The group was read, or cannot be, while `dirty` bytes of free pages are dirty.
+    pub fn put_off_reading(&self, dirty: usize) {
+        let step = self.group_step.load(Relaxed);
+        self.read_at.store(dirty.saturating_add(step), Relaxed);
+        self.outdated.store(false, Relaxed);
+    }
+
+    /// Whether free pages have grown so much that the group is to be read anew.
+    #[inline]
+    pub fn is_outdated(&self) -> bool {
+        self.outdated.load(Relaxed)
+    }
+
+    /// Free pages of `dirty` bytes are dirty.
+    pub(super) fn note_dirty(&self, dirty: usize) {
+        let read_at = self.read_at.load(Relaxed);
+        let step = self.group_step.load(Relaxed);
+        if dirty >= read_at {
+            self.outdated.store(true, Relaxed);
+        } else if dirty.saturating_add(step) < read_at {
+            self.read_at.store(dirty + step, Relaxed);
+        }
     }
 
     /// Sets the most bytes of free pages that may be resident.
@@ -198,11 +263,15 @@ impl Limits {
     /// Most bytes of dirty pages that free spans may have beside `used` bytes in use; `usize::MAX`
     /// if there is no bound.
     pub(super) fn most_dirty(&self, used: impl FnOnce() -> usize) -> usize {
-        let (bound, soft) = (self.dirty.load(Relaxed), self.soft());
-        match bound.min(soft) {
-            usize::MAX => usize::MAX,
-            _ => bound.min(soft.saturating_sub(used())),
+        let (bound, own, group) = (self.dirty(), self.own_soft(), self.group.load(Relaxed));
+        if bound.min(own).min(group) == usize::MAX {
+            return usize::MAX;
         }
+        let used = used();
+        let left = group.saturating_sub(used);
+        let spare = left.saturating_sub(self.group_demand.load(Relaxed));
+        let for_group = spare.max(left / FREE_PART);
+        bound.min(own.saturating_sub(used)).min(for_group)
     }
 
     /// Whether `wanted` more bytes in use keep the hard limit, `warm` of which are dirty pages of

@@ -15,6 +15,7 @@ use super::regret::Cause;
 use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
 use crate::base::units::SLICE_BYTES;
+use crate::os::lock::FutexGuard;
 use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -31,7 +32,7 @@ const LONG_BYTES: usize = 64 << 20;
 /// populated throughout takes 0.5 ms at this size.
 const MOST_SPARSE: usize = 512 << 20;
 
-/// Most pieces that a caller purges on its way when a bound is passed.
+/// Most pieces that a caller whose free pages pass a bound purges before it lets a fork pass.
 const MOST_ON_THE_WAY: usize = 8;
 
 /// Most calls for the parts of a piece that the kernel refused: for up to three locked pages it
@@ -185,24 +186,32 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// What a caller does on its way, when it has given up the lock. While another thread purges it
-    /// does nothing, unless a bound is far passed: that thread may have lost its processor, and
-    /// free pages would pile up behind it.
+    /// What a caller does on its way, when it has given up the lock: one piece of what is due by its
+    /// age, or all that passes a bound. While another thread purges it does nothing, unless a bound
+    /// is far passed: that thread may have lost its processor, and free pages would pile up behind
+    /// it.
     pub(super) fn purge_on_the_way(&self, due: Due) {
-        let pieces = match due {
-            Due::Until(_) => 1,
-            Due::Above(_) | Due::Over(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
-        };
-        let alone = self.purging.try_lock().or_else(|| {
+        let mut reach = MOST_SPARSE;
+        while let Some(_alone) = self.turn(due) {
+            let pieces = match due {
+                Due::Until(_) => 1,
+                Due::Above(_) | Due::Over(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
+            };
+            let mut purge = || self.purge_piece(due, &mut reach).is_none();
+            if (0..pieces).any(|_| purge()) || pieces == 1 {
+                return;
+            }
+        }
+    }
+
+    /// The right to purge. `None` while another thread has it, unless a bound is far passed.
+    fn turn(&self, due: Due) -> Option<FutexGuard<'_>> {
+        self.purging.try_lock().or_else(|| {
             // Below a handler of signals the holder may be the caller. In a child that no handler
             // of ours heard of it stayed in the parent.
             let comes_back = !self.purging.is_mine() && shared::is_mine();
             (comes_back && self.is_far_above(due)).then(|| self.purging.lock())
-        });
-        if let Some(_alone) = alone {
-            let mut reach = MOST_SPARSE;
-            let _ = (0..pieces).find(|_| self.purge_piece(due, &mut reach).is_none());
-        }
+        })
     }
 
     /// Whether free pages pass a bound by more than [`FAR_BYTES`], those on their way among them.
@@ -366,6 +375,8 @@ fn first_of(run: DirtyRun) -> DirtyRun {
 impl<'h, O: Os> Locked<'h, O> {
     /// What passes a bound, in bytes or in age: the caller purges it once it has given up the lock.
     pub(super) fn excess(&mut self) -> Option<Due> {
+        let dirty = self.inner.counts.free_dirty_pages * self.page_bytes();
+        self.heap.limits.note_dirty(dirty);
         let most = self.most_dirty_pages();
         if self.inner.counts.free_dirty_pages > most {
             return Some(Due::Above(most));

@@ -8,10 +8,22 @@ use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
 use crate::os::inquiry::Inquiry;
 use crate::os::sandbox;
-use crate::pages::NEAR_PART;
+use crate::pages::{GroupShare, NEAR_PART};
 
 /// The part of its group's limit that the heap leaves to what it knows nothing of.
 const GROUP_PART: usize = 16;
+
+/// What a program may soon want outside of the heap, in its own mappings, a child or a file in
+/// memory: this many times what the heap held. Where the group has that much room, free pages stay.
+const DEMANDS: usize = 2;
+
+/// What the heap held counts less by this part with each reading.
+const FORGET_PART: usize = 32;
+
+/// The group is read anew when free pages have grown by this part of its room, but not less than by
+/// so many bytes: a reading takes 20 to 50 µs.
+const STEP_PART: usize = 8;
+const LEAST_STEP: usize = 1 << 20;
 
 /// So long after a vain attempt to gather free memory another is made, though nothing was freed
 /// past a magazine, in ms.
@@ -24,37 +36,53 @@ const WORTH_BYTES: usize = 64 << 10;
 const WAIT_MS: u64 = 50;
 
 impl Heap {
-    /// Asks the control group and the machine, at most once a second. Only threads of the program
-    /// do this, and not the purge thread: a file that is open meanwhile has a number that the
-    /// program may count on for its own. No other thread waits for the answer. Returns whether it
-    /// asked.
+    /// Asks the control group and the machine: once a second, and the group also when free pages
+    /// have [grown](crate::pages::Limits::is_outdated). Only threads of the program do this, and
+    /// not the purge thread: a file that is open meanwhile has a number that the program may count
+    /// on for its own. No other thread waits for the answer. Returns whether it asked.
     pub(super) fn look_around(&self) -> bool {
-        let now = self.now_ms();
-        if !self.pressure.is_outdated(now) {
+        let (now, limits) = (self.now_ms(), self.pages.limits());
+        let is_due = || limits.is_outdated() || self.pressure.is_outdated(now);
+        if !is_due() {
             return false;
         }
-        let inquiry = Inquiry::begin().filter(|_| self.pressure.is_outdated(now));
-        let Some(inquiry) = inquiry else {
+        let Some(inquiry) = Inquiry::begin().filter(|_| is_due()) else {
             return false;
         };
+        let timed = self.pressure.is_outdated(now);
+        let held = self.pages.footprint();
+        limits.put_off_reading(held.dirty);
         self.pressure.asked_at.store(now, Ordering::Relaxed);
         if !sandbox::allows_more() {
             return true;
         }
         // Without an answer what was said last stays in force.
-        if let Ok(limit) = cgroup::group_limit(&inquiry) {
-            let (most, near) = limit.map_or((usize::MAX, usize::MAX), |group| {
-                share_of(group, self.pages.footprint().total())
-            });
-            self.pages.limits().set_group(most, near);
+        if let Ok(group) = cgroup::group_limit(&inquiry) {
+            let most_held = &self.pressure.most_held;
+            let before = most_held.load(Ordering::Relaxed);
+            let held_before = held.total().max(before - before / FORGET_PART);
+            most_held.store(held_before, Ordering::Relaxed);
+            let share = group.map(|group| share_of(group, held.total(), held_before));
+            limits.set_group(share.unwrap_or(GroupShare::ALL), held.dirty);
             self.budget
-                .note_group(limit.map_or(usize::MAX, |group| group.limit));
+                .note_group(group.map_or(usize::MAX, |group| group.limit));
         }
-        // Another process may lower this one's limit.
-        self.pages.address_limit_changed();
-        let short = cgroup::is_short_of_memory(&inquiry);
-        self.pressure.short.store(short, Ordering::Relaxed);
+        if timed {
+            // Another process may lower this one's limit.
+            self.pages.address_limit_changed();
+            let short = cgroup::is_short_of_memory(&inquiry);
+            self.pressure.short.store(short, Ordering::Relaxed);
+        }
         true
+    }
+
+    /// Reads the group anew because free pages have grown, and gives those back that it leaves no
+    /// room for. The caller holds no lock.
+    #[cold]
+    pub(super) fn heed_group(&self) {
+        if self.look_around() {
+            self.pages.tend();
+        }
     }
 
     /// What a caller that takes a large block does, for a program may take no others: looks around,
@@ -102,13 +130,18 @@ impl Heap {
     }
 }
 
-/// What a group's limit leaves a heap that counts `held` bytes, when all others stay as they are,
-/// and from how many bytes on that is near. As much as it counts now, and the room that the group
-/// has: much of what it counts may never have been touched, and that the group does not count.
-fn share_of(group: GroupLimit, held: usize) -> (usize, usize) {
-    let most = (group.limit - group.limit / GROUP_PART).saturating_add(held);
-    let most = most.saturating_sub(group.used);
-    (most, most.saturating_sub(group.limit / NEAR_PART))
+/// What a group's limit leaves a heap that counts `held` bytes, and lately held `most_held`, when
+/// all others stay as they are: as much as it counts now, and the room that the group has. Much of
+/// what it counts may never have been touched, and that the group does not count.
+fn share_of(group: GroupLimit, held: usize, most_held: usize) -> GroupShare {
+    let usable = group.limit - group.limit / GROUP_PART;
+    let most = usable.saturating_add(held).saturating_sub(group.used);
+    GroupShare {
+        most,
+        near: most.saturating_sub(group.limit / NEAR_PART),
+        demand: most_held.saturating_mul(DEMANDS),
+        step: (usable.saturating_sub(group.used) / STEP_PART).max(LEAST_STEP),
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -119,9 +152,9 @@ mod tests {
 
     fn is_near(used: usize, held: usize) -> bool {
         let limit = 256 * MIB;
-        let (most, near) = share_of(GroupLimit { limit, used }, held);
-        assert!(near <= most);
-        held > near
+        let share = share_of(GroupLimit { limit, used }, held, held);
+        assert!(share.near <= share.most);
+        held > share.near
     }
 
     #[test]

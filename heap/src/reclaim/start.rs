@@ -123,12 +123,16 @@ pub(crate) fn after_fork_in_child() {
     PASSED.store(0, Ordering::Relaxed);
 }
 
-/// Every slow path ends here, holding no lock: purges what it left, and starts the thread if it is
+/// Every slow path ends here, holding no lock: purges what it left and what the group has no room
+/// for, and starts the thread if it is
 /// missed, and this is a safe moment. `caller` is an address in the code that made the call; 0:
 /// unknown.
 #[inline]
 pub(crate) fn end_slow_path(caller: usize) {
     HEAP.pages.tend_left();
+    if HEAP.pages.limits().is_outdated() {
+        HEAP.heed_group();
+    }
     if REQUESTS.is_status_page_missing() && is_worth_a_status_page() && is_own() {
         hook::instruments().make_status_page();
     }

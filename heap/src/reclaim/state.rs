@@ -149,6 +149,8 @@ pub(super) const AT_WORK: u32 = 1;
 /// What was found.
 pub struct Pressure {
     pub(super) asked_at: AtomicU64,
+    /// The most bytes that the heap was found to hold; forgotten little by little.
+    pub(super) most_held: AtomicUsize,
     /// The machine is short of memory.
     pub(super) short: AtomicBool,
     /// Whether a thread gathers free memory for a refused request; waited on.
@@ -165,6 +167,7 @@ impl Pressure {
     pub(crate) const fn new() -> Pressure {
         Pressure {
             asked_at: AtomicU64::new(0),
+            most_held: AtomicUsize::new(0),
             short: AtomicBool::new(false),
             gathering: AtomicU32::new(AT_REST),
             relieved_at: AtomicU64::new(0),

@@ -5,7 +5,7 @@ use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
 use crate::os::fake::{Conditions, Fake};
-use crate::pages::{Age, Dirty, Driver, HugePolicy, PageHeap, Span, SpanSource, Use};
+use crate::pages::{Age, Dirty, Driver, GroupShare, HugePolicy, PageHeap, Span, SpanSource, Use};
 use crate::pages::{MIRROR_WORDS, Mirror};
 use std::boxed::Box;
 use std::sync::Barrier;
@@ -75,7 +75,13 @@ fn the_soft_limit_leaves_free_pages_what_is_left() {
     free(&heap, first, Dirty::All);
     assert_eq!(heap.totals().free_dirty, 32 * SLICE_BYTES, "there is room");
     // The group leaves less.
-    heap.limits().set_group(2 * MIB, MIB);
+    let share = GroupShare {
+        most: 2 * MIB,
+        near: MIB,
+        demand: 0,
+        ..GroupShare::ALL
+    };
+    heap.limits().set_group(share, 0);
     free(&heap, second, Dirty::AsBefore);
     assert!(heap.footprint().total() <= 2 * MIB);
 }
