@@ -5,8 +5,8 @@
 //! `memory.limit_in_bytes`. A group's ancestors limit it as well, so the one with the least room
 //! counts. A group's use is all that the kernel counts but the pages of files in its lists, which
 //! it drops by itself, and slabs that it can shrink. Anonymous memory, `tmpfs`, memfds, locked
-//! files and tables of pages are in use. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst`
-//! of the kernel.
+//! files and tables of pages are in use. See cgroups(7), and
+//! `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the kernel.
 
 use super::inquiry::Inquiry;
 use crate::os::late::Late;
@@ -326,6 +326,14 @@ mod tests {
         assert_eq!(number(b"1048576\n"), Some(1 << 20));
         assert_eq!(number(b"max\n"), None);
         assert_eq!(line_of(b"file 1\nanon 77\n", b"anon "), Some(&b"77"[..]));
+    }
+
+    #[test]
+    fn files_that_the_kernel_can_drop_are_not_in_use() {
+        let two = b"anon 900\nfile 70\nshmem 30\ninactive_anon 900\nactive_anon 4\ninactive_file 20\nactive_file 10\nslab_reclaimable 5\n";
+        assert_eq!(droppable_in(two, Version::Two), 35);
+        let one = b"cache 50\ninactive_file 9\ntotal_cache 70\ntotal_shmem 30\ntotal_inactive_file 20\ntotal_active_file 10\n";
+        assert_eq!(droppable_in(one, Version::One), 30);
     }
 
     #[test]

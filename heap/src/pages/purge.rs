@@ -186,10 +186,10 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// What a caller does on its way, when it has given up the lock: one piece of what is due by its
-    /// age, or all that passes a bound. While another thread purges it does nothing, unless a bound
-    /// is far passed: that thread may have lost its processor, and free pages would pile up behind
-    /// it.
+    /// What a caller does on its way, when it has given up the lock: one piece of what is due by
+    /// its age, or all that passes a bound. While another thread purges it does nothing, unless a
+    /// bound is far passed: that thread may have lost its processor, and free pages would pile up
+    /// behind it.
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let mut reach = MOST_SPARSE;
         while let Some(_alone) = self.turn(due) {
@@ -204,23 +204,18 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// The right to purge. `None` while another thread has it, unless a bound is far passed.
+    /// The right to purge. `None` while another thread has it, unless free pages pass a bound by
+    /// more than [`FAR_BYTES`], those on their way among them.
     fn turn(&self, due: Due) -> Option<FutexGuard<'_>> {
         self.purging.try_lock().or_else(|| {
+            let Due::Above(most) = due else { return None };
             // Below a handler of signals the holder may be the caller. In a child that no handler
             // of ours heard of it stayed in the parent.
             let comes_back = !self.purging.is_mine() && shared::is_mine();
-            (comes_back && self.is_far_above(due)).then(|| self.purging.lock())
+            let far = most.saturating_add(FAR_BYTES / self.os.page_bytes());
+            let is_far = comes_back && self.locked().inner.counts.free_dirty_pages > far;
+            is_far.then(|| self.purging.lock())
         })
-    }
-
-    /// Whether free pages pass a bound by more than [`FAR_BYTES`], those on their way among them.
-    fn is_far_above(&self, due: Due) -> bool {
-        let Due::Above(most) = due else {
-            return false;
-        };
-        let far = most.saturating_add(FAR_BYTES / self.os.page_bytes());
-        self.locked().inner.counts.free_dirty_pages > far
     }
 
     /// Purges one piece of at most `reach` bytes; `None` when nothing is due. The caller holds

@@ -86,6 +86,37 @@ fn the_soft_limit_leaves_free_pages_what_is_left() {
     assert!(heap.footprint().total() <= 2 * MIB);
 }
 
+#[test]
+fn free_pages_leave_the_group_room_for_other_uses() {
+    let heap = roomy();
+    let share = GroupShare {
+        most: 64 * MIB,
+        near: 64 * MIB,
+        demand: 32 * MIB,
+        step: MIB,
+    };
+    heap.limits().set_group(share, 0);
+    let take = || large(&heap, 16 * MIB / SLICE_BYTES).unwrap();
+    let spans = [take(), take(), take()];
+    assert!(!heap.limits().is_outdated());
+    let [first, second, third] = spans;
+    free(&heap, first, Dirty::All);
+    // 32 MiB are in use, so the group leaves 32, and all of that may be wanted.
+    assert!(heap.footprint().dirty <= 2 * MIB);
+    assert!(heap.limits().is_outdated(), "free pages have grown");
+    // The group has more room than that.
+    heap.limits().set_group(
+        GroupShare {
+            demand: MIB,
+            ..share
+        },
+        0,
+    );
+    free(&heap, second, Dirty::All);
+    free(&heap, third, Dirty::All);
+    assert!(heap.footprint().dirty >= 32 * MIB);
+}
+
 /// The purging thread may have lost its processor: free pages would pile up behind it.
 #[test]
 fn who_frees_far_past_a_bound_waits_for_the_purging_thread() {
