@@ -187,9 +187,8 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// What a caller does on its way, when it has given up the lock: one piece of what is due by
-    /// its age, or all that passes a bound. While another thread purges it does nothing, unless a
-    /// bound is far passed: that thread may have lost its processor, and free pages would pile up
-    /// behind it.
+    /// its age, or all that passes a bound. While another thread purges it does nothing, unless the
+    /// bound is far passed: that thread may have lost its processor.
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let mut reach = MOST_SPARSE;
         while let Some(_alone) = self.turn(due) {
@@ -213,8 +212,8 @@ impl<O: Os> PageHeap<O> {
             // of ours heard of it stayed in the parent.
             let comes_back = !self.purging.is_mine() && shared::is_mine();
             let far = most.saturating_add(FAR_BYTES / self.os.page_bytes());
-            let is_far = comes_back && self.locked().inner.counts.free_dirty_pages > far;
-            is_far.then(|| self.purging.lock())
+            let is_far = || self.locked().inner.counts.free_dirty_pages > far;
+            (comes_back && is_far()).then(|| self.purging.lock())
         })
     }
 
