@@ -10,7 +10,7 @@ use super::machine;
 use super::measures::Measures;
 use super::opened::Opened;
 use super::registry::{Destructor, End, Heir};
-use super::thread_cache::{CACHE_BYTES, Cache, GONE};
+use super::thread_cache::{CACHE_BYTES, Cache};
 use super::waiting::Blocks;
 use crate::base::sync::Ordering;
 use crate::os::thread::{give_way, heavy_barrier};
@@ -120,7 +120,7 @@ impl Heap {
             .filter(|_| !self.pages.is_scant())
         else {
             // SAFETY: a static.
-            unsafe { machine::set_slot(&GONE) };
+            unsafe { machine::set_slot(self.gone()) };
             return None;
         };
         let memory = self.take_meta(CACHE_BYTES)?;
@@ -158,6 +158,13 @@ impl Heap {
         Some(cache)
     }
 
+    /// What the slot of a thread without a cache holds. The caller holds no cache's lock.
+    fn gone(&self) -> &'static Cache {
+        let _guard = self.registry.lock.lock();
+        // SAFETY: the lock is held.
+        unsafe { Cache::gone() }
+    }
+
     /// Ends a cache that was made just now. Out of line, because the blocks take room on the stack.
     #[cold]
     #[inline(never)]
@@ -171,7 +178,7 @@ impl Heap {
     /// back. These are the caller's.
     pub(crate) fn retire_cache(&'static self, block: NonNull<Cache>) -> Blocks {
         // SAFETY: the thread's own cache, alive until it is released below.
-        let cache = unsafe { block.as_ref() };
+        let (cache, gone) = (unsafe { block.as_ref() }, self.gone());
         let mut open = cache.open();
         // First, while the slot shows the cache: a fork's child counts no grants of one that moves.
         let granted = open.inner.granted;
@@ -179,7 +186,7 @@ impl Heap {
         cache.begin_move();
         // Destructors that run after this one are served without a cache.
         // SAFETY: a static.
-        unsafe { machine::set_slot(&GONE) };
+        unsafe { machine::set_slot(gone) };
         let waiting = self.end_waiting(&mut open);
         self.empty(open);
         if self.registry.leave(cache) == Heir::Thread {

@@ -9,6 +9,7 @@ use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering, 
 use crate::os::lock::{Lock, Rank};
 use crate::os::thread;
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 /// A thread's cache. Owned by its thread; the registry and drainers reach it under locks.
@@ -85,9 +86,15 @@ unsafe impl Sync for Cache {}
 
 /// What a thread's slot holds before its first slow call: always empty, always full, never written.
 pub static EMPTY: Cache = Cache::new(0);
-/// What a thread's slot holds once its cache is gone (thread end, or no memory for one): no class
-/// has an array.
-pub static GONE: Cache = Cache::new(0);
+/// What a thread's slot holds once its cache is gone (thread end, or no memory for one): as
+/// [`EMPTY`], once it is filled. It is zero in the file, because it would take as many bytes there.
+static GONE: Gone = Gone(UnsafeCell::new(MaybeUninit::zeroed()));
+
+struct Gone(UnsafeCell<MaybeUninit<Cache>>);
+
+// SAFETY: filled under the registry's lock before the first reference to it, and never written
+// afterwards.
+unsafe impl Sync for Gone {}
 
 /// What [`Cache::pin`] says: no drainer has the cache in hand;
 pub const UNPINNED: u8 = 0;
@@ -217,7 +224,24 @@ impl Cache {
     /// Whether this is one of the two sentinels, which hold nothing and are never written.
     #[inline]
     pub fn is_sentinel(&self) -> bool {
-        ptr::eq(self, &EMPTY) || ptr::eq(self, &GONE)
+        ptr::eq(self, &EMPTY) || ptr::eq(self, GONE.0.get().cast())
+    }
+
+    /// What a thread's slot holds once its cache is gone. The first call fills it.
+    ///
+    /// # Safety
+    /// - The caller holds the registry's lock.
+    pub(super) unsafe fn gone() -> &'static Cache {
+        static IS_FILLED: AtomicBool = AtomicBool::new(false);
+        let gone = GONE.0.get().cast::<Cache>();
+        if !IS_FILLED.load(Ordering::Relaxed) {
+            // SAFETY: the caller's promise: one thread, and there is no reference yet. A sentinel is
+            // never written.
+            unsafe { ptr::copy_nonoverlapping(&raw const EMPTY, gone, 1) };
+            IS_FILLED.store(true, Ordering::Relaxed);
+        }
+        // SAFETY: filled, never written any more, and a static.
+        unsafe { &*gone }
     }
 
     /// The countdown of `class`.
