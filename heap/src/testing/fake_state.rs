@@ -281,3 +281,18 @@ impl State {
         )
     }
 }
+
+impl super::Fake {
+    /// The pages of a range are populated, as after a first write.
+    pub fn touch(&self, addr: NonNull<u8>, bytes: usize) {
+        let page = self.conditions.page_bytes;
+        self.state().range(addr, bytes, page).1.fill(true);
+    }
+
+    /// Bytes of pages that were touched, or found populated, and not given back since.
+    pub fn resident(&self) -> usize {
+        let state = self.state();
+        let pages = state.reservations.iter().flat_map(|one| &one.populated);
+        pages.filter(|&&populated| populated).count() * self.conditions.page_bytes
+    }
+}

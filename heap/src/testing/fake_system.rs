@@ -411,8 +411,11 @@ impl Os for Fake {
         }
         // SAFETY: both are committed ranges; the caller promises that they are disjoint.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) };
-        self.state()
-            .fill(from, bytes, self.conditions.page_bytes, 0);
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
+        let populated = state.range(from, bytes, page).1.to_vec();
+        state.range(to, bytes, page).1.copy_from_slice(&populated);
+        state.range(from, bytes, page).1.fill(false);
+        state.fill(from, bytes, page, 0);
         Ok(())
     }
 
@@ -425,7 +428,7 @@ impl Os for Fake {
             "a renewal of what is not committed"
         );
         assert_eq!(state.guards(addr, bytes), [], "guards in what is renewed");
-        state.fill(addr, bytes, self.conditions.page_bytes, 0);
+        state.purge(addr, bytes, self.conditions.page_bytes);
         Ok(())
     }
 

@@ -7,6 +7,8 @@ mod bias_models;
 pub(crate) mod crew;
 #[cfg(loom)]
 mod freed_models;
+#[cfg(not(loom))]
+mod limit_model;
 #[cfg(loom)]
 mod magazine_models;
 #[cfg(not(loom))]
