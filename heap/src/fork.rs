@@ -171,7 +171,7 @@ pub unsafe fn in_child(copier: Copier) {
     start::after_fork_in_child();
     if copier == Copier::CLibrary {
         // The C library knows of the fork, so the child may start a thread.
-        thread::note_process();
+        process::note_own();
         // Before anything takes the page heap's lock, which writes to the status page.
         instruments().after_fork_in_child();
     }

@@ -11,7 +11,7 @@ use crate::cache::misuse::{self, Call};
 use crate::form;
 use crate::harden::{self, Form};
 use crate::hook;
-use crate::init::{current, entered};
+use crate::init::{current, entered_to_free};
 use crate::large;
 use crate::mapped_over;
 use crate::reclaim::start::end_slow_path;
@@ -304,10 +304,13 @@ unsafe extern "C" fn free_missed_from(block: *mut u8, caller: usize) {
 /// - As [`free`], of a block that is not null.
 unsafe fn free_missed(block: *mut u8) {
     let address = tags::strip(block.addr());
-    let cache = entered();
+    let cache = entered_to_free();
     let mode = HEAP.mode();
-    if let (Mode::Counting, Some(cache)) = (mode, cache) {
-        Counts::bump(&cache.counts.frees, 1);
+    if mode == Mode::Counting {
+        match cache {
+            Some(cache) => Counts::bump(&cache.counts.frees, 1),
+            None => HEAP.registry.count_free(),
+        }
     }
     let found = HEAP.find(address);
     if let (Found::Slab(slab, class), Mode::Plain | Mode::Counting) = (&found, mode) {

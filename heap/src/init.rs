@@ -114,7 +114,7 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
 /// # Safety
 /// - As [`begin_first`].
 unsafe fn begin_alone(envp: *mut *mut c_char) {
-    purge::note_process();
+    process::note_own();
     if !process::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { apply_all(envp) };
@@ -149,6 +149,24 @@ pub fn entered() -> Option<&'static Cache> {
     Some(cache).filter(|cache| !cache.is_sentinel())
 }
 
+/// The thread's cache, for a free. A thread that has none may be past its destructors, where the C
+/// library frees what its thread used. So only one in [`FREES`] such frees, of all threads, makes a
+/// cache: a thread that goes on freeing gets one. In the checking mode each does, so that the first
+/// thread knows that it is not alone.
+pub(crate) fn entered_to_free() -> Option<&'static Cache> {
+    const FREES: u8 = 64;
+    static PASSED: AtomicU8 = AtomicU8::new(0);
+    if !ptr::eq(current(), &EMPTY) {
+        return entered();
+    }
+    begin_on_the_way();
+    let makes_one = PASSED.fetch_add(1, Ordering::Relaxed) % FREES == FREES - 1;
+    match makes_one || HEAP.mode() == Mode::Checking {
+        true => entered(),
+        false => None,
+    }
+}
+
 /// The thread's first slow call.
 #[cold]
 fn enter() -> Option<&'static Cache> {
@@ -165,9 +183,12 @@ fn enter() -> Option<&'static Cache> {
 /// The thread is ending: its cache goes back.
 ///
 /// # Safety
-/// - `cache` is null, or the calling thread's cache, which nothing reaches afterwards.
+/// - `cache` is null, the calling thread's cache, which nothing reaches afterwards, or that of a
+///   thread that is gone.
 pub(crate) unsafe extern "C" fn at_thread_end(cache: *mut c_void) {
-    if let Some(cache) = NonNull::new(cache.cast::<Cache>()) {
+    // A thread on the stack of one that entered after its destructors finds that one's value.
+    let is_own = ptr::eq(current(), cache.cast());
+    if let Some(cache) = NonNull::new(cache.cast::<Cache>()).filter(|_| is_own) {
         let waiting = HEAP.retire_cache(cache);
         // SAFETY: freed by the program, and held back since.
         unsafe {
@@ -227,7 +248,7 @@ pub fn unreserve() {
 /// To be called when the limit on the process's address space has changed. In a child of `vfork`,
 /// which has limits of its own and its parent's memory, nothing is done.
 pub fn address_limit_changed() {
-    if purge::is_own_process() {
+    if process::is_own() {
         HEAP.pages.address_limit_changed();
     }
 }

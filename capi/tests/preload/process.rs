@@ -75,6 +75,29 @@ fn thread_end() {
     passes("programs/thread_end.c");
 }
 
+/// Threads whose caches no destructor ends.
+#[test]
+fn threads_that_end_unnoticed_leave_no_cache() {
+    let Some(program) = compile("programs/unnoticed_ends.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for mode in [
+        ("NEAP_DECAY", "1s"),
+        ("NEAP_HARDEN", "1"),
+        ("NEAP_CHECK", "1"),
+    ] {
+        for (way, end) in [
+            ("0", "returns"),
+            ("1", "returns"),
+            ("0", "exits"),
+            ("1", "exits"),
+        ] {
+            let output = support::run(&program, &[way, end].map(OsStr::new), &[mode]);
+            support::succeeds(&output, &format!("unnoticed_ends {way} {end} {mode:?}"));
+        }
+    }
+}
+
 /// Loads the plugin in `mode` and trades blocks with it.
 fn plugin(mode: &str) {
     if let Some(plugin) = compile("programs/plugin.c", Artifact::Plugin, &[]) {

@@ -123,6 +123,7 @@ impl Heap {
             };
             self.collect_batch(&batch, offer.places, ceded, blocks, source);
         }
+        self.bury(&batch);
         self.registry
             .unpin(&batch, |cache| self.release_cache(cache));
         batch.count()

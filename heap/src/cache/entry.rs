@@ -13,7 +13,8 @@ use super::registry::{Destructor, End, Heir};
 use super::thread_cache::{CACHE_BYTES, Cache};
 use super::waiting::Blocks;
 use crate::base::sync::Ordering;
-use crate::os::thread::{give_way, heavy_barrier};
+use crate::os::thread::{self, give_way, heavy_barrier};
+use crate::reclaim::wakeup::Urgency;
 use crate::slab::class::Class;
 use crate::slab::class_table;
 use core::ptr::{self, NonNull};
@@ -123,6 +124,9 @@ impl Heap {
             unsafe { machine::set_slot(self.gone()) };
             return None;
         };
+        if self.registry.is_crowded() {
+            self.sweep();
+        }
         let memory = self.take_meta(CACHE_BYTES)?;
         let shift = colour::shift(memory.addr().get());
         // SAFETY: at most `MOST_SHIFT`, so inside the memory.
@@ -147,6 +151,7 @@ impl Heap {
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
         unsafe { machine::set_slot(cache) };
+        cache.note_owner();
         cache.end_move();
         if let End::WithThread(key) = end
             // SAFETY: the key's destructor takes the block of a cache.
@@ -179,6 +184,7 @@ impl Heap {
     pub(crate) fn retire_cache(&'static self, block: NonNull<Cache>) -> Blocks {
         // SAFETY: the thread's own cache, alive until it is released below.
         let (cache, gone) = (unsafe { block.as_ref() }, self.gone());
+        let was_main = cache.owner.load(Ordering::Relaxed) == thread::MAIN;
         let mut open = cache.open();
         // First, while the slot shows the cache: a fork's child counts no grants of one that moves.
         let granted = open.inner.granted;
@@ -193,17 +199,20 @@ impl Heap {
             self.release_cache(cache);
         }
         self.pages.tend_left();
-        if self.registry.is_empty() {
-            self.tide.end_soon();
+        match self.registry.is_empty() {
+            true => self.tide.end_soon(),
+            // From now on the purge thread looks whether it is the last one.
+            false if was_main => self.tide.bell.ring(Urgency::Now),
+            false => {}
         }
         waiting
     }
 
-    /// Gives back the blocks and the arrays of the calling thread's cache. It stays empty: its
-    /// thread no longer reaches it.
-    fn empty(&'static self, mut open: Opened<'_>) {
+    /// Gives back the blocks and the arrays of the calling thread's cache, or of one whose thread
+    /// is gone. It stays empty: its thread no longer reaches it.
+    pub(super) fn empty(&'static self, mut open: Opened<'_>) {
         for class in Class::all() {
-            // SAFETY: the calling thread's own cache.
+            // SAFETY: the calling thread's own cache, or of no thread.
             unsafe { open.magazine(class).settle() };
             let filled = open.magazine(class).filled();
             // SAFETY: as above; settled.

@@ -7,6 +7,7 @@ use super::thread_cache::Cache;
 use crate::base::sync::Ordering;
 use crate::os::inquiry;
 use crate::os::lock::Lock;
+use crate::os::thread::{LEFT, MAIN};
 use core::ptr;
 
 impl Heap {
@@ -40,6 +41,9 @@ impl Heap {
             .and_then(Cache::open_own)
         {
             open.guard_floors();
+        }
+        if let Some(own) = own {
+            self.registry.note_main(own);
         }
         let is_changing = self.registry.lock.is_mine();
         let is_draining = self.registry.draining.is_mine();
@@ -80,6 +84,10 @@ impl Registry {
         let (own, caches) = unsafe { (self.own(), self.caches()) };
         for cache in caches {
             cache.forget_mover();
+            // Its magazines may be half changed, so it only leaves the list, at the next sweep.
+            if own.is_none_or(|own| !ptr::eq(own, cache)) {
+                cache.owner.store(LEFT, Ordering::Relaxed);
+            }
             // What this thread was about to look at when it was interrupted stays at work for good,
             // so that it goes on without it.
             let is_held = own.is_some_and(|own| ptr::eq(own, cache)) || cache.lock().is_mine();
@@ -87,6 +95,17 @@ impl Registry {
             if cache.lock().free_if_left() || was_at_work {
                 cache.open().abandon();
             }
+        }
+    }
+
+    /// In a fork's child: its first thread is the one that this cache is of.
+    fn note_main(&self, own: &Cache) {
+        // Writes only where it must: in a child a write costs a page.
+        if own.owner.load(Ordering::Relaxed) != MAIN {
+            own.owner.store(MAIN, Ordering::Relaxed);
+        }
+        if self.has_main_left() {
+            self.main_left.store(false, Ordering::Relaxed);
         }
     }
 

@@ -25,6 +25,8 @@ pub mod flush;
 #[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
+mod gone;
+#[cfg(not(loom))]
 pub mod heap;
 #[cfg(not(loom))]
 pub mod machine;

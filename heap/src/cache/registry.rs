@@ -1,12 +1,17 @@
 //! All caches of the process, which begin and end with their threads.
 
 use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
-use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
+use crate::base::sync::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell,
+};
 use crate::os::lock::{Lock, Rank};
 use crate::os::thread::{self, Key};
 use crate::slab::class::Class;
 use core::ffi::c_void;
 use core::ptr;
+
+/// Fewer caches are no crowd.
+const LEAST_CROWD: usize = 16;
 
 /// Most caches of a [`Batch`].
 pub(super) const BATCH: usize = 32;
@@ -25,6 +30,11 @@ pub struct Registry {
     pub(super) last: AtomicPtr<Cache>,
     /// Caches in the list. Changes under the lock.
     pub(super) count: AtomicUsize,
+    /// At this many caches, those of threads that are gone are searched for. Changes under the
+    /// lock.
+    crowd: AtomicUsize,
+    /// The first thread had a cache, and ended.
+    pub(super) main_left: AtomicBool,
     /// guarded by: lock
     key: UnsafeCell<Option<Key>>,
     /// Calls counted by caches that are gone: allocations, frees, requested bytes.
@@ -88,6 +98,8 @@ impl Registry {
             first: AtomicPtr::new(ptr::null_mut()),
             last: AtomicPtr::new(ptr::null_mut()),
             count: AtomicUsize::new(0),
+            crowd: AtomicUsize::new(LEAST_CROWD),
+            main_left: AtomicBool::new(false),
             key: UnsafeCell::new(None),
             past: [const { AtomicU64::new(0) }; 3],
             owed: AtomicU32::new(0),
@@ -98,6 +110,39 @@ impl Registry {
     /// How many threads have a cache now.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are twice as many caches as when those of threads that are gone were last
+    /// searched for, or when a thread last ended.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.count() >= self.crowd.load(Ordering::Relaxed)
+    }
+
+    /// The caches of threads that are gone have left.
+    pub(super) fn note_swept(&self) {
+        let _guard = self.lock.lock();
+        let crowd = (2 * self.count()).max(LEAST_CROWD);
+        self.crowd.store(crowd, Ordering::Relaxed);
+    }
+
+    /// Whether the process's first thread has ended. Then a thread of ours could be the last one.
+    pub fn has_main_left(&self) -> bool {
+        self.main_left.load(Ordering::Relaxed)
+    }
+
+    /// Counts a free of a thread that has no cache.
+    pub(crate) fn count_free(&self) {
+        self.past[1].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a cache that the caller has pinned is in the list, where it is among the last.
+    pub(super) fn is_listed(&self, cache: &Cache) -> bool {
+        let _guard = self.lock.lock();
+        // SAFETY: caches in the list are alive while the lock is held.
+        let at = |link: &AtomicPtr<Cache>| unsafe { link.load(Ordering::Relaxed).as_ref() };
+        let mut backwards =
+            core::iter::successors(at(&self.last), move |cache| at(&cache.previous));
+        backwards.any(|listed| ptr::eq(listed, cache))
     }
 
     /// Pins the first `most` caches of the list and moves them to its end, so that the next batch
@@ -274,6 +319,13 @@ impl Registry {
         self.unlink(cache);
         let before = self.count.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "a cache leaves that is not in the list");
+        let crowd = (2 * before).max(LEAST_CROWD);
+        if crowd < self.crowd.load(Ordering::Relaxed) {
+            self.crowd.store(crowd, Ordering::Relaxed);
+        }
+        if cache.owner.load(Ordering::Relaxed) == thread::MAIN {
+            self.main_left.store(true, Ordering::Relaxed);
+        }
         if cache.is_armed() {
             // No more than there are caches, so that those to come are not armed time after time.
             let one_more = |owed: u32| ((owed as usize) < before).then_some(owed + 1);

@@ -5,9 +5,11 @@ use super::bounds::{Access, Bounds};
 use super::countdown::{Countdown, Counts, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
 use super::waiting::Place;
-use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
+use crate::base::sync::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell,
+};
 use crate::os::lock::{Lock, Rank};
-use crate::os::thread;
+use crate::os::{process, thread};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
@@ -21,6 +23,9 @@ pub struct Cache {
     pub starts: [Start; MAGAZINES],
     /// By size. The same in every cache, as above.
     pub tags: [Tag; TABLE_BYTES + 1],
+    /// The thread's [`thread::lasting_id`]; 0 while the cache is new. Written while the cache is
+    /// moved, and in a fork's child. It stands where the tags leave room.
+    pub(super) owner: AtomicI32,
     /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the fast path
     /// is on and no drainer is at work. Written under the lock. On AArch64 it stands elsewhere.
     #[cfg(not(target_arch = "aarch64"))]
@@ -150,6 +155,7 @@ impl Cache {
             next: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
             moved_by: AtomicUsize::new(NO_THREAD),
+            owner: AtomicI32::new(0),
             pin: AtomicU8::new(UNPINNED),
             armed: AtomicBool::new(false),
             bias: Bias::closed(),
@@ -235,7 +241,7 @@ impl Cache {
         static IS_FILLED: AtomicBool = AtomicBool::new(false);
         let gone = GONE.0.get().cast::<Cache>();
         if !IS_FILLED.load(Ordering::Relaxed) {
-            // SAFETY: the caller's promise: one thread, and there is no reference yet. A sentinel is
+            // SAFETY: the caller's promise: one thread, no reference yet. A sentinel is
             // never written.
             unsafe { ptr::copy_nonoverlapping(&raw const EMPTY, gone, 1) };
             IS_FILLED.store(true, Ordering::Relaxed);
@@ -322,6 +328,23 @@ impl Cache {
         if mover != NO_THREAD && mover != thread::own_name() {
             self.end_move();
         }
+    }
+
+    /// Notes whose cache it is, which the thread's slot shows already: a fork in a handler that
+    /// interrupts this finds the cache, and its child is noted here.
+    pub(super) fn note_owner(&self) {
+        loop {
+            let process = process::own();
+            self.owner.store(thread::lasting_id(), Ordering::Relaxed);
+            if process == process::own() {
+                return;
+            }
+        }
+    }
+
+    /// Whether a thread is moving the cache.
+    pub(super) fn is_moved(&self) -> bool {
+        self.moved_by.load(Ordering::Relaxed) != NO_THREAD
     }
 
     /// Whether the calling thread is moving the cache.

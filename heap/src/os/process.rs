@@ -5,7 +5,7 @@
 use super::arch::call;
 use super::errno::{self, keep_errno};
 use super::sandbox;
-use crate::base::sync::plain::{AtomicBool, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicI32, Ordering};
 use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
 
@@ -26,6 +26,26 @@ pub fn at_fork(
 pub fn process_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { call(libc::SYS_getpid, [0; 4]) as i32 }
+}
+
+/// The process that the library was started in, or that was forked from one.
+#[unsafe(link_section = "neap_fork")]
+static OWN: AtomicI32 = AtomicI32::new(0);
+
+/// Says which process this is: before the first free of it, and in a fork's child.
+pub(crate) fn note_own() {
+    OWN.store(process_id(), Ordering::Relaxed);
+}
+
+/// The ID that [`note_own`] noted last.
+pub(crate) fn own() -> i32 {
+    OWN.load(Ordering::Relaxed)
+}
+
+/// Whether this is the process that the heap's memory belongs to, not a child that shares it or
+/// that the C library does not know of.
+pub(crate) fn is_own() -> bool {
+    own() == process_id()
 }
 
 /// Whether a process with this ID exists.

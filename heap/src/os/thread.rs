@@ -6,7 +6,7 @@ use super::arch::call;
 use super::errno::{self, keep_errno};
 use super::loader::{is_there, symbol};
 use super::own_stack;
-use super::process::process_id;
+use super::process::{self, process_id};
 use super::sandbox;
 use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_void};
@@ -195,6 +195,35 @@ pub fn thread_id() -> i32 {
 pub fn thread_exists(id: i32) -> bool {
     // Signal 0 only checks that the thread exists.
     signal_thread(id, 0)
+}
+
+/// What names the calling thread until it ends, for [`has_ended`]: its TID. 0 if the thread cannot
+/// be asked for later: in a sandbox, and in a process that shares the heap's memory.
+pub fn lasting_id() -> i32 {
+    match sandbox::is_forbidden() || !process::is_own() {
+        true => 0,
+        false => match thread_id() {
+            id if id == process_id() => MAIN,
+            id => id,
+        },
+    }
+}
+
+/// [`lasting_id`] of the process's first thread, also in a fork's child.
+pub const MAIN: i32 = -1;
+
+/// In place of a [`lasting_id`]: a thread that stayed in a fork's parent.
+pub const LEFT: i32 = -2;
+
+/// Whether the thread that had this [`lasting_id`] has ended. False if that is not known: of the
+/// first thread, and where the kernel does not answer as it should.
+pub fn has_ended(id: i32) -> bool {
+    let is_missing = |id: i32| {
+        let arguments = [process_id() as usize, id as usize, 0, 0];
+        // SAFETY: plain numbers; signal 0 only checks that the thread exists.
+        unsafe { call(libc::SYS_tgkill, arguments) == -(libc::ESRCH as isize) }
+    };
+    id > 0 && is_missing(id) && !is_missing(thread_id())
 }
 
 /// Sends a signal to the calling thread. In a raw copy of the process musl's `raise` would send it

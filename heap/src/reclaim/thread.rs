@@ -65,9 +65,6 @@ pub(super) static ENABLED: AtomicBool = AtomicBool::new(false);
 /// Whether it is started from the beginning on, however small the heap is.
 #[unsafe(link_section = "neap_fork")]
 pub(super) static EAGER: AtomicBool = AtomicBool::new(false);
-/// The process that the library was started in, or that was forked from one.
-#[unsafe(link_section = "neap_fork")]
-static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// No thread is started before this time, in ms: the last attempt was refused.
 #[unsafe(link_section = "neap_fork")]
 pub(super) static RETRY_AT: AtomicU64 = AtomicU64::new(0);
@@ -138,16 +135,6 @@ pub fn tell_state() {
         _ if ENABLED.load(Ordering::Relaxed) => ThreadState::NotYet,
         _ => ThreadState::NotAsked,
     });
-}
-
-/// Says which process this is: before the first free of it, and in a fork's child.
-pub(crate) fn note_process() {
-    PROCESS.store(process::process_id(), Ordering::Relaxed);
-}
-
-/// Whether this is the process that the heap's memory belongs to, not a child that shares it.
-pub(crate) fn is_own_process() -> bool {
-    PROCESS.load(Ordering::Relaxed) == process::process_id()
 }
 
 /// No thread is started any more, and one that is here is gone when this returns.
@@ -233,7 +220,7 @@ pub(super) fn await_work() -> bool {
 /// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
 /// which may kill for the question, the process is taken for the one that entered it.
 pub fn may_be_own_process() -> bool {
-    sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == process::process_id()
+    sandbox::is_forbidden() || process::is_own()
 }
 
 /// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no

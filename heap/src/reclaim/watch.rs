@@ -17,6 +17,9 @@ use crate::pages::Driver;
 const DEAF_MS: u64 = 1;
 const MOST_DOUBLINGS: u32 = 6;
 
+/// How often it looks whether it is the last thread, in ms, once the first one has ended.
+const SWEEP_MS: u64 = 1000;
+
 /// Until it is told to end, or the process has entered a sandbox.
 pub(super) fn go_round() {
     HEAP.pages.limits().set_driver(Driver::Thread);
@@ -44,6 +47,8 @@ struct Watch {
     rounds: Calendar,
     /// The last sleep, and how it ended.
     slept: Option<(Rest, Woken)>,
+    /// When it last looked for the caches of threads that are gone, in ms.
+    swept: u64,
     /// Times that it was woken in vain, one after the other.
     false_alarms: u32,
 }
@@ -53,6 +58,7 @@ impl Watch {
         Watch {
             rounds: Calendar::after(HEAP.tide.freed()),
             slept: None,
+            swept: 0,
             false_alarms: 0,
         }
     }
@@ -64,6 +70,10 @@ impl Watch {
             self.rounds.resume();
         }
         let now = HEAP.now_ms() + self.early_ms();
+        if self.sweep_at().is_some_and(|at| at <= now) {
+            self.swept = now;
+            HEAP.sweep();
+        }
         let is_due = |at: Option<u64>| at.is_some_and(|at| at <= now);
         if is_due(self.round_at()) {
             self.round();
@@ -83,6 +93,12 @@ impl Watch {
             Some((Rest::Doze(_) | Rest::Park(_), Woken::ByTime)) => LEAST_MS,
             _ => 0,
         }
+    }
+
+    /// Once the program's first thread has ended, this one may be the last, unnoticed.
+    fn sweep_at(&self) -> Option<u64> {
+        let is_due = HEAP.registry.has_main_left();
+        is_due.then_some(self.swept + SWEEP_MS)
     }
 
     fn round(&mut self) {
@@ -118,7 +134,7 @@ impl Watch {
     /// Time until something is due, in ms.
     fn next_ms(&self) -> Option<u64> {
         let now = HEAP.now_ms();
-        let own = [HEAP.pages.next_purge(), self.round_at()];
+        let own = [HEAP.pages.next_purge(), self.round_at(), self.sweep_at()];
         let own = own.into_iter().flatten().min();
         let own = own.map(|at| at.saturating_sub(now).max(LEAST_MS));
         [own, instruments().due_in_ms()].into_iter().flatten().min()
