@@ -1,9 +1,9 @@
 //! The C library that the programs are compiled for, and what the tests leave out with it.
 
+use crate::skips::announce;
 use crate::support::{Machine, library, sources};
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
 
 /// The C library of the programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -127,8 +127,7 @@ pub fn leaves_out(what: &str) -> bool {
     };
     let excluded = list.iter().find(|(name, _)| *name == what);
     if let Some((what, why)) = excluded {
-        // Not eprintln: the harness would hide it in a test that passes.
-        let _ = writeln!(io::stderr(), "SKIPPED {what}: {why}");
+        announce(&format!("{what}: {why}"));
     }
     excluded.is_some()
 }

@@ -1,6 +1,8 @@
 //! In a control group with little memory, that the test makes for itself below its own: alive, and
 //! no nearer to the limit than under the C library.
 
+use crate::places;
+use crate::skips::{announce, is_root, needs_root, skipped};
 use crate::support::{self, Artifact, compile_strictly, text};
 use std::ffi::OsStr;
 use std::fs;
@@ -33,8 +35,11 @@ impl Group {
         match Group::try_new(limit) {
             Ok(group) => Some(group),
             Err(reason) => {
-                // Not eprintln: the harness would hide it in a test that passes.
-                let _ = writeln!(io::stderr(), "SKIPPED: no control group: {reason}");
+                let why = format!("no control group can be made here: {reason}");
+                match is_root() {
+                    true => announce(&why),
+                    false => needs_root(&why),
+                }
                 None
             }
         }
@@ -209,7 +214,7 @@ impl Redis {
     fn start(heap: Heap) -> Option<Redis> {
         let group = Group::new()?;
         let name = format!("redis-{}-{heap:?}", std::process::id());
-        let socket = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let socket = places::scratch().join(name);
         let path = socket.as_os_str();
         let options = [
             "--port",
@@ -294,12 +299,7 @@ fn redis_lives_and_gives_back() {
         .into_iter()
         .all(is_installed)
     {
-        // Not eprintln: the harness would hide it in a test that passes.
-        let _ = writeln!(
-            io::stderr(),
-            "SKIPPED: no redis here (Debian: redis-server)"
-        );
-        return;
+        return skipped("no redis here (Debian: apt install redis-server redis-tools)");
     }
     if Group::new().is_none() {
         return;

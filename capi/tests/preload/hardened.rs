@@ -1,6 +1,7 @@
 //! `NEAP_HARDEN`: what it stops beyond the other modes, with its exact lines, and what goes on
 //! working.
 
+use crate::skips::announce;
 use crate::support::{self, Artifact, compile, run};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -150,7 +151,7 @@ fn what_is_no_block_is_not_accessible_with_guarded_blocks_either() {
         return;
     };
     if !has_guards() {
-        eprintln!("SKIPPED: guards need Linux 6.13 or newer");
+        announce("guards need Linux 6.13 or newer");
         return;
     }
     let variables = [&ALL[..], &[("NEAP_GUARD", "all")]].concat();
@@ -169,7 +170,7 @@ fn what_is_no_block_is_not_accessible() {
         let output = run(&program, &[OsStr::new(access)], &ALL);
         let (said, signal) = (support::text(&output.stdout), output.status.signal());
         if access != "free" && signal.is_none() && !has_guards() {
-            eprintln!("SKIPPED: {access}: guards need Linux 6.13 or newer");
+            announce(&format!("{access}: guards need Linux 6.13 or newer"));
             continue;
         }
         match access {

@@ -6,6 +6,7 @@
 //! another.
 
 use crate::c_library::leaves_out;
+use crate::skips::announce;
 use crate::support::{Artifact, Machine, compile, library, preloaded};
 use crate::tracer::{Call, Injection, Run, Site, Times, trace};
 use nix::errno::Errno;
@@ -167,12 +168,7 @@ fn nothing_is_lost_when_a_system_call_fails() {
         return;
     }
     if Machine::under_test() != Machine::Own {
-        // Not eprintln: the harness would hide it in a test that passes.
-        let _ = writeln!(
-            io::stderr(),
-            "SKIPPED injected faults: an emulator is not traced"
-        );
-        return;
+        return announce("injected faults: an emulator is not traced");
     }
     let are_all = env::var_os("INJECT").is_some_and(|word| word == "all");
     let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");

@@ -3,11 +3,12 @@
 //!
 //! `ci/old-glibc.sh` runs these with such a glibc.
 
+use crate::places;
 use crate::support::{Artifact, Built, compile, preloaded, run, succeeds, text};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// `programs/start/late.c`, whose library is initialised before the library under test.
 struct Late {
@@ -27,9 +28,9 @@ fn late(flags: &[&OsStr]) -> Option<Late> {
     })
 }
 
-/// A path in cargo's scratch directory.
+/// A path in the scratch directory.
 fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()))
+    places::scratch().join(format!("{name}-{}", std::process::id()))
 }
 
 #[test]

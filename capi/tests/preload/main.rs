@@ -16,10 +16,13 @@ mod injected;
 mod late;
 mod limits;
 mod misuse;
+mod places;
 mod process;
 mod purge;
 mod scarce;
 mod semantics;
+#[path = "../../../ci/skips.rs"]
+mod skips;
 mod stacks;
 mod start;
 mod status_page;

@@ -1,21 +1,16 @@
 //! Where address space, mappings or writable memory are scarce, programs go on as they do under the
 //! C library's own `malloc`.
 
+use crate::skips::skipped;
 use crate::support::{
     Artifact, Machine, compile, library, limit, run, run_limited, succeeds, succeeds_or_skips,
 };
 use std::ffi::OsStr;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Nothing on a clock: no thread, no decay.
 const STILL: [(&str, &str); 2] = [("NEAP_PURGE_THREAD", "0"), ("NEAP_DECAY", "3600000")];
-
-fn says_skipped(what: &str) {
-    // Not eprintln: the harness would hide it in a test that passes.
-    let _ = writeln!(io::stderr(), "SKIPPED: {what}");
-}
 
 /// Whether `program` is here; if not, says so, and which package has it.
 fn is_here(program: &str, package: &str) -> bool {
@@ -26,7 +21,7 @@ fn is_here(program: &str, package: &str) -> bool {
         .status()
         .is_ok();
     if !here {
-        says_skipped(&format!(
+        skipped(&format!(
             "no `{program}` here (Debian: apt install {package})"
         ));
     }

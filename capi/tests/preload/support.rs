@@ -11,8 +11,11 @@
 //! needs this machine's glibc.
 
 use crate::c_library::{CLibrary, leaves_out};
+pub use crate::places::library;
+use crate::places::scratch;
+use crate::skips::{announce, is_root, needs_root};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io;
 use std::ops::Deref;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -64,19 +67,15 @@ impl Language {
 
     /// Whether the compiler starts; if not, says on stderr what was left out and how to get it.
     fn available(self) -> bool {
-        static SKIPPED: AtomicUsize = AtomicUsize::new(0);
         let compiler = self.compiler();
         if Command::new(compiler).arg("--version").output().is_ok() {
             return true;
         }
-        let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-        // Not eprintln: the harness would hide it in a test that passes.
-        let _ = writeln!(
-            io::stderr(),
-            "SKIPPED {count} program(s) so far: no `{compiler}` here (Debian: apt install g++ \
-             musl-tools g++-aarch64-linux-gnu; ci/old-glibc.sh makes old-glibc-cc, \
-             ci/musl-versions.sh musl-g++, ci/aarch64.sh aarch64-musl-gcc; others are in no package)"
-        );
+        announce(&format!(
+            "no `{compiler}` here (Debian: apt install g++ musl-tools g++-aarch64-linux-gnu; \
+             ci/old-glibc.sh makes old-glibc-cc, ci/musl-versions.sh musl-g++, ci/aarch64.sh \
+             aarch64-musl-gcc; others are in no package)"
+        ));
         false
     }
 }
@@ -129,21 +128,6 @@ pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
-/// The library under test.
-pub fn library() -> PathBuf {
-    if let Some(path) = env::var_os("LIBRARY_UNDER_TEST") {
-        return PathBuf::from(path)
-            .canonicalize()
-            .expect("LIBRARY_UNDER_TEST names a file");
-    }
-    let test = env::current_exe().expect("a test knows its own path");
-    let deps = test.parent().expect("a test stands in a directory");
-    [deps.join("libneap_c.so"), deps.join("../libneap_c.so")]
-        .iter()
-        .find_map(|path| path.canonicalize().ok())
-        .expect("cargo built libneap_c.so beside the test")
-}
-
 /// What a compiler makes of a source.
 #[derive(Clone, Copy)]
 pub enum Artifact {
@@ -164,7 +148,7 @@ impl Deref for Built {
 
 impl Drop for Built {
     fn drop(&mut self) {
-        // One that stays behind is in cargo's scratch directory.
+        // One that stays behind is in the scratch directory.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -212,7 +196,7 @@ pub fn compile_strictly(source: &str, artifact: Artifact, flags: &[&OsStr]) -> O
     Some(Built(made))
 }
 
-/// A path in cargo's scratch directory that no other test uses.
+/// A path in the scratch directory that no other test uses.
 fn fresh_path(source: &Path) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let stem = source
@@ -221,7 +205,7 @@ fn fresh_path(source: &Path) -> PathBuf {
         .to_string_lossy();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("{stem}-{}-{number}", std::process::id());
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    scratch().join(name)
 }
 
 /// Runs `program` under the library, with these variables and no other of Neap's, and no core
@@ -342,13 +326,17 @@ pub fn succeeds(output: &Output, name: &str) {
 /// The exit status of a program that the kernel or a missing privilege keeps from its test.
 const SKIPPED: i32 = 77;
 
-/// Asserts success, or says on stderr what could not be tested here.
+/// Asserts success, or says on stderr what could not be tested here. What a plain user may not do
+/// is left to root; what root cannot do, the kernel or the machine lacks.
 pub fn succeeds_or_skips(output: &Output, name: &str) {
-    if output.status.code() == Some(SKIPPED) {
-        // Not eprintln: the harness would hide it in a test that passes.
-        let _ = write!(io::stderr(), "{name}: {}", text(&output.stdout));
-    } else {
-        succeeds(output, name);
+    if output.status.code() != Some(SKIPPED) {
+        return succeeds(output, name);
+    }
+    let said = text(&output.stdout);
+    let why = format!("{name}: {}", said.trim().trim_start_matches("SKIPPED: "));
+    match is_root() {
+        true => announce(&why),
+        false => needs_root(&why),
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketAddrUnix,
     SocketFlags, SocketType, UCred, bind, recvmsg, shutdown, socket_with, sockopt,
 };
+use rustix::process::{Resource, getrlimit};
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -22,8 +23,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Most arrivals waiting; each holds a descriptor. Further ones are dropped.
-const MOST_WAITING: usize = 512;
+/// Most arrivals waiting. Further ones are dropped.
+const MOST_WAITING: u64 = 512;
+
+/// [`MOST_WAITING`], or fewer under a low limit on open files. Each arrival holds two files, and a
+/// quarter of the limit must stay for the rest of this process.
+fn most_waiting() -> usize {
+    let files = getrlimit(Resource::Nofile).current;
+    files.map_or(MOST_WAITING, |files| (files / 8 * 3).min(MOST_WAITING)) as usize
+}
+
 /// Bytes of a message.
 const MESSAGE: usize = 3 * size_of::<u64>();
 
@@ -182,6 +191,7 @@ impl Drop for Monitor {
 }
 
 fn read(socket: &OwnedFd, sink: &Mutex<Vec<Arrival>>) {
+    let most = most_waiting();
     while let Ok(received) = receive(socket) {
         if received.is_end() {
             return;
@@ -190,7 +200,7 @@ fn read(socket: &OwnedFd, sink: &Mutex<Vec<Arrival>>) {
             continue;
         };
         let mut waiting = sink.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < MOST_WAITING {
+        if waiting.len() < most {
             waiting.push(arrival);
         }
     }
@@ -353,7 +363,8 @@ mod tests {
         let name = monitor.name().into_vec();
         monitor.start();
         let status_page = Forged::status_page();
-        for _ in 0..MOST_WAITING + 40 {
+        let most = most_waiting();
+        for _ in 0..most + 40 {
             send(
                 &name,
                 &[GREETING, KIND_STATUS_PAGE, 7],
@@ -362,12 +373,12 @@ mod tests {
         }
         // The thread reads the messages in order, so the last ones are dropped.
         let start = Instant::now();
-        while monitor.waiting.lock().unwrap().len() < MOST_WAITING
+        while monitor.waiting.lock().unwrap().len() < most
             && start.elapsed() < Duration::from_secs(20)
         {
             thread::yield_now();
         }
-        assert_eq!(monitor.arrivals().len(), MOST_WAITING);
+        assert_eq!(monitor.arrivals().len(), most);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `neap doctor` tells the truth about this machine and about programs.
 
-use crate::engine::skipped;
+use crate::skips::skipped;
 use crate::stage::{Stage, compile, neap, printed, room, said, script};
 use serde_json::Value;
 use std::fs;
@@ -113,11 +113,9 @@ fn values_are_those_of_this_machine() {
 
 #[test]
 fn limits_are_those_of_this_process() {
-    let shell = format!(
-        "ulimit -v 4000000; exec {} doctor --format json",
-        env!("CARGO_BIN_EXE_neap")
-    );
-    let text = printed(std::process::Command::new("/bin/sh").args(["-c", &shell]));
+    let script = "ulimit -v 4000000; exec \"$0\" doctor --format json";
+    let mut shell = std::process::Command::new("/bin/sh");
+    let text = printed(shell.args(["-c", script, env!("CARGO_BIN_EXE_neap")]));
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         finding(&report["kernel"], "RLIMIT_AS")["value"],

@@ -90,9 +90,3 @@ pub fn free_port() -> u16 {
 pub fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
-
-/// Reports that a test is skipped.
-pub fn skipped(why: &str) {
-    // Not eprintln, which the harness hides in a test that passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
-}

@@ -1,9 +1,10 @@
 //! Profiles of many machines in one place: what agents pull from `neap serve`, and what
 //! real servers show of it.
 
-use crate::engine::{Engine, escaped, free_port, skipped};
+use crate::engine::{Engine, escaped, free_port};
 use crate::profile::{Planted, tool};
 use crate::serve::Server;
+use crate::skips::{announce, needs_root};
 use crate::stage::{printed, room};
 use prost::Message;
 use serde_json::Value;
@@ -145,7 +146,7 @@ fn metrics_and_profiles_name_the_pod_and_the_container() {
     let pod = format!("74c13223-5a00-11e9-b385-{own:012x}");
     let container = format!("{own:064x}");
     let Some(group) = Group::make(&format!("kubepods/burstable/pod{pod}/{container}")) else {
-        return skipped("this user may make no control group");
+        return needs_root("no control group can be made here");
     };
     let planted = Planted::start(&[], OFTEN);
     fs::write(group.0.join("cgroup.procs"), planted.pid()).unwrap();
@@ -188,7 +189,7 @@ pub(crate) fn now() -> u64 {
 fn is_full() -> bool {
     let full = std::env::var_os("FLEET").is_some();
     if !full {
-        skipped("ci/fleet.sh runs this with the real servers");
+        announce("ci/fleet.sh runs this with the real servers");
     }
     full
 }

@@ -91,7 +91,7 @@ fn a_path_that_the_loader_would_split_works_for_children_too() {
 
 #[test]
 fn what_was_preloaded_stays_behind_the_library() {
-    let (stage, other) = (Stage::new(), Stage::new());
+    let (stage, other) = (Stage::plain("bin"), Stage::plain("bin"));
     let before = format!(
         "{} {}",
         other.library().display(),

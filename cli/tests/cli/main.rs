@@ -22,6 +22,8 @@ mod scripts;
 mod serve;
 mod sessions;
 mod signals;
+#[path = "../../../ci/skips.rs"]
+mod skips;
 mod stage;
 mod statistics;
 mod terminal;

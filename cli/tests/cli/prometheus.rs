@@ -1,10 +1,11 @@
 //! A real Prometheus scrapes a real program through `neap serve`, and answers the dashboard's
 //! queries.
 
-use crate::engine::{Engine, escaped, skipped};
+use crate::engine::{Engine, escaped};
 use crate::live::Holder;
 use crate::profile::Planted;
 use crate::serve::Server;
+use crate::skips::skipped;
 use crate::stage::room;
 use serde_json::Value;
 use std::fs;
@@ -29,9 +30,7 @@ impl Prometheus {
         command.args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
         command.arg("--web.listen-address=127.0.0.1:0");
         let Some(mut engine) = Engine::start(&mut command, room, String::new()) else {
-            let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
-            assert!(!required, "prometheus is not installed");
-            skipped("no prometheus here");
+            skipped("no prometheus here (Debian: apt install prometheus)");
             return None;
         };
         // It prints the address once it listens.

@@ -1,6 +1,6 @@
 //! Scripts are judged by their interpreters.
 
-use crate::stage::{Stage, compile, neap, printed, room, said, script};
+use crate::stage::{Stage, compile, neap, plain_room, printed, room, said, script};
 use std::fs;
 use std::path::Path;
 
@@ -103,7 +103,7 @@ fn a_missing_interpreter_is_named() {
 
 #[test]
 fn a_static_interpreter_is_refused_through_any_number_of_scripts() {
-    let room = room();
+    let room = plain_room();
     let source = room.path().join("start.c");
     fs::write(&source, "void _start(void) { for (;;); }\n").unwrap();
     let program = room.path().join("static");
@@ -129,7 +129,7 @@ fn a_static_interpreter_is_refused_through_any_number_of_scripts() {
 
 #[test]
 fn a_circle_is_seen() {
-    let room = room();
+    let room = plain_room();
     let file = room.path().join("script");
     let file = script(file.clone(), &format!("#!{}\n", file.display()));
     assert!(refused(&file).1.contains("without end"));

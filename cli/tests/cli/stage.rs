@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -26,6 +27,26 @@ pub fn clean(program: &Path) -> Command {
 /// A directory on a file system that allows execution.
 pub fn room() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A directory that allows execution, that every user can search, and whose path needs no quotes,
+/// whatever folder the clone is in.
+pub fn plain_room() -> TempDir {
+    let parents = [std::env::temp_dir(), "/var/tmp".into(), "/dev/shm".into()];
+    let is_plain = |path: &&PathBuf| !path.to_string_lossy().contains([' ', ':', '$']);
+    let room = parents.iter().filter(is_plain).find_map(|parent| {
+        let room = tempfile::tempdir_in(parent).ok()?;
+        executable(room.path(), 0o755);
+        copy_program("/bin/true", &room.path().join("true"));
+        let mut probe = Command::new(room.path().join("true"));
+        // Root runs what it likes; another user shows what that user can.
+        let probe = if is_root() { probe.uid(1) } else { &mut probe };
+        probe
+            .status()
+            .is_ok_and(|status| status.success())
+            .then_some(room)
+    });
+    room.expect("a directory that every user can search, such as /tmp")
 }
 
 /// Copies a program to `place`. `cp` does it: if this process did, a child that another thread
@@ -55,7 +76,15 @@ impl Stage {
 
     /// In a directory with this name.
     pub fn named(name: &str) -> Self {
-        let room = room();
+        Self::within(room(), name)
+    }
+
+    /// The same in a [`plain_room`].
+    pub fn plain(name: &str) -> Self {
+        Self::within(plain_room(), name)
+    }
+
+    fn within(room: TempDir, name: &str) -> Self {
         let bin = room.path().join(name);
         fs::create_dir(&bin).unwrap();
         copy_program(env!("CARGO_BIN_EXE_neap"), &bin.join("neap"));
@@ -113,6 +142,23 @@ pub fn printed(command: &mut Command) -> String {
 /// A program's standard error.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// `unshare`, which runs a program as root of a mount namespace of its own; `None` if this user may
+/// have none.
+pub fn with_own_mounts() -> Option<Command> {
+    let ways = [&["--mount"][..], &["--map-root-user", "--mount"]];
+    ways.into_iter().find_map(|flags| {
+        let command = || {
+            let mut command = clean(Path::new("unshare"));
+            command.args(flags);
+            command
+        };
+        let mut probe = command();
+        probe.args(["mount", "-t", "tmpfs", "none", "/tmp"]);
+        let is_allowed = probe.output().is_ok_and(|output| output.status.success());
+        is_allowed.then(command)
+    })
 }
 
 pub fn is_root() -> bool {

@@ -256,7 +256,7 @@ fn a_shell_stops_it_and_continues_it() {
         let mut shell = Terminal::shell();
         shell.wait_for_bytes(PROMPT);
         let neap = env!("CARGO_BIN_EXE_neap");
-        shell.press(&format!("{neap} top --interval=50ms {}\r", fake.pid()));
+        shell.press(&format!("'{neap}' top --interval=50ms {}\r", fake.pid()));
         shell.wait_for("size classes");
         shell.seen.clear();
         shell.press("\x1a");
@@ -286,7 +286,7 @@ fn a_stopped_one_can_be_ended() {
     let mut shell = Terminal::shell();
     shell.wait_for_bytes(PROMPT);
     let neap = env!("CARGO_BIN_EXE_neap");
-    shell.press(&format!("{neap} top {}\r", fake.pid()));
+    shell.press(&format!("'{neap}' top {}\r", fake.pid()));
     shell.wait_for_bytes(ENTERED);
     shell.press("\x1a");
     shell.wait_for_bytes(LEFT);
@@ -341,13 +341,12 @@ fn a_question_mark_explains_the_page() {
 
 #[test]
 fn processes_that_cannot_be_seen_are_an_error() {
-    if !crate::stage::is_root() {
-        eprintln!("skipped: hiding /proc takes root");
-        return;
-    }
+    let Some(mut command) = crate::stage::with_own_mounts() else {
+        return crate::skips::needs_root("no mount namespace can be made here");
+    };
     let script = "mount -t tmpfs none /proc && exec \"$0\" top --times=1";
-    let output = std::process::Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_neap")])
+    let output = command
+        .args(["sh", "-c", script, env!("CARGO_BIN_EXE_neap")])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(125), "{}", said(&output));

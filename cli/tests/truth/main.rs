@@ -6,6 +6,8 @@
 
 mod page;
 mod server;
+#[path = "../../../ci/skips.rs"]
+mod skips;
 
 use page::{Page, Truth};
 use std::path::{Path, PathBuf};
@@ -136,8 +138,7 @@ fn a_python_service() {
         .into_iter()
         .find(|file| Path::new(file).exists())
     else {
-        eprintln!("skipped: install python3");
-        return;
+        return skips::skipped("no python3 here (Debian: apt install python3)");
     };
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/truth/service.py");
     known_at_its_peak(|| {

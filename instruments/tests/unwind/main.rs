@@ -5,6 +5,8 @@
 mod allocator;
 mod garbage;
 mod library;
+#[path = "../../../ci/skips.rs"]
+mod skips;
 mod stacks;
 
 use library::{Build, Library};

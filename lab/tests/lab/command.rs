@@ -1,6 +1,7 @@
 //! The command as a user runs it: workers under a preload, refusals, records.
 
-use crate::stage::{figure, folder, lab, parsed, skipped, text};
+use crate::skips::skipped;
+use crate::stage::{figure, folder, lab, parsed, text};
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -1,6 +1,7 @@
 //! `guard` as a user runs it: SQLite with its planted error, and a name that it does not know.
 
-use crate::stage::{figure, json, lab, skipped, text};
+use crate::skips::skipped;
+use crate::stage::{figure, json, lab, text};
 use std::path::Path;
 
 /// The command `neap` that cargo built beside the lab. `cargo test -p neap-lab` does not build it.

@@ -8,6 +8,8 @@ mod prices;
 mod returns;
 mod security;
 mod shown;
+#[path = "../../../ci/skips.rs"]
+mod skips;
 mod soak;
 mod stage;
 mod tide;

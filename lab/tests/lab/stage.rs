@@ -1,6 +1,5 @@
 //! The tests' environment: the command, its output, directories.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -57,17 +56,4 @@ pub fn neap() -> PathBuf {
     let places = [beside.join("libneap_c.so"), beside.join("../libneap_c.so")];
     let found = places.into_iter().find(|path| path.is_file());
     found.expect("cargo builds libneap_c.so with the tests")
-}
-
-/// Prints why a test did not run; with REQUIRE_ALL=1 that is a failure.
-pub fn skipped(why: &str) {
-    let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
-    assert!(!required, "required: {why}");
-    announce(why);
-}
-
-/// Prints what a test left out.
-pub fn announce(why: &str) {
-    // Not eprintln, which the harness hides in a test that passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }

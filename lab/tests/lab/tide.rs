@@ -1,7 +1,8 @@
 //! `neap-lab tide` as a user runs it, with small sizes: every step of every run is present, and
 //! what must hold on every machine is checked. No assertion depends on time.
 
-use crate::stage::{figure, folder, lab, neap, parsed, skipped, text};
+use crate::skips::skipped;
+use crate::stage::{figure, folder, lab, neap, parsed, text};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -2,6 +2,7 @@
    take them back, because the program locked them. A block that grows by moving its pages counts
    once. Argument 2: what is locked, or "moved". */
 #include "../purge/purge.h"
+#include "locking.h"
 #include <malloc.h>
 #include <sys/mman.h>
 
@@ -41,7 +42,9 @@ int main(int count, char **arguments) {
         grows_by_moving();
         return 0;
     }
-    if (!strcmp(way, "all") && mlockall(MCL_CURRENT | MCL_FUTURE) != 0) skip("mlockall");
+    int locks = !strcmp(way, "all");
+    if (locks && !may_lock(2 * limit)) skip("locking twice the limit (ulimit -l)");
+    if (locks && mlockall(MCL_CURRENT | MCL_FUTURE) != 0) skip("mlockall");
     size_t bytes = limit / 8 * 5;
     for (int turn = 0; turn < 20; turn++) {
         char *block = touched(bytes);

@@ -4,6 +4,7 @@
 #define MODES_H
 
 #include "descriptors.h"
+#include "locking.h"
 #include "workers.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -103,6 +104,7 @@ static void become_private(void) {
 
 /* Every page is populated as soon as it can be, and MADV_DONTNEED fails. */
 static void lock_everything(void) {
+    if (!may_lock((size_t)1 << 30)) skip("locking 1 GiB (ulimit -l)");
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) skip("mlockall");
 }
 

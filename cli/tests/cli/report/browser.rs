@@ -1,6 +1,7 @@
 //! Drives a real, headless browser by the DevTools protocol over two pipes, without a port or other
 //! tools.
 
+use crate::skips::skipped;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
@@ -18,9 +19,7 @@ const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 pub fn is_there() -> bool {
     let found = command().is_some();
     if !found {
-        let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
-        assert!(!required, "no browser: apt-get install chromium");
-        eprintln!("no browser: this test was left out (apt-get install chromium)");
+        skipped("no browser here (Debian: apt install chromium)");
     }
     found
 }

@@ -1,5 +1,6 @@
 //! A server on a free port, and plain connections to it.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -17,6 +18,10 @@ pub struct Server {
 pub fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neap-kv"));
     command.args(words).stdin(Stdio::null());
+    if !words.contains(&"--maxclients") {
+        // The usual ten thousand may be more than the hard limit on open files allows.
+        command.arg("--maxclients").arg(connections().to_string());
+    }
     command
 }
 
@@ -152,4 +157,21 @@ pub fn request(words: &str) -> String {
         .iter()
         .map(|word| format!("${}\r\n{word}\r\n", word.len()));
     format!("*{}\r\n{}", words.len(), bulks.collect::<String>())
+}
+
+/// Two thousand, or as many as this user's hard limit on open files allows to the server and to
+/// this process, whose soft limit this raises.
+pub fn connections() -> usize {
+    const SPARE: u64 = 200;
+    let limits = getrlimit(Resource::Nofile);
+    let most = limits
+        .maximum
+        .map_or(2_000, |most| most.saturating_sub(SPARE));
+    let raised = Rlimit {
+        current: limits.maximum,
+        ..limits
+    };
+    setrlimit(Resource::Nofile, raised).expect("a soft limit may be raised to the hard one");
+    assert!(most >= 100, "raise the limit on open files (ulimit -n)");
+    most.min(2_000) as usize
 }

@@ -1,0 +1,28 @@
+/* What this process may lock. */
+#ifndef LOCKING_H
+#define LOCKING_H
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Raises the soft limit to the hard one. Whether `bytes` can then be locked; touches none of them.
+   Else errno says why. */
+static inline int may_lock(size_t bytes) {
+    enum { ON_FAULT = 1 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 0;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 0;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *room = mmap(NULL, bytes, PROT_NONE, flags, -1, 0);
+    if (room == MAP_FAILED) return 0;
+    int answer = (int)syscall(SYS_mlock2, room, bytes, ON_FAULT), error = errno;
+    munmap(room, bytes);
+    errno = error;
+    return answer == 0;
+}
+
+#endif
