@@ -29,7 +29,8 @@ tier sanitizers ci/sanitizers.sh full
 tier musl-service ci/musl-service.sh full
 # Every test of other projects' suites, glibc's in all of its variants.
 tier suites ci/suites.sh full
-# All tests of the tier `preload` with musl 1.2.2 and 1.2.5; a longer load on redis.
+# All tests of the tier `preload` with Debian's musl, 1.2.2 and 1.2.5; a longer load on redis.
+tier musl env C_LIBRARY_UNDER_TEST=musl LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
 tier musl-versions ci/musl-versions.sh full
 tier musl-programs ci/musl.sh full
 # Every overcommit mode, if this machine allows the change; the old one is restored in any case.
@@ -38,6 +39,9 @@ tier torture ci/torture.sh "$target/dist/libneap.so"
 tier aarch64 ci/aarch64.sh full
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
+# All tests, in root's folder of mode 700, below /tmp, and on another file system. The worst place
+# is in .ci/run.
+tier strangers ci/stranger.sh root tmp mount
 # Every error at every place that calls the kernel.
 tier injected env INJECT=all LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload injected
 tier forks env FORK_ROUNDS=10000 LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -p neap-c --test preload fork::
@@ -58,6 +62,8 @@ tier profile "$target/dist/neap-lab" profile --only truth
 tier tide "$target/dist/neap-lab" tide --seconds 300
 # Needs about 6 GB; with less memory it says so and fails.
 tier million "$target/dist/neap-lab" tide --peers neap --only waited --no-prices --coroutines 1000000 --stack-kib 16
+# With packages from Python's index, which it sets up once in the target directory.
+tier download-packages "$target/dist/neap-lab" download --prepare
 tier download "$target/dist/neap-lab" download --offline --rounds 1 --mb 16 --chunks 1,10,100
 tier cases ci/cases.sh full
 tier kv ci/kv.sh

@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks need beyond cargo and a C compiler, from Debian's archive and the Go
-# module proxy. From Python's package index it installs the packages of `neap-lab download`, once,
-# into the target directory. Run it as root. It leaves existing installations alone, whatever their
-# source.
+# module proxy. Run it as root. It leaves existing installations alone, whatever their source.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -112,4 +110,3 @@ targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-gnu)
 # source.
 ! command -v rustup >/dev/null || timeout 180 rustup component add rust-src ||
     echo "rustup cannot add rust-src" >&2
-cargo run -q -p neap-lab --bin neap-lab -- download --prepare
