@@ -372,3 +372,36 @@ fn the_group_above_and_neighbours_in_it_bound_what_is_kept() {
         assert!(hand_over(&program, &group, Heap::Neap, how), "{how:?}");
     }
 }
+
+/// A group whose OOM killer is off pauses who needs a page until another gives one back. The purge
+/// thread, which would, must not be paused itself.
+#[test]
+fn where_the_kernel_kills_no_one_memory_still_goes_back() {
+    let Some(program) = handover() else {
+        return;
+    };
+    let Some(group) = Group::limited(ENOUGH) else {
+        return;
+    };
+    if fs::write(group.folder.join("memory.oom_control"), "1").is_err() {
+        return announce("the OOM killer of a control group of version 2 is always on");
+    }
+    for [use_, block] in [
+        ["mapping", "1000"],
+        ["file", "100000"],
+        ["mapping", "157286400"],
+    ] {
+        let bytes = HANDED.to_string();
+        let arguments = [use_, &bytes, block].map(OsStr::new);
+        let mut child = Killed(group.start(&mut Heap::Neap.command(&program, &arguments)));
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = child.0.try_wait().expect("a child can be waited for") {
+                break status;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{use_} {block}: paused");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(status.success(), "{use_} {block}");
+    }
+}

@@ -128,6 +128,11 @@ pub(super) fn proven(page: usize) -> Option<Proven> {
     }
 }
 
+/// Opens the process's pagemap, if there is one, so that the first query need not.
+pub fn prepare(page: usize) {
+    let _ = proven(page);
+}
+
 /// Calls `visit` with every run of populated pages of a range, in the order of addresses. They
 /// count only if the result does.
 ///

@@ -132,6 +132,11 @@ impl Limits {
         self.put_off_reading(dirty);
     }
 
+    /// Whether the process's control group has a limit.
+    pub fn has_group(&self) -> bool {
+        self.group.load(Relaxed) != usize::MAX
+    }
+
     /// The group was read, or cannot be, while `dirty` bytes of free pages are dirty.
     pub fn put_off_reading(&self, dirty: usize) {
         let step = self.group_step.load(Relaxed);

@@ -29,9 +29,9 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook;
-use crate::os::process;
-use crate::os::sandbox;
-use crate::os::{futex, shared, thread};
+use crate::os::errno::keep_errno;
+use crate::os::linux::Linux;
+use crate::os::{Os, futex, pagemap_file, process, sandbox, shared, thread};
 use crate::pages::Driver;
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -295,6 +295,10 @@ fn start_masked() -> bool {
         return false;
     }
     shared::claim();
+    if HEAP.pages.limits().has_group() {
+        // In a group at its limit the thread would wait for memory to open it.
+        keep_errno(|| pagemap_file::prepare(Linux.page_bytes()));
+    }
     THREAD.store(0, Ordering::SeqCst);
     let started = thread::spawn(body, STACK_BYTES);
     if !started {
@@ -315,6 +319,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     STATE.store(HERE, Ordering::SeqCst);
     if HOLDS.load(Ordering::SeqCst) == 0 {
         thread::name_thread(c"neap-purge");
+        thread::touch_stack();
         tell_state();
         watch::go_round();
     }
