@@ -16,6 +16,8 @@ mod injected;
 mod late;
 mod limits;
 mod misuse;
+#[path = "../../../lab/src/peers/nameable.rs"]
+mod nameable;
 mod places;
 mod process;
 mod purge;

@@ -53,6 +53,12 @@ impl Home {
         }
     }
 
+    /// A line of a case for a shell that has the variables of [`Home::equip`]: no path is split.
+    pub fn quoted(&self, line: &str) -> String {
+        line.replace("{case}", "\"$CASE_DIR\"")
+            .replace("{env}", "\"$CASE_ENV\"")
+    }
+
     /// The command of `words`, which finds the case's packages first.
     ///
     /// # Errors

@@ -119,7 +119,7 @@ fn commands(case: &Case, home: &Home) -> Vec<Command> {
         add(Path::new("cargo"), &arguments, vec![]);
     }
     for line in &install.build {
-        add(Path::new("sh"), &["-ec"], vec![home.filled(line, None)]);
+        add(Path::new("sh"), &["-ec"], vec![home.quoted(line)]);
     }
     commands
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::list::{Peer, Source};
+use super::nameable::nameable;
 
 /// A peer whose library was found.
 #[derive(Clone, Debug)]
@@ -118,8 +119,9 @@ pub fn locate_source(
                 "{version} is not built (neap-lab peers builds it)"
             );
             let counted = counted_library(peer, version, places);
-            let ready = ready(library, version.to_string());
+            let ready = ready(nameable(library)?, version.to_string());
             Ok(if counted.is_file() {
+                let counted = nameable(counted)?;
                 Ready { counted, ..ready }
             } else {
                 ready
@@ -156,7 +158,7 @@ fn neap_version(library: &Path) -> anyhow::Result<String> {
 
 fn locate_neap(places: &Places) -> anyhow::Result<PathBuf> {
     if let Some(path) = &places.neap {
-        return Ok(path.canonicalize()?);
+        return Ok(nameable(path.canonicalize()?)?);
     }
     let here = std::env::current_exe()?;
     let here = here.parent().unwrap_or(Path::new("."));
@@ -170,7 +172,7 @@ fn locate_neap(places: &Places) -> anyhow::Result<PathBuf> {
     let found = found.ok_or_else(|| {
         anyhow::anyhow!("no libneap.so in target/dist or beside this program (--neap names one)")
     })?;
-    Ok(found.canonicalize()?)
+    Ok(nameable(found.canonicalize()?)?)
 }
 
 fn system_library(file: &str) -> Option<PathBuf> {

@@ -4,6 +4,8 @@ mod cases;
 mod classes;
 mod command;
 mod guard;
+#[path = "../../src/peers/nameable.rs"]
+mod nameable;
 mod prices;
 mod returns;
 mod security;

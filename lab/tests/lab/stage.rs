@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::nameable::nameable;
 use serde_json::Value;
 
 /// Runs the command as cargo built it.
@@ -49,11 +50,12 @@ pub fn folder(name: &str) -> PathBuf {
 /// tests. Without it, the command would use a shipped one, possibly of other sources.
 pub fn neap() -> PathBuf {
     if let Some(named) = std::env::var_os("LIBRARY_UNDER_TEST") {
-        return PathBuf::from(named);
+        return named.into();
     }
     let program = std::env::current_exe().expect("this test has no path");
     let beside = program.parent().expect("a path has a folder");
     let places = [beside.join("libneap_c.so"), beside.join("../libneap_c.so")];
     let found = places.into_iter().find(|path| path.is_file());
-    found.expect("cargo builds libneap_c.so with the tests")
+    let found = found.expect("cargo builds libneap_c.so with the tests");
+    nameable(found).expect("a copy of the library")
 }
