@@ -84,9 +84,11 @@ impl Registry {
         let (own, caches) = unsafe { (self.own(), self.caches()) };
         for cache in caches {
             cache.forget_mover();
-            // Its magazines may be half changed, so it only leaves the list, at the next sweep.
+            // Its magazines may be half changed, so it is never emptied. Where the list is not cut
+            // now, it leaves it at the next sweep.
             if own.is_none_or(|own| !ptr::eq(own, cache)) {
-                cache.owner.store(LEFT, Ordering::Relaxed);
+                let owner = if self.lock.is_mine() { LEFT } else { 0 };
+                cache.owner.store(owner, Ordering::Relaxed);
             }
             // What this thread was about to look at when it was interrupted stays at work for good,
             // so that it goes on without it.

@@ -40,7 +40,7 @@ impl Heap {
     /// unpinned.
     pub(super) fn bury(&'static self, batch: &Batch) {
         // In a process that shares the memory, or copied it unseen, the threads are another's.
-        if sandbox::is_forbidden() || !process::is_own() {
+        if !sandbox::allows_more() || !process::is_own() {
             return;
         }
         for (_, cache) in batch.caches() {

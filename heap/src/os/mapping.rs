@@ -259,7 +259,8 @@ unsafe fn move_mapping(
     // EINVAL: before Linux 5.7 there is no such move, and nothing was done. Where the process has
     // no mapping left, the kernel refuses before it looks at the target. A limit that was lowered
     // since may have cost the target, and what is mapped there now may be another thread's.
-    let untouched = errno::get() == libc::EINVAL || !is_limited() && is_mapped(target, page);
+    let kept = errno::get() == libc::EINVAL || !is_limited();
+    let untouched = kept && is_mapped(target, page);
     // SAFETY: the caller's promise.
     Err(unsafe { RemapError::refused_if(untouched || map_again(target, bytes)) })
 }

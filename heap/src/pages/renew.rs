@@ -68,6 +68,12 @@ impl<O: Os> PageHeap<O> {
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
         let moved = unsafe { self.os.move_pages(from, to, bytes, most_pieces) };
         self.calls.count_move();
+        // Where a later piece was refused, the earlier ones left their mappings in the target.
+        let may_be_parted = moved.is_ok() || moved == Err(RemapError::Refused) && most_pieces > 1;
+        // SAFETY: a span in use: the caller's promise.
+        if may_be_parted && unsafe { target.record().swap_moved(slices_for(bytes)) } == 0 {
+            self.moved_spans.fetch_add(1, Relaxed);
+        }
         moved?;
         let mut locked = self.locked();
         // What came along is old data, whether its user wrote it or not.
@@ -75,10 +81,6 @@ impl<O: Os> PageHeap<O> {
             .arena
             .note_writes(target.record(), Dirty::Prefix(bytes));
         locked.note_moved_away(source, bytes);
-        // SAFETY: a span in use: the caller's promise.
-        if unsafe { target.record().swap_moved(slices_for(bytes)) } == 0 {
-            self.moved_spans.fetch_add(1, Relaxed);
-        }
         Ok(())
     }
 

@@ -17,7 +17,7 @@ const GROUP_PART: usize = 16;
 /// memory: this many times what the heap held. Where the group has that much room, free pages stay.
 const DEMANDS: usize = 2;
 
-/// What the heap held counts less by this part with each reading.
+/// What the heap held counts less by this part each second.
 const FORGET_PART: usize = 32;
 
 /// The group is read anew when free pages have grown by this part of its room, but not less than by
@@ -52,7 +52,9 @@ impl Heap {
         let timed = self.pressure.is_outdated(now);
         let held = self.pages.footprint();
         limits.put_off_reading(held.dirty);
-        self.pressure.asked_at.store(now, Ordering::Relaxed);
+        if timed {
+            self.pressure.asked_at.store(now, Ordering::Relaxed);
+        }
         if !sandbox::allows_more() {
             return true;
         }
@@ -60,7 +62,8 @@ impl Heap {
         if let Ok(group) = cgroup::group_limit(&inquiry) {
             let most_held = &self.pressure.most_held;
             let before = most_held.load(Ordering::Relaxed);
-            let held_before = held.total().max(before - before / FORGET_PART);
+            let forgotten = if timed { before / FORGET_PART } else { 0 };
+            let held_before = held.total().max(before - forgotten);
             most_held.store(held_before, Ordering::Relaxed);
             let share = group.map(|group| share_of(group, held.total(), held_before));
             limits.set_group(share.unwrap_or(GroupShare::ALL), held.dirty);

@@ -17,8 +17,10 @@ use crate::pages::Driver;
 const DEAF_MS: u64 = 1;
 const MOST_DOUBLINGS: u32 = 6;
 
-/// How often it looks whether it is the last thread, in ms, once the first one has ended.
+/// When it looks whether it is the last thread, in ms, once the first one has ended; twice as long
+/// after each further look, up to 16 times.
 const SWEEP_MS: u64 = 1000;
+const MOST_SWEEP_MS: u64 = 16 * SWEEP_MS;
 
 /// Until it is told to end, or the process has entered a sandbox.
 pub(super) fn go_round() {
@@ -49,6 +51,8 @@ struct Watch {
     slept: Option<(Rest, Woken)>,
     /// When it last looked for the caches of threads that are gone, in ms.
     swept: u64,
+    /// How long after that it looks again, in ms.
+    sweep_ms: u64,
     /// Times that it was woken in vain, one after the other.
     false_alarms: u32,
 }
@@ -59,6 +63,7 @@ impl Watch {
             rounds: Calendar::after(HEAP.tide.freed()),
             slept: None,
             swept: 0,
+            sweep_ms: SWEEP_MS,
             false_alarms: 0,
         }
     }
@@ -72,6 +77,7 @@ impl Watch {
         let now = HEAP.now_ms() + self.early_ms();
         if self.sweep_at().is_some_and(|at| at <= now) {
             self.swept = now;
+            self.sweep_ms = (self.sweep_ms * 2).min(MOST_SWEEP_MS);
             HEAP.sweep();
         }
         let is_due = |at: Option<u64>| at.is_some_and(|at| at <= now);
@@ -98,7 +104,7 @@ impl Watch {
     /// Once the program's first thread has ended, this one may be the last, unnoticed.
     fn sweep_at(&self) -> Option<u64> {
         let is_due = HEAP.registry.has_main_left();
-        is_due.then_some(self.swept + SWEEP_MS)
+        is_due.then_some(self.swept + self.sweep_ms)
     }
 
     fn round(&mut self) {
