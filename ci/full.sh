@@ -39,8 +39,8 @@ tier torture ci/torture.sh "$target/dist/libneap.so"
 tier aarch64 ci/aarch64.sh full
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
-# All tests, in root's folder of mode 700, below /tmp, and on another file system. The worst place
-# is in .ci/run.
+# All tests in root's folder of mode 700, below /tmp, and on another file system. .ci/run covers the
+# worst place.
 tier strangers ci/stranger.sh root tmp mount
 # Every error at every place that calls the kernel.
 tier injected env INJECT=all LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload injected
@@ -62,7 +62,7 @@ tier profile "$target/dist/neap-lab" profile --only truth
 tier tide "$target/dist/neap-lab" tide --seconds 300
 # Needs about 6 GB; with less memory it says so and fails.
 tier million "$target/dist/neap-lab" tide --peers neap --only waited --no-prices --coroutines 1000000 --stack-kib 16
-# With packages from Python's index, which it sets up once in the target directory.
+# Installs packages from Python's index once, in the target directory.
 tier download-packages "$target/dist/neap-lab" download --prepare
 tier download "$target/dist/neap-lab" download --offline --rounds 1 --mb 16 --chunks 1,10,100
 tier cases ci/cases.sh full

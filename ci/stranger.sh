@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests as a stranger runs them. Run it as root: ci/stranger.sh [FORM…]
+# Runs the tests as a stranger would. Run it as root: ci/stranger.sh [FORM…]
 #
 #   worst   a plain user's clone with a space in its name, in a folder of mode 700; then, as root,
 #           the tests that this user's run left to root (the default)
@@ -7,9 +7,9 @@
 #   tmp     root's clone below /tmp, on a terminal
 #   mount   a plain user's clone on another file system, a tmpfs of 8 GiB, on a terminal
 #
-# The plain user may lock 8 MiB and have 1,024 open files. The script makes this user, and a copy of
-# the Rust toolchain where the user cannot read root's. It removes both, and the clones. A line for
-# each form counts the tests that passed, failed and were skipped.
+# The plain user may lock 8 MiB and have 1,024 open files. The script creates this user, and a copy
+# of the Rust toolchain if the user cannot read root's. It removes both, and the clones, at its end.
+# For each form it prints how many tests passed, failed and were skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source=$PWD
@@ -45,7 +45,7 @@ reaches() { # reaches FILE: whether the plain user can execute it
     setpriv --reuid="$user" --regid="$user" --clear-groups test -x "$1"
 }
 
-# What root has in its own folders, where the plain user can use it.
+# Puts what root has in its own folders where the plain user can use it.
 equip_user() {
     local sysroot cargo=${CARGO_HOME:-$HOME/.cargo} folder program
     useradd --system --no-create-home --home-dir "$work/home" --shell /bin/sh "$user" 2>/dev/null ||
@@ -73,7 +73,7 @@ equip_user() {
     chown -R "$user:" "$work/home" "$work/cargo"
 }
 
-# clone_to FOLDER: this clone with its uncommitted changes, without what was built
+# clone_to FOLDER: copies this clone with its uncommitted changes, without build products
 clone_to() {
     git clone -q "$source" "$1"
     git ls-files -z --cached --others --exclude-standard --deduplicate |
@@ -118,7 +118,7 @@ form() {
     verdict "$name" "$log" "$status"
 }
 
-# The tests that the plain user left to root, each of which must pass.
+# Runs the tests that the plain user left to root. Each must pass.
 left_to_root() {
     local list=$work/home/left folder program log=$work/left.log names status
     [ -s "$list" ] || { echo "FAILED: no test was left to root" >&2; failures=$((failures + 1)); return; }

@@ -86,16 +86,17 @@ static ALONE: AtomicBool = AtomicBool::new(false);
 pub unsafe fn prepare(copier: Copier) {
     thread::before_fork();
     let mut makes_way = true;
-    // SAFETY: the caller's promise; a fork that makes way is ended.
+    // SAFETY: the caller's promise; `release` ends a fork that makes way.
     while let Err(other) = unsafe { bring_to_rest(copier, makes_way) } {
-        // SAFETY: begun just now.
+        // SAFETY: `bring_to_rest` has just begun it.
         unsafe { release(copier) };
         makes_way = FORK.make_way(other);
     }
 }
 
-/// Takes the C library's list of streams, begins a fork, and brings the heap to rest. `Err` if it
-/// `makes_way` for another thread, which forks in a handler that interrupted a change.
+/// Takes the C library's list of streams, begins a fork, and brings the heap to rest. With
+/// `makes_way`, `Err` names a thread that must fork first, from a handler that interrupted a
+/// change.
 ///
 /// # Safety
 /// - Followed by [`release`], or as [`prepare`].

@@ -149,10 +149,10 @@ pub fn entered() -> Option<&'static Cache> {
     Some(cache).filter(|cache| !cache.is_sentinel())
 }
 
-/// The thread's cache, for a free. A thread that has none may be past its destructors, where the C
-/// library frees what its thread used. So only one in [`FREES`] such frees, of all threads, makes a
-/// cache: a thread that goes on freeing gets one. In the checking mode each does, so that the first
-/// thread knows that it is not alone.
+/// The thread's cache, for a free. A thread without one may be past its destructors, where the C
+/// library frees what the thread used. So only one in [`FREES`] such frees, counted over all
+/// threads, makes a cache. A thread that goes on freeing gets one. In the checking mode every such
+/// free makes one, so that the first thread knows that it is not alone.
 pub(crate) fn entered_to_free() -> Option<&'static Cache> {
     const FREES: u8 = 64;
     static PASSED: AtomicU8 = AtomicU8::new(0);
@@ -186,7 +186,8 @@ fn enter() -> Option<&'static Cache> {
 /// - `cache` is null, the calling thread's cache, which nothing reaches afterwards, or that of a
 ///   thread that is gone.
 pub(crate) unsafe extern "C" fn at_thread_end(cache: *mut c_void) {
-    // A thread on the stack of one that entered after its destructors finds that one's value.
+    // A thread may reuse the stack of one that entered after its destructors, and then finds that
+    // thread's value.
     let is_own = ptr::eq(current(), cache.cast());
     if let Some(cache) = NonNull::new(cache.cast::<Cache>()).filter(|_| is_own) {
         let waiting = HEAP.retire_cache(cache);

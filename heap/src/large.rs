@@ -129,8 +129,8 @@ pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
     bytes
 }
 
-/// Takes a block back that has a span of its own, with this tag. `absent` bytes were counted as
-/// absent, because its pages were to be moved.
+/// Takes back a block with this tag that has a span of its own. `absent` bytes were counted as
+/// absent, because pages were to be moved there.
 pub(crate) fn free(place: &SliceRef<'static>, address: usize, tag: Tag, absent: usize) {
     let bytes = bytes(Call::Free, place, address);
     let is_fenced = is_fenced(place);

@@ -368,7 +368,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
         }
     };
     let mut absent = span.absent;
-    // What is copied is twice resident for a moment.
+    // While the block is copied, both copies are resident.
     let mut may_copy = || {
         let admitted = absent == 0 || HEAP.pages.readmit(absent);
         absent *= usize::from(!admitted);

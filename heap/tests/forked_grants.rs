@@ -1,4 +1,4 @@
-//! The budget of a fork's child whose parent's thread was in its slow path.
+//! The budget in the child of a fork that interrupted the forking thread's slow path.
 
 use neap_heap::cache::{heap::HEAP, machine};
 use neap_heap::{free, malloc};
@@ -25,7 +25,7 @@ fn a_child_keeps_no_grants_of_threads_that_it_does_not_have() {
         });
         churn(48);
         grown.wait();
-        // As a handler of signals that interrupts the slow path, and forks.
+        // Acts like a signal handler that interrupts the slow path and forks.
         // SAFETY: the thread's own cache.
         let open = unsafe { &*machine::slot() }.open();
         let (own, all) = (open.granted(), HEAP.budget.granted());

@@ -57,7 +57,7 @@ impl Group {
         Ok(group)
     }
 
-    /// A group without a limit of its own below this one.
+    /// Makes a group below this one, without a limit of its own.
     fn nested(&self) -> Group {
         let folder = self.folder.join("nested");
         fs::create_dir(&folder).expect("a group below one of ours");
@@ -311,7 +311,7 @@ fn redis_lives_and_gives_back() {
     assert!(used <= enough + allowance());
 }
 
-/// Bytes that the program of [`handover`] takes, and frees for its other uses.
+/// Bytes that the program of [`handover`] takes, frees, and then uses in another way.
 const HANDED: u64 = 150 << 20;
 
 /// A program that uses what it just freed in another way.
@@ -320,7 +320,7 @@ fn handover() -> Option<support::Built> {
     compile_strictly("programs/limits/handover.c", Artifact::Program, &flags)
 }
 
-/// Runs it in `group`. Whether it lived.
+/// Runs it in `group`. Whether it survived.
 fn hand_over(program: &Path, group: &Group, heap: Heap, [use_, block]: [&str; 2]) -> bool {
     let bytes = HANDED.to_string();
     let arguments = [use_, &bytes, block].map(OsStr::new);
@@ -328,7 +328,7 @@ fn hand_over(program: &Path, group: &Group, heap: Heap, [use_, block]: [&str; 2]
     child.wait().expect("a child can be waited for").success()
 }
 
-/// A tenth more than the C library's heap needs.
+/// The group's limit: a tenth more than the C library's heap needs.
 const ENOUGH: u64 = (HANDED + (3 << 20)) / 10 * 11;
 
 #[test]
@@ -373,8 +373,8 @@ fn the_group_above_and_neighbours_in_it_bound_what_is_kept() {
     }
 }
 
-/// A group whose OOM killer is off pauses who needs a page until another gives one back. The purge
-/// thread, which would, must not be paused itself.
+/// A group whose OOM killer is off pauses a thread that needs a page until another thread gives one
+/// back. The purge thread gives pages back, so it must not be paused itself.
 #[test]
 fn where_the_kernel_kills_no_one_memory_still_goes_back() {
     let Some(program) = handover() else {

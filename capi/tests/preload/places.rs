@@ -1,15 +1,15 @@
-//! Where the tests' files are. Not every clone's target directory will do: the loader splits
-//! `LD_PRELOAD` at spaces and colons, and a socket's path has at most 107 bytes.
+//! Where the tests' files are. The loader splits `LD_PRELOAD` at spaces and colons, and a socket's
+//! path has at most 107 bytes, so some clones' target directories are unsuitable.
 
 use crate::nameable::{is_plain, nameable, replacement};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The length of a directory's path that leaves room for a socket's name.
+/// The longest path of a directory that leaves room for a socket's name.
 const LONGEST: usize = 70;
 
-/// The library under test, or a copy of it whose path the loader takes as one name.
+/// The library under test, or a copy of it whose path has no space or colon.
 pub fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY
@@ -34,7 +34,7 @@ fn original() -> PathBuf {
         .expect("cargo built libneap_c.so beside the test")
 }
 
-/// The directory for compiled programs, plugins and sockets: cargo's, or one in its place.
+/// The directory for compiled programs, plugins and sockets: cargo's, or a substitute for it.
 pub fn scratch() -> &'static Path {
     static REPLACEMENT: OnceLock<PathBuf> = OnceLock::new();
     let cargos = Path::new(env!("CARGO_TARGET_TMPDIR"));

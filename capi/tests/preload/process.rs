@@ -75,7 +75,7 @@ fn thread_end() {
     passes("programs/thread_end.c");
 }
 
-/// Threads whose caches no destructor ends.
+/// Caches that no destructor ends go back, and the process ends.
 #[test]
 fn threads_that_end_unnoticed_leave_no_cache() {
     let Some(program) = compile("programs/unnoticed_ends.c", Artifact::Program, &[]) else {

@@ -148,7 +148,7 @@ impl Deref for Built {
 
 impl Drop for Built {
     fn drop(&mut self) {
-        // One that stays behind is in the scratch directory.
+        // If it stays behind, it is in the scratch directory.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -327,7 +327,7 @@ pub fn succeeds(output: &Output, name: &str) {
 const SKIPPED: i32 = 77;
 
 /// Asserts success, or says on stderr what could not be tested here. What a plain user may not do
-/// is left to root; what root cannot do, the kernel or the machine lacks.
+/// is left to root. What root cannot do either, the kernel or the machine does not support.
 pub fn succeeds_or_skips(output: &Output, name: &str) {
     if output.status.code() != Some(SKIPPED) {
         return succeeds(output, name);

@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Raises the soft limit to the hard one. Whether `bytes` can then be locked; touches none of them.
-   Else errno says why. */
+/* Raises the soft limit to the hard one, and returns whether `bytes` bytes can then be locked.
+   Touches none of them. If they cannot, errno says why. */
 static inline int may_lock(size_t bytes) {
     enum { ON_FAULT = 1 };
     struct rlimit limit;

@@ -1,6 +1,6 @@
 /* A large block that cannot grow in place has its pages moved: at no time are there two copies, as
-   the growth of the most memory ever resident shows. That holds for a block that was moved and then
-   grew in place as well, which the kernel has several mappings of: two buffers that grow in turns
+   the growth of the most memory ever resident shows. That also holds for a block that was moved and
+   then grew in place, for which the kernel has several mappings. Two buffers that grow in turns
    take a page fault for each of their pages, and few others. */
 #include "check.h"
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-/* Threads that each used blocks of many sizes a few times and then sleep: what they freed goes
-   back, and they do not each keep a block of every size. */
+/* Threads each use blocks of many sizes a few times and then sleep. The memory that they freed goes
+   back to the kernel, and no thread keeps a block of every size. */
 #include "resident.h"
 #include <pthread.h>
 

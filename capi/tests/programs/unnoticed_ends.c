@@ -48,7 +48,7 @@ static void batch(void *(*way)(void *), pthread_attr_t *attributes) {
     usleep(3000);
 }
 
-/* Enough that the purge thread is there. */
+/* Allocates enough that the purge thread starts. */
 static void grow(void) {
     static void *blocks[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) CHECK((blocks[i] = malloc(100)) != NULL);
@@ -78,7 +78,7 @@ int main(int count, char **arguments) {
     for (int i = 0; i < 5; i++) batch(way, &attributes);
     size_t before = resident();
     for (int i = 0; i < BATCHES; i++) batch(way, &attributes);
-    /* Room for the caches of some batches: a cache has 8 KiB, and its magazines some more. */
+    /* Room for the caches of some batches. A cache has 8 KiB, and its magazines have some more. */
     CHECK(resident() < before + (4 << 20));
     if (exits) {
         watch();

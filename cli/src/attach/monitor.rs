@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Most arrivals waiting. Further ones are dropped.
+/// The most arrivals that wait. Further ones are dropped.
 const MOST_WAITING: u64 = 512;
 
 /// [`MOST_WAITING`], or fewer under a low limit on open files. Each arrival holds two files, and a

@@ -334,7 +334,7 @@ fn where_tmp_is_for_reading_only_a_program_is_recorded_and_reported_all_the_same
     let (folder, program) = (room.path(), Path::new(env!("CARGO_BIN_EXE_neap")));
     let mut script = "mount -t tmpfs -o ro none /tmp && cd \"$1\" && shift && exec \"$@\"";
     if folder.starts_with("/tmp") {
-        // With the clone below it: what the test needs of that is mounted elsewhere as well.
+        // The clone may be below /tmp, so what the test needs of it is also mounted elsewhere.
         script = "mount -t tmpfs none /mnt && mkdir /mnt/room /mnt/build && \
                   mount --bind \"$PWD\" /mnt/room && mount --bind \"${2%/*}\" /mnt/build && \
                   mount -t tmpfs -o ro none /tmp && cd /mnt/room && \

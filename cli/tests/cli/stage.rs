@@ -29,8 +29,8 @@ pub fn room() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A directory that allows execution, that every user can search, and whose path needs no quotes,
-/// whatever folder the clone is in.
+/// A directory in which every user can execute files, and whose path needs no quotes. It does not
+/// depend on the clone's folder.
 pub fn plain_room() -> TempDir {
     let parents = [std::env::temp_dir(), "/var/tmp".into(), "/dev/shm".into()];
     let is_plain = |path: &&PathBuf| !path.to_string_lossy().contains([' ', ':', '$']);
@@ -39,7 +39,7 @@ pub fn plain_room() -> TempDir {
         executable(room.path(), 0o755);
         copy_program("/bin/true", &room.path().join("true"));
         let mut probe = Command::new(room.path().join("true"));
-        // Root runs what it likes; another user shows what that user can.
+        // Root can execute files in any directory, so another user must test it.
         let probe = if is_root() { probe.uid(1) } else { &mut probe };
         probe
             .status()
@@ -79,7 +79,7 @@ impl Stage {
         Self::within(room(), name)
     }
 
-    /// The same in a [`plain_room`].
+    /// Like [`Stage::named`], in a [`plain_room`].
     pub fn plain(name: &str) -> Self {
         Self::within(plain_room(), name)
     }
@@ -144,8 +144,8 @@ pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// `unshare`, which runs a program as root of a mount namespace of its own; `None` if this user may
-/// have none.
+/// `unshare`, which runs a program as root in its own mount namespace. `None` if this user may not
+/// create one.
 pub fn with_own_mounts() -> Option<Command> {
     let ways = [&["--mount"][..], &["--map-root-user", "--mount"]];
     ways.into_iter().find_map(|flags| {

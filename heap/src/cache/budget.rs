@@ -29,9 +29,9 @@ const FIRST_PART: usize = 4;
 /// The value of a bound that was not set.
 const DEFAULT: usize = usize::MAX;
 
-/// What has been granted of the process's bound. The bounds are read one at a time: none of them
-/// says anything of another. A cache notes a grant before `granted` counts it, and the end of one
-/// after that (`Heap::restore`).
+/// What has been granted of the process's bound. The bounds are read one at a time, because they do
+/// not depend on each other. A cache notes a grant before `granted` counts it, and notes the end of
+/// a grant after `granted` has subtracted it (`Heap::restore`).
 pub struct Budget {
     thread: AtomicUsize,
     /// [`DEFAULT`], or what was set.

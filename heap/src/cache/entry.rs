@@ -201,7 +201,7 @@ impl Heap {
         self.pages.tend_left();
         match self.registry.is_empty() {
             true => self.tide.end_soon(),
-            // From now on the purge thread looks whether it is the last one.
+            // From now on the purge thread checks whether it is the last thread.
             false if was_main => self.tide.bell.ring(Urgency::Now),
             false => {}
         }
@@ -209,10 +209,10 @@ impl Heap {
     }
 
     /// Gives back the blocks and the arrays of the calling thread's cache, or of one whose thread
-    /// is gone. It stays empty: its thread no longer reaches it.
+    /// is gone. The cache stays empty, because its thread no longer reaches it.
     pub(super) fn empty(&'static self, mut open: Opened<'_>) {
         for class in Class::all() {
-            // SAFETY: the calling thread's own cache, or of no thread.
+            // SAFETY: the cache is the calling thread's own, or its thread is gone.
             unsafe { open.magazine(class).settle() };
             let filled = open.magazine(class).filled();
             // SAFETY: as above; settled.

@@ -100,9 +100,9 @@ impl Registry {
         }
     }
 
-    /// In a fork's child: its first thread is the one that this cache is of.
+    /// In a fork's child: notes that this cache belongs to its first thread.
     fn note_main(&self, own: &Cache) {
-        // Writes only where it must: in a child a write costs a page.
+        // Writes only if the value differs, because a write in a child copies a page.
         if own.owner.load(Ordering::Relaxed) != MAIN {
             own.owner.store(MAIN, Ordering::Relaxed);
         }
@@ -141,14 +141,15 @@ impl Registry {
 }
 
 /// What the caches that a fork's child goes on with were granted: the thread's own, and those that
-/// its drain has in hand, if it is draining. The thread may have been interrupted while it changed
-/// one. Then the sum may be too large by that change, but never too small ([`Heap::restore`]).
+/// its drain has in hand, if it is draining. A handler may have interrupted the thread while it
+/// changed a grant. Then the sum may be too large by that change, but never too small
+/// ([`Heap::restore`]).
 fn granted_to(own: Option<&'static Cache>, drained: Option<&Registry>) -> usize {
     let in_hand = drained
         .into_iter()
         .flat_map(|registry| registry.in_hand(own));
     let caches = own.into_iter().chain(in_hand);
-    // SAFETY: the child has one thread, and a cache of its list is alive.
+    // SAFETY: the child has one thread, and the caches in its list are alive.
     let granted = |cache: &Cache| unsafe { (&raw const (*cache.inner.get()).granted).read() };
     caches.map(granted).sum()
 }

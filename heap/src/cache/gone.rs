@@ -1,12 +1,12 @@
 //! Caches whose threads are gone and did not end them.
 //!
-//! A thread's cache ends with a destructor of the C library, of which each round runs once. The
-//! thread may call the heap again after the last of them: in another destructor, or where the C
-//! library frees what its thread used. Or the thread ends by a system call, and no destructor runs.
-//! So the list is swept when it has doubled, and by each drain: a cache whose owner no longer
-//! exists ends there. A TID that another thread of the process has by now only postpones that.
+//! A destructor that the C library runs ends a thread's cache. The thread may call the heap again
+//! after the last round of destructors: in another destructor, or when the C library frees what the
+//! thread used. Or the thread ends by a system call, and no destructor runs. So a sweep ends the
+//! caches whose owners no longer exist, whenever the list has doubled, and each drain does the
+//! same. If another thread of the process has the TID by then, the cache ends later.
 //!
-//! The blocks that such a thread held back go to their slabs without quarantine.
+//! Blocks that such a thread held in quarantine go to their slabs at once.
 
 use super::heap::Heap;
 use super::registry::{BATCH, Batch};
@@ -36,10 +36,11 @@ impl Heap {
         }
     }
 
-    /// Ends those of a batch whose threads are gone. Their memory goes back when the batch is
+    /// Ends the caches of a batch whose threads are gone. Their memory goes back when the batch is
     /// unpinned.
     pub(super) fn bury(&'static self, batch: &Batch) {
-        // In a process that shares the memory, or copied it unseen, the threads are another's.
+        // In a process that shares the memory, or copied it without the C library, the owners are
+        // another process's threads.
         if !sandbox::allows_more() || !process::is_own() {
             return;
         }
@@ -53,7 +54,8 @@ impl Heap {
         }
     }
 
-    /// False if it cannot be: its thread was changing it, or a fork in a handler left it behind.
+    /// False if the cache cannot end, because its thread was changing it or a fork in a handler
+    /// left it behind.
     fn bury_one(&'static self, cache: &'static Cache) -> bool {
         let is_whole =
             !cache.is_moved() && !cache.is_at_work() && cache.lock().try_lock().is_some();

@@ -26,10 +26,11 @@ const PRESSED_EVERY: u32 = 2;
 /// touches one page of them.
 const LEAST_ROOM: usize = 16;
 
-/// Blocks of up to this many bytes are held from a thread's first miss on.
+/// A magazine holds blocks of up to this many bytes from its first miss on.
 const UNPROVEN_BYTES: usize = 2 << 10;
 
-/// For so many bytes of a larger block, its magazine misses once before it may hold one.
+/// A magazine for larger blocks misses once for every `MISS_BYTES` bytes of a block before it may
+/// hold one.
 const MISS_BYTES: usize = 512;
 
 /// The same, of a thread that has more than its share of what the process may hold.
@@ -133,7 +134,7 @@ impl Heap {
         open.countdown(class).note_miss();
         let capacity = open.magazine(class).bounds.capacity as usize;
         if capacity == 0 && open.countdown(class).misses() <= misses_before(class) {
-            // For a drainer, the owner is at work.
+            // Shows a drainer that the owner is at work.
             open.inner.events = open.inner.events.wrapping_add(1);
             return Share::Fair;
         }
@@ -183,8 +184,8 @@ impl Heap {
         Verdict::Granted
     }
 
-    /// Takes a grant back. At every step a cache has at least what the budget counts for it: the
-    /// child of a fork in a handler of signals sets the budget to that, and goes on with this.
+    /// Takes a grant back. At every step the cache notes at least what the budget counts for it,
+    /// because the child of a fork in a signal handler resets the budget to what its caches note.
     pub(super) fn restore(&self, open: &mut Opened<'_>, bytes: usize) {
         self.budget.restore(bytes);
         light_barrier();
@@ -297,7 +298,8 @@ unsafe fn write_word_down(at: *mut usize, first: usize, bytes: usize) -> *mut us
 
 /// How often a magazine misses before it may hold anything. A drainer leaves each magazine its
 /// newest block, so a thread that sleeps would keep a block of every class that it ever used. For
-/// large blocks that is a lot of memory, and a few misses more cost little beside their use.
+/// large blocks that is a lot of memory, and a few more misses cost little beside the use of the
+/// blocks.
 fn misses_before(class: Class) -> u32 {
     match class.bytes() {
         ..=UNPROVEN_BYTES => 0,

@@ -10,7 +10,7 @@ use crate::slab::class::Class;
 use core::ffi::c_void;
 use core::ptr;
 
-/// Fewer caches are no crowd.
+/// With fewer caches the list is not swept for its size.
 const LEAST_CROWD: usize = 16;
 
 /// Most caches of a [`Batch`].
@@ -30,10 +30,10 @@ pub struct Registry {
     pub(super) last: AtomicPtr<Cache>,
     /// Caches in the list. Changes under the lock.
     pub(super) count: AtomicUsize,
-    /// At this many caches, those of threads that are gone are searched for. Changes under the
-    /// lock.
+    /// With this many caches, the list is swept for caches of threads that are gone. Changes under
+    /// the lock.
     crowd: AtomicUsize,
-    /// The first thread had a cache, and ended.
+    /// The process's first thread had a cache, and has ended.
     pub(super) main_left: AtomicBool,
     /// guarded by: lock
     key: UnsafeCell<Option<Key>>,
@@ -112,20 +112,19 @@ impl Registry {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether there are twice as many caches as when those of threads that are gone were last
-    /// searched for, or when a thread last ended.
+    /// Whether there are twice as many caches as after the last sweep, or when a thread last ended.
     pub(super) fn is_crowded(&self) -> bool {
         self.count() >= self.crowd.load(Ordering::Relaxed)
     }
 
-    /// The caches of threads that are gone have left.
+    /// Sets the next crowd, after the caches of threads that are gone have left the list.
     pub(super) fn note_swept(&self) {
         let _guard = self.lock.lock();
         let crowd = (2 * self.count()).max(LEAST_CROWD);
         self.crowd.store(crowd, Ordering::Relaxed);
     }
 
-    /// Whether the process's first thread has ended. Then a thread of ours could be the last one.
+    /// Whether the process's first thread has ended. Then the purge thread could be the last one.
     pub fn has_main_left(&self) -> bool {
         self.main_left.load(Ordering::Relaxed)
     }
@@ -135,7 +134,8 @@ impl Registry {
         self.past[1].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a cache that the caller has pinned is in the list, where it is among the last.
+    /// Whether a cache that the caller has pinned is in the list. Searches backwards, because
+    /// pinned caches are at the end.
     pub(super) fn is_listed(&self, cache: &Cache) -> bool {
         let _guard = self.lock.lock();
         // SAFETY: caches in the list are alive while the lock is held.
@@ -220,7 +220,7 @@ impl Registry {
     /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
     pub fn counted(&self) -> [u64; 3] {
         let _guard = self.lock.lock();
-        // Under the lock: a cache that leaves moves its counts to `past`.
+        // Under the lock, because a cache that leaves moves its counts to `past`.
         let mut sums = self
             .past
             .each_ref()

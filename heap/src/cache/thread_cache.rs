@@ -24,7 +24,7 @@ pub struct Cache {
     /// By size. The same in every cache, as above.
     pub tags: [Tag; TABLE_BYTES + 1],
     /// The thread's [`thread::lasting_id`]; 0 while the cache is new. Written while the cache is
-    /// moved, and in a fork's child. It stands where the tags leave room.
+    /// moved, and in a fork's child. The field fills a gap after the tags.
     pub(super) owner: AtomicI32,
     /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the fast path
     /// is on and no drainer is at work. Written under the lock. On AArch64 it stands elsewhere.
@@ -91,8 +91,8 @@ unsafe impl Sync for Cache {}
 
 /// What a thread's slot holds before its first slow call: always empty, always full, never written.
 pub static EMPTY: Cache = Cache::new(0);
-/// What a thread's slot holds once its cache is gone (thread end, or no memory for one): as
-/// [`EMPTY`], once it is filled. It is zero in the file, because it would take as many bytes there.
+/// What a thread's slot holds once its cache is gone (thread end, or no memory for one). Filled at
+/// its first use with a copy of [`EMPTY`], so that it takes no bytes in the file.
 static GONE: Gone = Gone(UnsafeCell::new(MaybeUninit::zeroed()));
 
 struct Gone(UnsafeCell<MaybeUninit<Cache>>);
@@ -241,12 +241,12 @@ impl Cache {
         static IS_FILLED: AtomicBool = AtomicBool::new(false);
         let gone = GONE.0.get().cast::<Cache>();
         if !IS_FILLED.load(Ordering::Relaxed) {
-            // SAFETY: the caller's promise: one thread, no reference yet. A sentinel is
-            // never written.
+            // SAFETY: the caller holds the lock, and there is no reference yet. `EMPTY` is never
+            // written.
             unsafe { ptr::copy_nonoverlapping(&raw const EMPTY, gone, 1) };
             IS_FILLED.store(true, Ordering::Relaxed);
         }
-        // SAFETY: filled, never written any more, and a static.
+        // SAFETY: a static that is filled and never written again.
         unsafe { &*gone }
     }
 
@@ -330,8 +330,8 @@ impl Cache {
         }
     }
 
-    /// Notes whose cache it is, which the thread's slot shows already: a fork in a handler that
-    /// interrupts this finds the cache, and its child is noted here.
+    /// Notes the cache's owner, whose slot already shows the cache. If a handler interrupts this
+    /// and forks, the child finds the cache, and this notes the child's thread.
     pub(super) fn note_owner(&self) {
         loop {
             let process = process::own();

@@ -3,10 +3,10 @@
 //!
 //! Supports both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
 //! `memory.limit_in_bytes`. A group's ancestors limit it as well, so the one with the least room
-//! counts. A group's use is all that the kernel counts but the pages of files in its lists, which
-//! it drops by itself, and slabs that it can shrink. Anonymous memory, `tmpfs`, memfds, locked
-//! files and tables of pages are in use. See cgroups(7), and
-//! `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the kernel.
+//! counts. A group's use is all that the kernel counts, except file pages on the kernel's lists and
+//! reclaimable slabs, which the kernel drops by itself. Anonymous memory, `tmpfs`, memfds, locked
+//! files and page tables are in use. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst`
+//! and `accounting/psi.rst` of the kernel.
 
 use super::inquiry::Inquiry;
 use crate::os::late::Late;
@@ -18,7 +18,7 @@ use core::ffi::CStr;
 pub struct GroupLimit {
     /// Most that the group may use.
     pub limit: usize,
-    /// What it uses that the kernel cannot drop.
+    /// What the group uses and the kernel cannot drop.
     pub used: usize,
 }
 
@@ -35,10 +35,10 @@ const MOST_LEVELS: usize = 16;
 /// A limit of version 1 from here on means none.
 const NO_LIMIT: usize = 1 << 60;
 
-/// Share of the last ten seconds, in hundredths of a percent, that tasks waited for memory, from
-/// which on they are short of it.
+/// Tasks are short of memory if they waited for it during this share of the last ten seconds, in
+/// hundredths of a percent.
 const SHORT: usize = 1000;
-/// Less available memory than this part of all is little.
+/// A machine has little memory left if less than this part of it is available.
 const LITTLE_PART: usize = 16;
 
 /// How the files of one version are named.
@@ -64,7 +64,7 @@ impl Version {
         }
     }
 
-    /// The file of all that the group uses.
+    /// The file that says what the group uses in total.
     fn used(self) -> &'static [u8] {
         match self {
             Version::One => b"/memory.usage_in_bytes",
@@ -72,7 +72,7 @@ impl Version {
         }
     }
 
-    /// The lines of `memory.stat` with what the kernel can drop of that.
+    /// The lines of `memory.stat` that say how much of this use the kernel can drop.
     fn droppable(self) -> &'static [&'static [u8]] {
         match self {
             Version::One => &[b"total_inactive_file ", b"total_active_file "],
@@ -232,8 +232,8 @@ fn number(text: &[u8]) -> Option<usize> {
 }
 
 /// Whether the process is short of memory: tasks wait for it, and either the machine has little
-/// left or the tasks are of the process's own group (of version 2). Else other groups have come to
-/// limits of their own.
+/// left or the tasks belong to the process's own group (of version 2). Otherwise other groups have
+/// reached their own limits.
 pub fn is_short_of_memory(inquiry: &Inquiry) -> bool {
     let Some(mut desk) = DESK.open() else {
         return false;
@@ -245,7 +245,7 @@ pub fn is_short_of_memory(inquiry: &Inquiry) -> bool {
         path,
         text,
     };
-    // Who waits in a group waits on the machine.
+    // The machine's pressure includes that of every group.
     if !desk
         .read(&[b"/proc/pressure/memory"])
         .is_some_and(is_stalled)
@@ -260,8 +260,8 @@ pub fn is_short_of_memory(inquiry: &Inquiry) -> bool {
         .is_some_and(|own| is_group_stalled(own, &mut desk))
 }
 
-/// Whether tasks of a group of version 2 wait for memory. The root of all groups, which alone has
-/// no `cgroup.events`, is the machine.
+/// Whether tasks of a group of version 2 wait for memory. Excludes the root group, which stands for
+/// the whole machine and is the only one without `cgroup.events`.
 fn is_group_stalled(group: &[u8], desk: &mut Desk<'_>) -> bool {
     let group = group.strip_suffix(b"/").unwrap_or(group);
     Version::Two.mounts().iter().any(|mount| {
@@ -272,12 +272,12 @@ fn is_group_stalled(group: &[u8], desk: &mut Desk<'_>) -> bool {
     })
 }
 
-/// Whether a file of `memory.pressure` reports that tasks wait for much of the time.
+/// Whether the text of a pressure file reports that tasks wait for much of the time.
 fn is_stalled(text: &[u8]) -> bool {
     pressure_in(text).is_some_and(|share| share >= SHORT)
 }
 
-/// Whether `/proc/meminfo` reports little memory that could be had without swapping.
+/// Whether `/proc/meminfo` reports little memory that is available without swapping.
 fn has_little_left(text: &[u8]) -> bool {
     let kib = |name| number(line_of(text, name)?.trim_ascii_start());
     match (kib(b"MemTotal:"), kib(b"MemAvailable:")) {

@@ -21,9 +21,9 @@
 //!   does. It cannot go on before the handler returns. A thread waits for a lock only where the
 //!   data under its other locks is consistent.
 //! - A thread that is about to fork itself, in a handler that interrupted a change. A fork whose
-//!   own thread holds no lock [makes way](Fork::make_way) for it, and begins anew afterwards. If
-//!   both hold locks, each would wait for the other. Then the copy contains half a change, so its
-//!   lock stays held there.
+//!   own thread holds no lock [makes way](Fork::make_way) for that thread, and begins anew
+//!   afterwards. If both hold locks, each would wait for the other, so the fork goes on. Its copy
+//!   contains half a change, and the lock over that change stays held there.
 //!
 //! The kernel copies lock words as they are, including those of threads that wait and of a locker
 //! that is about to step back. Their holders stayed in the parent, so the child [sets them
@@ -50,7 +50,8 @@ const MOST_LINKS: usize = 16;
 /// Visits locks.
 pub type EachLock<'a> = &'a dyn Fn(&mut dyn FnMut(&FutexLock));
 
-/// Whether the calling thread holds one of these locks: it is in a handler that interrupted it.
+/// Whether the calling thread holds one of these locks. If so, it is in a handler that interrupted
+/// a change of its own.
 fn holds_any(each_lock: EachLock<'_>) -> bool {
     let mut holds = false;
     each_lock(&mut |lock| holds |= lock.is_mine());
@@ -96,8 +97,9 @@ impl Fork {
     }
 
     /// Closes the gate for one rank after the other, and waits after each until its locks are at
-    /// rest. `each_lock` visits all locks, from the top of the table down. `Err` if the fork
-    /// `makes_way`, and must end first, for [this thread](Fork::make_way).
+    /// rest. `each_lock` visits all locks, from the top of the table down. With `makes_way`, `Err`
+    /// names a thread that must fork first. The caller then ends this fork and
+    /// [waits](Fork::make_way).
     pub fn close(&self, each_lock: EachLock<'_>, makes_way: bool) -> Result<(), usize> {
         let mut end = Ok(());
         each_lock(&mut |lock| {
@@ -111,7 +113,8 @@ impl Fork {
         end
     }
 
-    /// The thread that holds the lock in the middle of a change, and is about to fork.
+    /// Waits until the lock is at rest. Returns the thread that holds it in the middle of a change
+    /// and is about to fork, if there is one.
     fn close_one(&self, lock: &FutexLock) -> Option<usize> {
         debug_assert!(self.is_mine());
         debug_assert!(GATE.level() <= lock.rank().place());
@@ -122,7 +125,8 @@ impl Fork {
     }
 
     /// Waits until `thread`, which is about to fork, no longer waits for its turn. The caller is
-    /// not within a fork. False if that takes too long: the thread waits for something else.
+    /// not within a fork. False if that takes too long, because the thread waits for something
+    /// else.
     pub fn make_way(&self, thread: usize) -> bool {
         (0..MOST_WAITS).any(|_| !GATE.waits.await_change(thread, &self.whole))
     }
@@ -181,7 +185,8 @@ impl Fork {
 
 impl FutexLock {
     /// For a fork that has closed the lock's rank: waits until no thread that the fork has to wait
-    /// for holds it. A holder that is about to fork itself is in the middle of a change.
+    /// for holds it. Returns the holder if it is in the middle of a change and about to fork
+    /// itself.
     pub(super) fn await_rest(&self) -> Option<usize> {
         while let Some(holder) = self.holder() {
             let stuck = match holder == me() {
@@ -237,7 +242,7 @@ fn follow(waits: &Waits, thread: usize, links: usize) -> Option<Stuck> {
         );
     }
     let lock = only_awaited_by(waits, thread)?;
-    // Noted since the look above.
+    // The thread may have left its note since the check above.
     if is_forks(&lock) {
         return Some(Stuck::Interrupted);
     }

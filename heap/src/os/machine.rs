@@ -14,7 +14,7 @@ pub(super) const SPINS: u32 = 64;
 /// for those among them that it need not wait for.
 pub(super) const PLACES: usize = 256;
 
-/// How often a fork looks, about 1 ms apart, whether another one that goes first has begun.
+/// How often a fork checks, about 1 ms apart, whether another fork that goes first has begun.
 pub(super) const MOST_WAITS: usize = 10_000;
 
 /// How many sleepers to wake.

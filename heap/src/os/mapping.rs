@@ -341,8 +341,8 @@ unsafe fn remap(
     unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void }
 }
 
-/// Whether a range is one mapping of the kernel's, which is all that one call can move. It must be
-/// known before: `MREMAP_FIXED` unmaps the target first and looks at the source then.
+/// Whether a range is one mapping of the kernel's, which is all that one call can move. The caller
+/// must know this first, because `MREMAP_FIXED` unmaps the target before it looks at the source.
 /// Mappings part where pages were moved to, and where the program locked or advised its memory.
 ///
 /// A growth that may not move fails for several mappings (`EFAULT`) before anything else is looked

@@ -28,11 +28,11 @@ pub fn process_id() -> i32 {
     unsafe { call(libc::SYS_getpid, [0; 4]) as i32 }
 }
 
-/// The process that the library was started in, or that was forked from one.
+/// The ID of the process that the library was started in, or of a fork's child.
 #[unsafe(link_section = "neap_fork")]
 static OWN: AtomicI32 = AtomicI32::new(0);
 
-/// Says which process this is: before the first free of it, and in a fork's child.
+/// Notes this process's ID: before its first free, and in a fork's child.
 pub(crate) fn note_own() {
     OWN.store(process_id(), Ordering::Relaxed);
 }
@@ -42,7 +42,7 @@ pub(crate) fn own() -> i32 {
     OWN.load(Ordering::Relaxed)
 }
 
-/// Whether this is the process that the heap's memory belongs to, not a child that shares it or
+/// Whether the heap's memory belongs to this process. False in a child that shares the memory, or
 /// that the C library does not know of.
 pub(crate) fn is_own() -> bool {
     own() == process_id()

@@ -209,8 +209,8 @@ pub fn thread_exists(id: i32) -> bool {
     signal_thread(id, 0)
 }
 
-/// What names the calling thread until it ends, for [`has_ended`]: its TID. 0 if the thread cannot
-/// be asked for later: in a sandbox, and in a process that shares the heap's memory.
+/// Names the calling thread for [`has_ended`]: its TID, or [`MAIN`]. 0 where `has_ended` could not
+/// check it: in a sandbox, and in a process that shares the heap's memory.
 pub fn lasting_id() -> i32 {
     match sandbox::is_forbidden() || !process::is_own() {
         true => 0,
@@ -224,11 +224,11 @@ pub fn lasting_id() -> i32 {
 /// [`lasting_id`] of the process's first thread, also in a fork's child.
 pub const MAIN: i32 = -1;
 
-/// In place of a [`lasting_id`]: a thread that stayed in a fork's parent.
+/// Stands for the [`lasting_id`] of a thread that stayed in a fork's parent.
 pub const LEFT: i32 = -2;
 
-/// Whether the thread that had this [`lasting_id`] has ended. False if that is not known: of the
-/// first thread, and where the kernel does not answer as it should.
+/// Whether the thread that had this [`lasting_id`] has ended. False if that is not known, as for
+/// the first thread, or where the kernel does not answer as it should.
 pub fn has_ended(id: i32) -> bool {
     let is_missing = |id: i32| {
         let arguments = [process_id() as usize, id as usize, 0, 0];

@@ -100,7 +100,7 @@ impl Waits {
         locks.filter(|lock| !lock.is_null())
     }
 
-    /// Whether `thread` waits for `lock`. If so, sleeps a while first. Any thread may ask.
+    /// Whether `thread` waits for `lock`. If so, sleeps a while first. Any thread may call this.
     pub(super) fn await_change<L>(&self, thread: usize, lock: &L) -> bool {
         let lock = from_ref(lock).cast();
         let waits = self.awaited_by(thread).any(|awaited| awaited == lock);

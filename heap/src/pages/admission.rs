@@ -9,8 +9,8 @@ use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 
 impl<O: Os> PageHeap<O> {
-    /// Counts `bytes` bytes of spans in use as resident that [`PageHeap::count_absent`] excepted.
-    /// False if the hard limit refuses them; then nothing has changed.
+    /// Counts as resident `bytes` bytes of spans in use that [`PageHeap::count_absent`] excepted.
+    /// Returns false, and changes nothing, if the hard limit refuses them.
     pub fn readmit(&self, bytes: usize) -> bool {
         if self.limits.hard() != usize::MAX {
             return self.readmit_within_limit(bytes);
@@ -19,7 +19,7 @@ impl<O: Os> PageHeap<O> {
         true
     }
 
-    /// As [`PageHeap::make_room`] does, this looks once more while no piece is set aside.
+    /// Like [`PageHeap::make_room`], this tries once more while no piece is set aside.
     #[cold]
     fn readmit_within_limit(&self, bytes: usize) -> bool {
         let (_alone, mut is_settled) = (self.committing.lock(), false);
@@ -47,8 +47,8 @@ impl<O: Os> PageHeap<O> {
 
 impl<O: Os> Locked<'_, O> {
     /// Whether a request that is about to take `room` stays within the hard limit. Dirty pages of
-    /// the room are resident already, and pages that are to be moved there will not be twice.
-    /// Without room: whether it may be granted, whatever room it finds.
+    /// the room are resident already, and pages that are to be moved there count once. Without
+    /// room: whether the request may be granted, whatever room it finds.
     pub(super) fn judge(
         &self,
         request: &SpanRequest,

@@ -335,7 +335,8 @@ impl<'h, O: Os> Locked<'h, O> {
         let range = self
             .range_of_units(request, units)
             .or_else(|| arenas.find_map(|id| self.range_at_frontier(id, request)));
-        // What the kernel refused to purge may be between two halves that fit together.
+        // A span that the kernel refused to purge may separate two that would be large enough
+        // together.
         if range.is_none() && self.rejoin_refused(u64::MAX) {
             return self.find_lack(request, units);
         }

@@ -185,7 +185,7 @@ impl<'h, O: Os> Locked<'h, O> {
         self.add_free(part, age)
     }
 
-    /// What was set aside is in no span and in no count.
+    /// Removes what was set aside from the counts. Afterwards it is in no span.
     fn end_aside(&mut self, part: &SpanRecord) {
         let counts = &mut self.inner.counts;
         counts.free_slices -= part.slices.get();
@@ -194,8 +194,8 @@ impl<'h, O: Os> Locked<'h, O> {
         part.set_state(State::Blank);
     }
 
-    /// Puts back a part whose slices below `to` were purged. Those that its masks still call dirty
-    /// the kernel refused: they stay apart.
+    /// Puts back a part whose slices below `to` were purged. The kernel refused those that the
+    /// masks still call dirty, so these do not merge with their neighbours.
     pub(super) fn return_part(&mut self, part: &'h SpanRecord, to: usize) {
         self.end_aside(part);
         let (id, end) = (part.arena(), part.end());
@@ -229,7 +229,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Merges the spans that the kernel refused to purge at `time` (ms) or before with their
-    /// neighbours. They are due at once. False if there is none.
+    /// neighbours. The result is due for a purge at once. False if there is no such span.
     pub(super) fn rejoin_refused(&mut self, time: u64) -> bool {
         let mut any = false;
         while let Some(span) = self.inner.refused.oldest()

@@ -21,10 +21,10 @@ pub const STACK_BYTES: usize = 8 << 10;
 /// From this part of a limit on, the limit is near.
 pub const NEAR_PART: usize = 8;
 
-/// The part of what the control group leaves the heap that free pages may take in any case.
+/// Free pages may always take this part of what the control group leaves the heap.
 const FREE_PART: usize = 16;
 
-/// Dirty pages of free spans from which on the group is read for the first time, in bytes.
+/// The group is read for the first time when free spans have this many bytes of dirty pages.
 const FIRST_READ: usize = 2 << 20;
 
 /// How long a free page stays resident unless told otherwise, in ms.
@@ -44,14 +44,14 @@ pub enum Driver {
 pub struct Limits {
     hard: AtomicUsize,
     soft: AtomicUsize,
-    /// [`GroupShare::most`], and so on; they change.
+    /// The fields of the [`GroupShare`] that was set last.
     group: AtomicUsize,
     group_near: AtomicUsize,
     group_demand: AtomicUsize,
     group_step: AtomicUsize,
-    /// From how many bytes of dirty pages on the group is to be read anew.
+    /// The group must be read again once free spans have this many bytes of dirty pages.
     read_at: AtomicUsize,
-    /// The group is to be read anew.
+    /// The group must be read again.
     outdated: AtomicBool,
     dirty: AtomicUsize,
     /// Bytes of free pages that stay resident at any age.
@@ -65,16 +65,17 @@ pub struct Limits {
 pub struct GroupShare {
     /// A second soft limit.
     pub most: usize,
-    /// From how many bytes on the heap is near it.
+    /// With more bytes than this, the heap is near that limit.
     pub near: usize,
-    /// What the program may soon want outside of the heap: free pages leave it room, or are few.
+    /// What the program may soon need outside of the heap. Free pages leave room for it, or are
+    /// few.
     pub demand: usize,
-    /// When dirty pages have grown by this, the group is to be read anew.
+    /// The group must be read again when dirty pages have grown by this.
     pub step: usize,
 }
 
 impl GroupShare {
-    /// There is no limit.
+    /// The share in a group without a limit.
     pub const ALL: GroupShare = GroupShare {
         most: usize::MAX,
         near: usize::MAX,
@@ -122,8 +123,8 @@ impl Limits {
         self.soft.store(bytes, Relaxed);
     }
 
-    /// Sets what the process's control group leaves the heap, while `dirty` bytes of free pages are
-    /// dirty.
+    /// Sets what the process's control group leaves the heap. Free spans have `dirty` bytes of
+    /// dirty pages.
     pub fn set_group(&self, share: GroupShare, dirty: usize) {
         self.group.store(share.most, Relaxed);
         self.group_near.store(share.near, Relaxed);
@@ -137,20 +138,20 @@ impl Limits {
         self.group.load(Relaxed) != usize::MAX
     }
 
-    /// The group was read, or cannot be, while `dirty` bytes of free pages are dirty.
+    /// Notes that the group was read, or cannot be. Free spans have `dirty` bytes of dirty pages.
     pub fn put_off_reading(&self, dirty: usize) {
         let step = self.group_step.load(Relaxed);
         self.read_at.store(dirty.saturating_add(step), Relaxed);
         self.outdated.store(false, Relaxed);
     }
 
-    /// Whether free pages have grown so much that the group is to be read anew.
+    /// Whether free pages have grown so much that the group must be read again.
     #[inline]
     pub fn is_outdated(&self) -> bool {
         self.outdated.load(Relaxed)
     }
 
-    /// Free pages of `dirty` bytes are dirty.
+    /// Notes that free spans have `dirty` bytes of dirty pages.
     pub(super) fn note_dirty(&self, dirty: usize) {
         let read_at = self.read_at.load(Relaxed);
         let step = self.group_step.load(Relaxed);
@@ -279,8 +280,8 @@ impl Limits {
         bound.min(own.saturating_sub(used)).min(for_group)
     }
 
-    /// Whether `wanted` more bytes in use keep the hard limit, `warm` of which are dirty pages of
-    /// free spans already.
+    /// Whether `wanted` more bytes in use stay within the hard limit. `warm` of them are dirty
+    /// pages of free spans already.
     pub(super) fn judge(
         &self,
         wanted: usize,

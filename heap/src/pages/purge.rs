@@ -35,11 +35,11 @@ const MOST_SPARSE: usize = 512 << 20;
 /// Most pieces that a caller whose free pages pass a bound purges before it lets a fork pass.
 const MOST_ON_THE_WAY: usize = 8;
 
-/// Most calls for the parts of a piece that the kernel refused: for up to three locked pages it
-/// takes no more.
+/// Most calls for the parts of a piece that the kernel refused. Up to three locked pages take no
+/// more.
 const MOST_TRIES: usize = 64;
 
-/// So long after a refusal the kernel is asked again, in ms.
+/// How long after a refusal the purge is tried again, in ms.
 const RETRY_MS: u64 = 10_000;
 
 /// Free pages may pass their bound by this many bytes while another thread purges.
@@ -186,9 +186,9 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// What a caller does on its way, when it has given up the lock: one piece of what is due by
-    /// its age, or all that passes a bound. While another thread purges it does nothing, unless the
-    /// bound is far passed: that thread may have lost its processor.
+    /// What a caller purges after it has released the lock: one piece of what is due by its age, or
+    /// all that exceeds a bound. While another thread purges, the caller does nothing. If the bound
+    /// is far exceeded it waits and then purges, because that thread may have lost its processor.
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let mut reach = MOST_SPARSE;
         while let Some(_alone) = self.turn(due) {
@@ -203,13 +203,13 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// The right to purge. `None` while another thread has it, unless free pages pass a bound by
-    /// more than [`FAR_BYTES`], those on their way among them.
+    /// The right to purge. `None` while another thread has it, unless free pages, including those
+    /// on their way, exceed a bound by more than [`FAR_BYTES`].
     fn turn(&self, due: Due) -> Option<FutexGuard<'_>> {
         self.purging.try_lock().or_else(|| {
             let Due::Above(most) = due else { return None };
-            // Below a handler of signals the holder may be the caller. In a child that no handler
-            // of ours heard of it stayed in the parent.
+            // In a signal handler the holder may be the calling thread itself. In a child of a fork
+            // that none of our handlers saw, the holder stayed in the parent.
             let comes_back = !self.purging.is_mine() && shared::is_mine();
             let far = most.saturating_add(FAR_BYTES / self.os.page_bytes());
             let is_far = || self.locked().inner.counts.free_dirty_pages > far;
@@ -301,8 +301,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Purges a run of a part that was set aside, or what the kernel allows of it: the masks say
-    /// what. Returns how many bytes are no longer dirty.
+    /// Purges a run of a part that was set aside, or as much of it as the kernel allows, which the
+    /// masks record. Returns how many bytes are no longer dirty.
     fn purge_run(&self, part: &SpanRecord, run: &DirtyRun, due: Due) -> usize {
         let purged = self.purge_range(run.address, run.bytes, due);
         let mut locked = self.locked();
@@ -316,8 +316,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// The kernel refuses a range for one page that the program locked. So this purges halves of
-    /// the run, then quarters of what is left, and so on.
+    /// The kernel refuses a whole range because of one page that the program locked. So this purges
+    /// halves of the run, then quarters of what is left, and so on.
     fn purge_around(&self, part: &SpanRecord, run: &DirtyRun, due: Due) -> usize {
         let arena = &self.arenas()[part.arena()];
         let (layout, first) = (arena.layout(), part.index.get());
@@ -392,7 +392,7 @@ impl<'h, O: Os> Locked<'h, O> {
         self.next_due(Due::Until(u64::MAX))
     }
 
-    /// When the kernel is asked again about pages that it refused to purge, in ms.
+    /// When the next purge of pages that the kernel refused is tried, in ms.
     pub(super) fn next_try(&self) -> Option<u64> {
         let stays = self.heap.os.is_locked();
         let refused = self.inner.refused.oldest().filter(|_| !stays)?;
@@ -479,8 +479,8 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// The slices `from..to` of a part that was set aside are clean. Returns how many bytes of them
-    /// were dirty.
+    /// Marks the slices `from..to` of a part that was set aside as clean. Returns how many bytes of
+    /// them were dirty.
     fn note_clean(&mut self, part: &SpanRecord, from: usize, to: usize) -> usize {
         let cleaned = self.arena(part.arena()).clear_dirty(from, to);
         self.uncount_dirty(part, cleaned)

@@ -4,11 +4,11 @@
 //! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`, and more where
 //! the pages come from several mappings. So spans that pages were moved into are marked and
-//! counted, at most [`MOST_MOVED`] at once. When they are freed they are mapped afresh: that gives
-//! their pages back to the kernel and lets the mappings merge again. Where one becomes shorter,
-//! only what pages were moved to is mapped afresh. Spans that the program mapped something over are
-//! marked in the same way. Where every commit is charged Neap moves nothing, for mapping afresh may
-//! be refused there.
+//! counted, at most [`MOST_MOVED`] at once. When the program frees such a span, Neap maps it
+//! afresh, which gives its pages back to the kernel and lets the mappings merge again. When one
+//! becomes shorter, Neap maps afresh only the part that pages were moved to. Spans that the program
+//! mapped something over are marked in the same way. Where every commit is charged, Neap moves
+//! nothing, because the kernel may refuse the new mapping.
 
 use super::arena::SliceRef;
 use super::heap::{Locked, PageHeap};
@@ -22,15 +22,16 @@ use core::ptr::NonNull;
 /// Most spans in use with moved pages: an eighth of the default `vm.max_map_count`.
 const MOST_MOVED: usize = 4096;
 
-/// Most mappings whose pages move together. A span that grows in place after a move has one more
-/// at its next move.
+/// Most mappings whose pages move together. Each time that a span grows in place after a move, it
+/// has one mapping more at its next move.
 pub const MOST_PIECES: usize = 32;
 
-/// One for so many bytes: a piece is found and moved as fast as this is copied to resident pages.
+/// A block may have one mapping for each `PIECE_BYTES` bytes. Finding and moving a mapping takes as
+/// long as copying this many bytes to resident pages.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// With fewer spans in use that have moved pages, one may have [`MOST_PIECES`] mappings: together
-/// a quarter of the default `vm.max_map_count`.
+/// With fewer spans in use that have moved pages, a span may have [`MOST_PIECES`] mappings.
+/// Together these are a quarter of the default `vm.max_map_count`.
 const FEW_MOVED: usize = 512;
 
 impl<O: Os> PageHeap<O> {
@@ -42,8 +43,8 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
-    /// - No page of the source is a guard, or `most_pieces` is 1: what was moved is copied back if
-    ///   a later piece is refused.
+    /// - No page of the source is a guard, or `most_pieces` is 1, because the pieces that were
+    ///   moved are copied back if a later one is refused.
     /// - What was written to the source lies within the requested bytes, or was reported as dirty.
     pub unsafe fn move_pages(
         &self,

@@ -15,7 +15,7 @@ pub(super) struct SpanRequest {
     pub(super) source: SpanSource,
     /// How much of them the user will touch.
     pub(super) fill: Fill,
-    /// How many bytes of pages of another span will be moved there, and no longer be in that span.
+    /// How many bytes of pages will be moved there from another span, which then loses them.
     pub(super) moved: usize,
     /// The only arena and slice where they may begin; `None`: anywhere.
     pub(super) at: Option<(usize, usize)>,

@@ -64,8 +64,8 @@ pub(super) enum Queued {
     No = 0,
     /// Waits for its decay time.
     Aging = 1,
-    /// The kernel refused to purge it. It stays apart from its neighbours until the kernel is asked
-    /// again.
+    /// The kernel refused to purge it. It does not merge with its neighbours until the purge is
+    /// tried again.
     Refused = 2,
 }
 

@@ -78,8 +78,8 @@ impl<O: Os> PageHeap<O> {
         Some(span)
     }
 
-    /// Like [`PageHeap::alloc_moving`]. Says where the span may come from, and leaves what passes a
-    /// bound to [`PageHeap::tend_left`].
+    /// Like [`PageHeap::alloc_moving`]. The caller says where the span may come from. What exceeds
+    /// a bound is left to [`PageHeap::tend_left`].
     pub fn alloc_untended(
         &self,
         source: SpanSource,
@@ -165,7 +165,7 @@ impl<O: Os> PageHeap<O> {
         };
         let mut locked = self.locked();
         locked.free(place, dirty, age);
-        // Under the lock, so that no request is judged in between.
+        // Under the lock, so that the limit check of another request does not fall in between.
         self.count_absent(-(absent as isize));
         self.note_left(locked);
     }

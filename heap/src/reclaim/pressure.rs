@@ -13,15 +13,15 @@ use crate::pages::{GroupShare, NEAR_PART};
 /// The part of its group's limit that the heap leaves to what it knows nothing of.
 const GROUP_PART: usize = 16;
 
-/// What a program may soon want outside of the heap, in its own mappings, a child or a file in
-/// memory: this many times what the heap held. Where the group has that much room, free pages stay.
+/// In its own mappings, a child or a file in memory, a program may soon need this many times what
+/// the heap held. If the group has that much room, free pages stay.
 const DEMANDS: usize = 2;
 
 /// What the heap held counts less by this part each second.
 const FORGET_PART: usize = 32;
 
-/// The group is read anew when free pages have grown by this part of its room, but not less than by
-/// so many bytes: a reading takes 20 to 50 µs.
+/// The group is read again when free pages have grown by this part of its room and by at least
+/// [`LEAST_STEP`] bytes, because a reading takes 20 to 50 µs.
 const STEP_PART: usize = 8;
 const LEAST_STEP: usize = 1 << 20;
 
@@ -36,10 +36,10 @@ const WORTH_BYTES: usize = 64 << 10;
 const WAIT_MS: u64 = 50;
 
 impl Heap {
-    /// Asks the control group and the machine: once a second, and the group also when free pages
-    /// have [grown](crate::pages::Limits::is_outdated). Only threads of the program do this, and
-    /// not the purge thread: a file that is open meanwhile has a number that the program may count
-    /// on for its own. No other thread waits for the answer. Returns whether it asked.
+    /// Reads the files of the control group and the machine once a second, and those of the group
+    /// also when free pages have [grown](crate::pages::Limits::is_outdated). Only the program's
+    /// threads do this. If the purge thread did, its open file could take a descriptor that the
+    /// program expects to get. No other thread waits for the answer. Returns whether it read any.
     pub(super) fn look_around(&self) -> bool {
         let (now, limits) = (self.now_ms(), self.pages.limits());
         let is_due = || limits.is_outdated() || self.pressure.is_outdated(now);
@@ -71,7 +71,7 @@ impl Heap {
                 .note_group(group.map_or(usize::MAX, |group| group.limit));
         }
         if timed {
-            // Another process may lower this one's limit.
+            // Another process may have lowered this one's limit on address space.
             self.pages.address_limit_changed();
             let short = cgroup::is_short_of_memory(&inquiry);
             self.pressure.short.store(short, Ordering::Relaxed);
@@ -79,8 +79,8 @@ impl Heap {
         true
     }
 
-    /// Reads the group anew because free pages have grown, and gives those back that it leaves no
-    /// room for. The caller holds no lock.
+    /// Reads the group again because free pages have grown, and purges those that it leaves no room
+    /// for. The caller holds no lock.
     #[cold]
     pub(super) fn heed_group(&self) {
         if self.look_around() {
@@ -133,9 +133,9 @@ impl Heap {
     }
 }
 
-/// What a group's limit leaves a heap that counts `held` bytes, and lately held `most_held`, when
-/// all others stay as they are: as much as it counts now, and the room that the group has. Much of
-/// what it counts may never have been touched, and that the group does not count.
+/// What a group's limit leaves a heap that counts `held` bytes, and lately held `most_held`, if all
+/// other use stays the same. The heap may have as much as it counts now, plus the group's room. The
+/// group does not count pages of the heap that were never touched.
 fn share_of(group: GroupLimit, held: usize, most_held: usize) -> GroupShare {
     let usable = group.limit - group.limit / GROUP_PART;
     let most = usable.saturating_add(held).saturating_sub(group.used);

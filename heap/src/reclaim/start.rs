@@ -123,10 +123,9 @@ pub(crate) fn after_fork_in_child() {
     PASSED.store(0, Ordering::Relaxed);
 }
 
-/// Every slow path ends here, holding no lock: purges what it left and what the group has no room
-/// for, and starts the thread if it is
-/// missed, and this is a safe moment. `caller` is an address in the code that made the call; 0:
-/// unknown.
+/// Ends every slow path, which holds no lock by then. Purges what the path left and what the group
+/// has no room for. Starts the purge thread if it is missed and this is a safe moment. `caller` is
+/// an address in the code that made the call; 0: unknown.
 #[inline]
 pub(crate) fn end_slow_path(caller: usize) {
     HEAP.pages.tend_left();

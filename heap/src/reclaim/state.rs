@@ -149,7 +149,7 @@ pub(super) const AT_WORK: u32 = 1;
 /// What was found.
 pub struct Pressure {
     pub(super) asked_at: AtomicU64,
-    /// The most bytes that the heap was found to hold; forgotten little by little.
+    /// The most bytes that the heap was found to hold. Each reading lowers it a little.
     pub(super) most_held: AtomicUsize,
     /// The machine is short of memory.
     pub(super) short: AtomicBool,

@@ -296,7 +296,7 @@ fn start_masked() -> bool {
     }
     shared::claim();
     if HEAP.pages.limits().has_group() {
-        // In a group at its limit the thread would wait for memory to open it.
+        // In a group at its limit, the purge thread would wait for memory to open the file.
         keep_errno(|| pagemap_file::prepare(Linux.page_bytes()));
     }
     THREAD.store(0, Ordering::SeqCst);

@@ -49,7 +49,7 @@ struct Watch {
     rounds: Calendar,
     /// The last sleep, and how it ended.
     slept: Option<(Rest, Woken)>,
-    /// When it last looked for the caches of threads that are gone, in ms.
+    /// When it last swept the caches of threads that are gone, in ms.
     swept: u64,
     /// How long after that it looks again, in ms.
     sweep_ms: u64,
@@ -101,7 +101,8 @@ impl Watch {
         }
     }
 
-    /// Once the program's first thread has ended, this one may be the last, unnoticed.
+    /// Once the program's first thread has ended, this one may be the last, and nothing tells it
+    /// so.
     fn sweep_at(&self) -> Option<u64> {
         let is_due = HEAP.registry.has_main_left();
         is_due.then_some(self.swept + self.sweep_ms)

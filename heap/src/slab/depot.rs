@@ -220,7 +220,7 @@ impl Depot {
                 let record = unsafe { slab.as_ref() };
                 // Our blocks are back, so the slab may be in any use by now. Under the lock, it
                 // cannot stop being this depot's, and becomes this depot's only when it is fetched.
-                // `is_of` comes first: a thread may carve the slab between two loads.
+                // `is_of` comes first, because a thread may carve the slab between the two loads.
                 if record.is_of(id)
                     && !matches!(record.listed.load(Ordering::Relaxed), LISTED | FETCHED)
                 {

@@ -20,17 +20,18 @@
 //! - Retiring claims everything: it swaps every word with 0. If it did not get all blocks, it puts
 //!   back those that it got.
 //! - The slab itself withholds blocks in pages that are not resident ([`page_set`]), so "all
-//!   blocks" means all others. The source readmits the pages without the depot's lock, then the
-//!   slab offers the blocks under it.
+//!   blocks" means all others. The source readmits the pages without the depot's lock. Then the
+//!   slab offers their blocks under it.
 //!
-//! What a thread reads without the depot's lock, or of a slab that may be another depot's by now:
+//! A thread reads these fields without the depot's lock, or while the slab may belong to another
+//! depot:
 //!
 //! - `depot`, then `listed`: carving writes them in the reverse order, without the lock, with
-//!   Release and Acquire on `depot`. The other changes of both are under the lock of the depot that
-//!   the slab is of. `warm` may name a slab of another life, so its reader compares both.
+//!   Release and Acquire on `depot`. All other changes of both happen under the lock of the slab's
+//!   depot. `warm` may name a slab that was carved anew since, so its reader compares both.
 //! - The bits and `withheld`: a give-back writes the bits, then reads `withheld`; the end of a
 //!   purge does the reverse. Both have a full barrier in between. A block on its way from one to
-//!   the other reads as out.
+//!   the other reads as in use.
 //! - `fresh` and `high_water`: claimers change them before they give the blocks back, and retiring
 //!   reads them after it has claimed all blocks.
 //! - `purging` is written and read under the lock only. `lowest`, `idle` and `has_served` are

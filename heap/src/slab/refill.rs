@@ -161,10 +161,11 @@ impl Depot {
         self.advance_to_withheld(id.class, source)
     }
 
-    /// Makes a slab current that another thread listed meanwhile, else one that withholds blocks,
-    /// if a limit admits the pages of these. False: there is none.
+    /// Makes current a slab that another thread listed meanwhile, or else one that withholds
+    /// blocks, if the limit admits their pages. False if there is none.
     ///
-    /// The lock is not held while the page heap judges, so the slab may be another one afterwards.
+    /// The lock is not held while the page heap checks its limit, so the next slab may be another
+    /// one afterwards.
     fn advance_to_withheld<S: Source>(&self, class: Class, source: &S) -> bool {
         let mut admitted = 0;
         let advances = loop {

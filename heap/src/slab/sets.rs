@@ -80,9 +80,9 @@ impl DepotSets {
         }
     }
 
-    /// A listed slab, else one of which all blocks are withheld or in use: that one is listed, and
-    /// offers what it withholds, if this is at most `admitted` bytes. What it offers is subtracted.
-    /// `Err` says how many bytes it withholds otherwise, or that there is no slab (0).
+    /// A listed slab, or else one of which all blocks are withheld or in use. If the latter
+    /// withholds at most `admitted` bytes, it is listed and offers them, and `admitted` is reduced
+    /// by them. Otherwise `Err` says how many bytes it withholds; 0 if there is no slab.
     pub(super) fn next_offered(
         &mut self,
         class: Class,

@@ -166,7 +166,8 @@ impl Slab {
         self.mapped_over.store(0, plain::Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         self.listed.store(FETCHED, Ordering::Relaxed);
-        // Release, for the load in `is_of`: the depot's threads see FETCHED or what came after it.
+        // Release, for the load in `is_of`, so that the depot's threads see FETCHED or a later
+        // value.
         self.depot.store(id.byte(), Ordering::Release);
         for (word, bits) in self.words(class).iter().enumerate() {
             put_first(bits, self.offered_word(class, word));

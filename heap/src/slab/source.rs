@@ -20,8 +20,9 @@ pub unsafe trait Source {
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
     /// Notes that slabs withhold this many more bytes of pages than before (or fewer).
     fn note_withheld(&self, bytes: isize);
-    /// Notes that slabs withhold this many bytes fewer, because they are about to offer them. False
-    /// if a limit refuses these pages; then nothing is noted. The caller holds no depot's lock.
+    /// Notes that slabs withhold this many bytes fewer, because they are about to offer them.
+    /// Returns false, and notes nothing, if a limit refuses these pages. The caller holds no
+    /// depot's lock.
     fn readmit(&self, bytes: usize) -> bool;
     /// Whether no page may go in a round of that scope.
     fn keeps_pages(&self, scope: Scope) -> bool;

@@ -127,8 +127,7 @@ impl State {
         self.tell(addr, bytes, page_bytes);
     }
 
-    /// Makes a range zero, as the kernel does up to the first page that is locked. Returns how many
-    /// bytes.
+    /// Makes a range zero up to its first locked page, as the kernel does. Returns how many bytes.
     pub(super) fn purge(&mut self, addr: NonNull<u8>, bytes: usize, page_bytes: usize) -> usize {
         let start = addr.as_ptr().addr();
         let stop = self.locked_pages.range(start..start + bytes).next();
@@ -283,13 +282,13 @@ impl State {
 }
 
 impl super::Fake {
-    /// The pages of a range are populated, as after a first write.
+    /// Marks the pages of a range as populated, as after a first write.
     pub fn touch(&self, addr: NonNull<u8>, bytes: usize) {
         let page = self.conditions.page_bytes;
         self.state().range(addr, bytes, page).1.fill(true);
     }
 
-    /// Bytes of pages that were touched, or found populated, and not given back since.
+    /// Bytes of pages that were touched or found populated, and have not been given back since.
     pub fn resident(&self) -> usize {
         let state = self.state();
         let pages = state.reservations.iter().flat_map(|one| &one.populated);

@@ -205,7 +205,7 @@ mod machine {
 
     pub(super) const SPINS: u32 = 1;
     pub(super) const PLACES: usize = 3;
-    /// A thread that never comes is a hang.
+    /// The model reports a thread that never comes as a hang.
     pub(super) const MOST_WAITS: usize = usize::MAX;
 
     #[derive(Clone, Copy, PartialEq, Eq)]
@@ -424,7 +424,7 @@ fn two_threads_may_fork_inside() {
     explore(Flaw::None, [FORKS_RIGHT, left]);
 }
 
-/// It would copy half a change.
+/// Such a fork would copy half a change.
 #[test]
 fn a_fork_beside_waits_for_one_inside() {
     explore(Flaw::None, [FORKS, FORKS_RIGHT]);

@@ -1,5 +1,5 @@
-//! Random blocks, large blocks, stacks and purges under a hard limit: at every step no more is
-//! resident than counts, and no more counts than the limit allows.
+//! Random blocks, large blocks, stacks and purges under a hard limit. At every step no more bytes
+//! are resident than counted, and no more are counted than the limit allows.
 
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
@@ -88,9 +88,9 @@ fn pointer(address: usize) -> NonNull<u8> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Refills until there are so many blocks of a class.
+    /// Refills until a class has this many blocks.
     Take(usize, usize),
-    /// Gives back all but one block of so many.
+    /// Gives back all blocks except one in this many.
     Thin(usize),
     Large(usize),
     Free(usize),

@@ -22,7 +22,7 @@ pub(crate) struct Slices {
     pub(crate) touched: RefCell<Vec<usize>>,
     pub(crate) resident: RefCell<Vec<u16>>,
     pub(crate) refuses: Cell<bool>,
-    /// Whether a limit admits no withheld page.
+    /// Whether a limit refuses all withheld pages.
     pub(crate) is_full: Cell<bool>,
     withheld: Cell<isize>,
 }

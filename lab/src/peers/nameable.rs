@@ -90,7 +90,7 @@ fn claim(room: &Path) -> io::Result<()> {
 fn may_execute(room: &Path) -> io::Result<bool> {
     let path = CString::new(room.as_os_str().as_bytes())?;
     let mut system = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: a string that ends with a zero, and room for the answer.
+    // SAFETY: the path ends with a zero, and there is room for the answer.
     if unsafe { libc::statvfs(path.as_ptr(), system.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,13 +1,13 @@
 /* Two threads fork in the ordinary way while a third forks in handlers of signals that interrupt
-   malloc and free. The ordinary children allocate: no lock of theirs is held for good. Argument 1:
-   how many ordinary forks. */
+   malloc and free. The children of the ordinary forks can allocate, because none of their locks
+   stays held. Argument 1: the number of ordinary forks. */
 #include "../check.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-/* A child that takes longer hangs. */
+/* A child that takes longer than CHILD_SECONDS hangs. */
 enum { SLOTS = 128, CHILD_SECONDS = 60 };
 
 static atomic_int left, over;
@@ -49,7 +49,7 @@ static void *forks(void *nothing) {
     return nothing;
 }
 
-/* The child may find half a change of its own only, so it may end and no more. */
+/* The child may contain half a change of its own thread's, so it only ends. */
 static void on_signal(int number) {
     (void)number;
     int error = errno;

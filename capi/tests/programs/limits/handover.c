@@ -1,6 +1,6 @@
-/* Takes argument 2 bytes in blocks of argument 3 bytes, frees them, and at once uses as many in
-   another way, named by argument 1; three times. "hold" only takes them, and waits for the end of
-   its standard input. */
+/* Takes memory, frees it, and at once uses as much in another way, three times. Argument 1 names
+   the way, argument 2 is the number of bytes, and argument 3 the size of a block. With "hold" it
+   only takes the memory, and waits for the end of its standard input. */
 #include "../purge/purge.h"
 #include <sys/mman.h>
 #include <sys/wait.h>

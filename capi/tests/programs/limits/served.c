@@ -1,6 +1,6 @@
-/* Under NEAP_LIMIT a freed block serves again: its pages count once, also while the kernel does not
-   take them back, because the program locked them. A block that grows by moving its pages counts
-   once. Argument 2: what is locked, or "moved". */
+/* Under NEAP_LIMIT a program can allocate a freed block again. Its pages count once, even if the
+   program locked them and the kernel does not take them back. A block that grows by moving its
+   pages counts once. Argument 2: what is locked, or "moved". */
 #include "../purge/purge.h"
 #include "locking.h"
 #include <malloc.h>
@@ -18,7 +18,7 @@ static char *touched(size_t bytes) {
 static void grows_by_moving(void) {
     size_t start = resident(), bytes = limit / 8 * 5, page = sysconf(_SC_PAGESIZE);
     char *block = touched(bytes), *wall = touched(MIB);
-    /* Past the wall, and past each of the places before. */
+    /* The block must move past the wall, and past its earlier places. */
     for (int step = 0; step < 8; step++) {
         char *larger = realloc(block, bytes + MIB), *next = touched(MIB);
         CHECK(larger && larger[0] == 0x5a && larger[bytes - 1] == 0x5a);
@@ -26,7 +26,7 @@ static void grows_by_moving(void) {
         CHECK(resident() <= start + limit + ALLOWANCE);
         free(wall), wall = next, block = larger, bytes += MIB;
     }
-    /* What is there counts, and no more. */
+    /* The limit counts the live blocks and nothing else. */
     errno = 0, CHECK(!malloc(limit - bytes + page) && errno == ENOMEM);
     errno = 0, CHECK(!realloc(block, limit + page) && errno == ENOMEM);
     CHECK(block[0] == 0x5a && block[bytes - 1] == 0x5a);
@@ -52,7 +52,7 @@ int main(int count, char **arguments) {
         free(block);
         if (turn % 4 == 3 && strcmp(way, "all")) malloc_trim(0);
     }
-    /* What is short of it is not refused for what is free beside it. */
+    /* Free memory in two halves serves one request that is larger than a half. */
     char *first = touched(bytes / 2), *second = touched(bytes / 2);
     free(first), free(second);
     free(touched(bytes / 2 + MIB));

@@ -1,6 +1,6 @@
-/* Pages that slabs gave back count again when their blocks are handed out: size class after size
-   class is filled and all but emptied, then all are filled again, up to NEAP_LIMIT and no further.
-   Argument 1: the limit in bytes. */
+/* Pages that slabs gave back count again when Neap hands out their blocks. The program fills each
+   size class in turn and frees nearly all of it. Then it fills all classes again, up to NEAP_LIMIT
+   and no further. Argument 1: the limit in bytes. */
 #include "../purge/purge.h"
 #include <malloc.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ enum { CLASSES = sizeof sizes / sizeof *sizes, SLAB = 65536 };
 static size_t limit, most;
 static void **blocks[CLASSES];
 
-/* Fills the gaps among the blocks of a class; 0 at the limit. */
+/* Fills the gaps among the blocks of a class. Returns 0 at the limit. */
 static int filled(int class) {
     for (size_t i = 0; i < limit / 2 / sizes[class]; i++) {
         if (blocks[class][i]) continue;
@@ -26,7 +26,7 @@ static int filled(int class) {
     return 1;
 }
 
-/* Frees all blocks of a class but about one in each slab. */
+/* Frees all blocks of a class except about one in each slab. */
 static void thin(int class) {
     for (size_t i = 0; i < limit / 2 / sizes[class]; i++)
         if (i % (SLAB / sizes[class])) free(blocks[class][i]), blocks[class][i] = NULL;
@@ -49,7 +49,7 @@ int main(int count, char **arguments) {
     int last = 0;
     while (last < CLASSES && filled(last)) last++;
     CHECK(last < CLASSES && resident() <= most);
-    /* What is freed serves again, another class included. */
+    /* Freed memory serves the same class, and another one. */
     thin(0);
     CHECK(filled(0));
     thin(0);

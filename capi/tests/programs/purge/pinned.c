@@ -1,5 +1,5 @@
-/* A page that the program locked stays when its block is freed, and no other page does. Once it is
-   unlocked it goes, without a call of the program. Argument 1: which page of the block. */
+/* When the program frees a block, only the page that it locked stays resident. After munlock, Neap
+   purges that page without a call by the program. Argument 1: which page of the block. */
 #include "purge.h"
 #include <sys/mman.h>
 

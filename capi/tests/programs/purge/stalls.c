@@ -1,7 +1,7 @@
 /* Tasks wait for memory half of the time, as the kernel reports it: in another group of the machine
    (argument 1: elsewhere), where free memory stays; with little memory left on the machine
    (scarce), or in the process's own group (own), where free memory goes back before its time. The
-   files of the kernel are covered by others in a mount namespace of this process's own. */
+   test covers the kernel's files with its own, in a mount namespace of this process. */
 #include "purge.h"
 #include <sched.h>
 #include <sys/mount.h>
@@ -15,7 +15,7 @@ static void put(const char *path, const char *text) {
     close(file);
 }
 
-/* Covers a file of the kernel. */
+/* Covers a file of the kernel with one that holds `text`. */
 static void cover(const char *path, const char *text) {
     static int number;
     char cover[64];
@@ -55,7 +55,7 @@ static void clear(void) {
 }
 
 static int is_given_back(void) {
-    /* Large blocks come and go, so that the group and the machine are asked. */
+    /* Large blocks come and go, so that Neap reads the files of the group and the machine. */
     free(malloc(MIB));
     return resident() < FILLED / 2;
 }
@@ -74,7 +74,7 @@ static void child(const char *where) {
     if (strcmp(where, "elsewhere")) {
         CHECK(until(is_given_back));
     } else {
-        /* Longer than two questions are apart. */
+        /* Longer than the interval between two readings. */
         for (int waited = 0; waited < 3000; waited += 100) nap(100), CHECK(!is_given_back());
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn free(heap: &PageHeap<Fake>, span: Span<'_>, dirty: Dirty) {
     unsafe { heap.free(span.base, dirty) };
 }
 
-/// No two threads get the same room, whether they take spans or get pages back.
+/// No two threads get the same room, whether they take spans or have pages readmitted.
 #[test]
 fn free_pages_stay_below_their_bound() {
     let heap = roomy();

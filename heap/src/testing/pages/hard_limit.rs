@@ -29,7 +29,7 @@ fn free_pages_give_way_before_the_hard_limit_refuses() {
     heap.limits().set_hard(4 * MIB);
     let (first, wall) = (large(&heap, 40).unwrap(), large(&heap, 1).unwrap());
     free(&heap, first, Dirty::All);
-    // Does not fit into what is free, so both would be resident.
+    // The request does not fit into the free span, so both would be resident.
     let longer = large(&heap, 50).unwrap();
     let held = heap.footprint();
     assert!(held.total() <= 4 * MIB, "{held:?}");
@@ -56,7 +56,7 @@ fn dirty_pages_that_a_request_takes_over_count_once() {
         heap.alloc(40, 1, Use::Stack, 1).is_some(),
         "a stack counts as 8 KiB"
     );
-    // What is free before the frontier, and more behind it.
+    // Uses the free slices before the frontier, and more behind it.
     let last = large(&heap, 20).unwrap();
     free(&heap, last, Dirty::All);
     let longer = large(&heap, 60).unwrap();
@@ -83,7 +83,7 @@ fn pages_that_move_count_once() {
     let longer = to(50).unwrap();
     assert_eq!(longer.absent, 40 * SLICE_BYTES);
     assert_eq!(heap.footprint().used, 54 * SLICE_BYTES);
-    // What is copied instead would be twice resident.
+    // If the block is copied instead, both copies are resident.
     assert!(!heap.readmit(longer.absent));
     // SAFETY: the test's own spans.
     unsafe {
@@ -93,7 +93,7 @@ fn pages_that_move_count_once() {
     }
     assert_eq!(heap.footprint().used, 54 * SLICE_BYTES);
     assert_eq!(heap.footprint().dirty, 0);
-    // Dirty pages in the new place give way to those that come.
+    // Dirty pages in the new place make room for the moved ones.
     free(&heap, wall, Dirty::All);
     assert!(large(&heap, 14).is_some() && large(&heap, 1).is_none());
     assert_eq!(heap.check(), Ok(()));
@@ -121,7 +121,7 @@ fn what_slabs_kept_away_comes_back_within_the_hard_limit() {
     let held = heap.footprint();
     assert!(!heap.readmit(4096));
     assert_eq!(heap.footprint(), held, "and for no more");
-    // What is free and dirty gives way.
+    // Free dirty pages make room.
     free(&heap, others[0], Dirty::All);
     assert!(heap.readmit(61440) && heap.footprint().total() <= MIB);
     assert!(slabs.len() == 8 && large(&heap, 1).is_none());

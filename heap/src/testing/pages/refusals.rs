@@ -53,7 +53,7 @@ fn a_locked_page_stays_alone_and_goes_when_it_is_unlocked() {
         let left = pages.len() * 4096;
         assert_eq!(purge_due(&heap), 256 * SLICE_BYTES - left);
         assert_eq!((heap.totals().free_dirty, heap.check()), (left, Ok(())));
-        // The kernel is asked again, in vain, and then for good.
+        // The second try fails, and the third succeeds once the pages are unlocked.
         for locked in [true, false] {
             assert_eq!(heap.next_purge(), Some(heap.os().now_ms() + 10_000));
             pages
