@@ -24,9 +24,17 @@ work=$(mktemp -d /var/tmp/neap-stranger.XXXXXX)
 tmp=
 home=
 
+# What the plain user's programs leave in folders that all users share. A link's folder that another
+# user made, in a user namespace as root's, would be in the next run's way.
+sweep_shared() {
+    ! id "$user" >/dev/null 2>&1 ||
+        find /dev/shm /tmp /var/tmp -maxdepth 1 -user "$user" ! -path "$work" -exec rm -rf {} +
+}
+
 clean_up() {
     ! mountpoint -q "$work/mount" || umount -l "$work/mount"
     rm -rf "$work" ${tmp:+"$tmp"} ${home:+"$home"}
+    sweep_shared
     # -f: a process of a test may not have ended yet.
     ! id "$user" >/dev/null 2>&1 || userdel -f "$user" 2>/dev/null || true
 }
