@@ -150,7 +150,7 @@ pub fn entered() -> Option<&'static Cache> {
 }
 
 /// The thread's cache, for a free. A thread without one may be past its destructors, where the C
-/// library frees what the thread used. So only one in [`FREES`] such frees, counted over all
+/// library frees what the thread used. So only one in `FREES` such frees, counted over all
 /// threads, makes a cache. A thread that goes on freeing gets one. In the checking mode every such
 /// free makes one, so that the first thread knows that it is not alone.
 pub(crate) fn entered_to_free() -> Option<&'static Cache> {
