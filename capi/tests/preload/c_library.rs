@@ -79,6 +79,10 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
         "musl's fork takes its list of streams after the heap's locks",
     ),
     (
+        "programs/fork/beside.c",
+        "musl's fork waits for other threads' handlers, and these fork",
+    ),
+    (
         "programs/start/name_service.c",
         "musl loads no modules of a name service",
     ),
