@@ -330,9 +330,11 @@ mod tests {
 
     #[test]
     fn files_that_the_kernel_can_drop_are_not_in_use() {
-        let two = b"anon 900\nfile 70\nshmem 30\ninactive_anon 900\nactive_anon 4\ninactive_file 20\nactive_file 10\nslab_reclaimable 5\n";
+        let two = b"anon 900\nfile 70\nshmem 30\ninactive_anon 900\nactive_anon 4\n\
+            inactive_file 20\nactive_file 10\nslab_reclaimable 5\n";
         assert_eq!(droppable_in(two, Version::Two), 35);
-        let one = b"cache 50\ninactive_file 9\ntotal_cache 70\ntotal_shmem 30\ntotal_inactive_file 20\ntotal_active_file 10\n";
+        let one = b"cache 50\ninactive_file 9\ntotal_cache 70\ntotal_shmem 30\n\
+            total_inactive_file 20\ntotal_active_file 10\n";
         assert_eq!(droppable_in(one, Version::One), 30);
     }
 
