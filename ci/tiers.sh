@@ -3,10 +3,13 @@
 # does not stop the others. A failed `required` tier does, because the others depend on it. If
 # `latest_start` is set, a tier that has not started by then, in seconds, fails. With TIERS="NAME
 # NAME…" in the environment, only the named and the required tiers run. The summary lists the tiers
-# left out. A name that no tier has is a failure.
+# left out, and the last lines of each that failed. A name that no tier has is a failure.
 
 results=()
+failed=()
 failures=0
+printed=$(mktemp -d)
+trap 'rm -rf "$printed"' EXIT
 left_out=()
 unknown=" ${TIERS:-} "
 
@@ -25,10 +28,14 @@ run() { # run NAME COMMAND ARGS…
     echo "=== $name: $*"
     if [ "$start" -gt "${latest_start:-$start}" ]; then
         verdict="FAILED (not started: $latest_start s are over)"
+        echo "$verdict" >"$printed/$name"
     else
-        "$@" </dev/null || verdict="FAILED ($?)"
+        "$@" </dev/null > >(exec tee "$printed/$name") 2>&1 || verdict="FAILED ($?)"
     fi
-    [ "$verdict" = ok ] || failures=$((failures + 1))
+    if [ "$verdict" != ok ]; then
+        failures=$((failures + 1))
+        failed+=("$name")
+    fi
     results+=("$(printf '%-14s %5d s  %s' "$name" $((SECONDS - start)) "$verdict")")
     echo "=== ${results[-1]}"
 }
@@ -42,6 +49,11 @@ required() {
 
 # Prints the results and ends the script.
 summary() {
+    local name
+    for name in "${failed[@]}"; do
+        echo "=== the end of $name, which failed"
+        tail -n 20 "$printed/$name"
+    done
     echo "=== summary, $SECONDS s in all"
     printf '%s\n' "${results[@]}"
     [ "${#left_out[@]}" -eq 0 ] || echo "left out: ${left_out[*]}"
