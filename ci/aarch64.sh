@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # aarch64.sh [quick|full]: Neap on AArch64, by cross compilers and qemu-user, that of Debian 13. It
-# builds and inspects the library, compares instruction counts with golden ones, and runs tests and
-# Debian's programs. ci/aarch64/left-out.txt lists what cannot run under emulation. A test that
-# begins to fail or to skip fails the script (docs/decisions/0029-aarch64.md).
+# builds and inspects the library, compares instruction counts with golden ones, and runs Debian's
+# programs.
 #
-# `full` builds the command and the archive as well, makes the packages and uses them, and runs all
-# tests of the heap and of the C surface. `quick` leaves out tests that take long.
+# `full` builds the command and the archive as well, makes the packages and uses them, and runs the
+# tests of the heap and of the C surface. ci/aarch64/left-out.txt lists what cannot run under
+# emulation. A test that begins to fail or to skip fails the script (docs/decisions/0029-aarch64.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 extent=${1:-quick}
@@ -131,14 +131,14 @@ threads = [threading.Thread(target=work, args=(n,)) for n in (100, 200, 300)]
 print(len(threads))
 '
 
+[ "$extent" = full ] || exit 0
+
 # ---- the packages
 
-if [ "$extent" = full ]; then
-    # The namespace has the libraries in their places.
-    env -u QEMU_LD_PREFIX MACHINE=aarch64 PYTHON="$root/usr/bin/python3.11" timeout -k 10 1800 \
-        ci/aarch64/emulated.sh "$emulators/usr/bin/qemu-aarch64" "$root" ci/packages.sh
-    echo "pass aarch64/packages"
-fi
+# The namespace has the libraries in their places.
+env -u QEMU_LD_PREFIX MACHINE=aarch64 PYTHON="$root/usr/bin/python3.11" timeout -k 10 1800 \
+    ci/aarch64/emulated.sh "$emulators/usr/bin/qemu-aarch64" "$root" ci/packages.sh
+echo "pass aarch64/packages"
 
 # ---- the tests
 
@@ -159,22 +159,10 @@ tests() {
     echo "pass aarch64/$suite: $passed tests"
 }
 
-# Of the heap's tests, those of the page heap take minutes, and of the C surface's these.
-slow=(fork:: purge:: torture:: faults:: status_page::)
-surface=124
-skipped=()
-if [ "$extent" = full ]; then
-    tests heap 205 cargo test -q --target $triple -p neap-heap --lib --
-    tests heap-tests 20 cargo test -q --target $triple -p neap-heap --test '*' --
-else
-    # By Debian 12's emulator: under that of Debian 13 one run of nine aborted, and one hung.
-    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$older/usr/bin/qemu-aarch64-static \
-        tests heap 100 cargo test -q --target $triple -p neap-heap --lib -- --skip pages::
-    surface=82
-    skipped=("${slow[@]/#/--skip=}")
-fi
+tests heap 205 cargo test -q --target $triple -p neap-heap --lib --
+tests heap-tests 20 cargo test -q --target $triple -p neap-heap --test '*' --
 export MACHINE_UNDER_TEST=aarch64 LIBRARY_UNDER_TEST=$library
-tests preload $surface cargo test -q -p neap-c --test preload -- "${skipped[@]}"
+tests preload 124 cargo test -q -p neap-c --test preload --
 # With limited addresses, qemu refuses some advice with an error, and accepts the rest as before.
 QEMU_RESERVED_VA=256G tests preload 2 cargo test -q -p neap-c --test preload -- \
     torture::nobody_is_asked torture::nothing_in_the_way
