@@ -5,7 +5,8 @@
 #
 # `full` builds the command and the archive as well, makes the packages and uses them, and runs the
 # tests of the heap and of the C surface. ci/aarch64/left-out.txt lists what cannot run under
-# emulation. A test that begins to fail or to skip fails the script (docs/decisions/0029-aarch64.md).
+# emulation. A test that begins to fail or to skip fails the script
+# (docs/decisions/0029-aarch64.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 extent=${1:-quick}
