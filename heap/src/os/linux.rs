@@ -4,7 +4,7 @@ use super::errno::{self, keep_errno};
 use super::file::read_file;
 use super::lock_order::assert_free;
 use super::process::{is_memory_locked, limit_of};
-use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
+use super::{Answers, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use super::{mapping, pagemap_file, sandbox, tagging};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
@@ -158,6 +158,10 @@ impl Os for Linux {
         assert_free();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { pagemap_file::populated(addr, bytes, self.page_bytes(), visit) })
+    }
+
+    fn answers(&self) -> Answers {
+        keep_errno(|| pagemap_file::answers(self.page_bytes()))
     }
 
     unsafe fn move_pages(

@@ -80,5 +80,5 @@ mod arch;
 
 pub use arch::clear_streaming;
 pub use system::{
-    Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
+    Answers, Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
 };

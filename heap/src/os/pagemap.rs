@@ -1,8 +1,9 @@
 //! Which pages of a range are populated: `PAGEMAP_SCAN` (Linux 6.7), else the pagemap file itself.
 //!
 //! A page is populated if it is present or swapped out. The shared page of zeros, which a read
-//! maps, is not populated if the kernel distinguishes it (`PAGEMAP_SCAN` does, the file does not).
-//! Documentation/admin-guide/mm/pagemap.rst of the kernel describes both.
+//! maps, is not populated for `PAGEMAP_SCAN`. In the file it is, as any other page that more than
+//! one process may have, [`Backing::Shared`]. Documentation/admin-guide/mm/pagemap.rst of the
+//! kernel describes both.
 
 use super::{Backing, Populated, Unknown, file};
 use core::mem::MaybeUninit;
@@ -13,9 +14,11 @@ const MOST_REGIONS: usize = 24;
 
 /// Words read at once from the file, one a page: 1 KiB of stack.
 const MOST_WORDS: usize = 128;
-/// The bits of such a word that say "present" and "swapped".
+/// The bits of such a word that say "present", "swapped", and, since Linux 4.2, "exclusively
+/// mapped".
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_SWAPPED: u64 = 1 << 62;
+const WORD_EXCLUSIVE: u64 = 1 << 56;
 
 /// How to query a pagemap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,10 +151,11 @@ fn each_run(words: &[u64], at: usize, page: usize, visit: &mut impl FnMut(Popula
 }
 
 fn backing_of(word: u64) -> Option<Backing> {
-    if word & WORD_SWAPPED != 0 {
-        Some(Backing::Swap)
-    } else {
-        (word & WORD_PRESENT != 0).then_some(Backing::Ram)
+    match word & (WORD_SWAPPED | WORD_PRESENT | WORD_EXCLUSIVE) {
+        swapped if swapped & WORD_SWAPPED != 0 => Some(Backing::Swap),
+        absent if absent & WORD_PRESENT == 0 => None,
+        WORD_PRESENT => Some(Backing::Shared),
+        _ => Some(Backing::Ram),
     }
 }
 
@@ -241,6 +245,35 @@ mod tests {
         }));
     }
 
+    /// A page that was only read, and one that a fork left to two processes until one writes to it.
+    #[test]
+    fn the_file_tells_what_is_shared() {
+        assert!(succeeds(Limit::None, || {
+            let (base, page) = (memory(), Linux.page_bytes());
+            // SAFETY: memory of ours.
+            assert_eq!(unsafe { base.read_volatile() }, 0);
+            touch(base, 1);
+            touch(base, 2);
+            let told = |wanted: &[Option<Backing>]| {
+                let mut found = [None; 4];
+                let start = base.as_ptr().addr();
+                let visit = &mut |run: Populated| {
+                    let first = (run.start - start) / page;
+                    found[first..first + run.bytes / page].fill(Some(run.backing));
+                };
+                let number = pagemap_file::proven(page).unwrap().number;
+                let answer = ask(number, Way::Read, start, start + 4 * page, page, visit);
+                answer.is_ok() && found == wanted
+            };
+            let (shared, own) = (Some(Backing::Shared), Some(Backing::Ram));
+            told(&[shared, own, own, None])
+                && succeeds(Limit::None, || {
+                    touch(base, 2);
+                    told(&[shared, shared, own, None])
+                })
+        }));
+    }
+
     #[test]
     fn a_file_that_does_not_tell_the_truth_is_seen() {
         assert!(succeeds(Limit::None, || {
@@ -256,8 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_swapped_page_counts() {
-        let words = [0, WORD_SWAPPED, WORD_PRESENT, WORD_PRESENT, 0];
+    fn a_swapped_page_counts_and_one_that_is_shared() {
+        let own = WORD_PRESENT | WORD_EXCLUSIVE;
+        let words = [0, WORD_SWAPPED, own, own, WORD_PRESENT, 0];
         let mut runs = Vec::new();
         each_run(&words, 0x10000, 4096, &mut |run| runs.push(run));
         let run = |start, bytes, backing| Populated {
@@ -269,7 +303,8 @@ mod tests {
             runs,
             [
                 run(0x11000, 4096, Backing::Swap),
-                run(0x12000, 8192, Backing::Ram)
+                run(0x12000, 8192, Backing::Ram),
+                run(0x14000, 4096, Backing::Shared)
             ]
         );
         let region = Region {

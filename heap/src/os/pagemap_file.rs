@@ -17,7 +17,7 @@
 use super::file::{self, FileIdentity};
 use super::pagemap::{self, Way};
 use super::process;
-use super::{Populated, Unknown};
+use super::{Answers, Populated, Unknown};
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
@@ -131,6 +131,14 @@ pub(super) fn proven(page: usize) -> Option<Proven> {
 /// Opens the process's pagemap, if there is one, so that the first query need not.
 pub fn prepare(page: usize) {
     let _ = proven(page);
+}
+
+/// How questions are answered.
+pub(super) fn answers(page: usize) -> Answers {
+    match proven(page) {
+        Some(Proven { way: Way::Read, .. }) => Answers::Pages,
+        _ => Answers::Runs,
+    }
 }
 
 /// Calls `visit` with every run of populated pages of a range, in the order of addresses. They

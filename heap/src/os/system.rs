@@ -56,6 +56,9 @@ pub enum Backing {
     Ram,
     /// RAM, as a huge page.
     HugePage,
+    /// RAM that is not the process's alone: the page of zeros, or one that `fork` left to both. A
+    /// write would copy it.
+    Shared,
     /// Swap: touching them waits for a disk.
     Swap,
 }
@@ -69,6 +72,15 @@ pub struct Populated {
     pub bytes: usize,
     /// What backs them.
     pub backing: Backing,
+}
+
+/// How the kernel answers questions about populated pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// By runs: what is not populated costs next to nothing.
+    Runs,
+    /// Page by page, whether populated or not.
+    Pages,
 }
 
 /// The kernel cannot say which pages are populated, from an address on.
@@ -143,6 +155,8 @@ pub trait Os: Sync {
         bytes: usize,
         visit: impl FnMut(Populated),
     ) -> Result<(), Unknown>;
+    /// How [`Os::populated`] is answered.
+    fn answers(&self) -> Answers;
     /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On
     /// an error the contents of `from` are what they were. Refused if `from` consists of more than
     /// `most_pieces` mappings of the kernel's, each of which takes a call of its own.

@@ -3,13 +3,19 @@
 //! Pages that the zero state calls zero are left alone. Of the others, short runs are written. For
 //! long ones the kernel is asked which pages are populated, and only those are written, in place:
 //! that costs a twentieth of faulting them in again. Pages in swap are purged, for writing would
-//! first read them. Where the kernel does not tell, long runs are purged. `docs/zero.md` has the
-//! measurements behind the numbers.
+//! first read them, and so are those that other processes share, for writing would copy them. Where
+//! the kernel does not tell, long runs are purged. `docs/zero.md` has the measurements behind the
+//! numbers.
+//!
+//! The first and the last huge page of a run may reach beyond it. What a neighbour's first write
+//! then made resident is in the run as well, although the program never touched it there. So these
+//! two are purged where most of the run is not resident: once, for that splits them.
 
 use super::heap::PageHeap;
 use super::predictor::{Expectation, Finding, ProbePages, Row, Run};
 use crate::base::sync::plain::Ordering::Relaxed;
-use crate::os::{self, Backing, Os, Populated, Purged, Unknown};
+use crate::base::units::HUGE_BYTES;
+use crate::os::{self, Answers, Backing, Os, Populated, Purged, Unknown};
 use core::ptr::NonNull;
 
 /// Runs shorter than this are written: asking costs as much.
@@ -23,6 +29,13 @@ const MOST_UNASKED: usize = 1 << 20;
 /// Where the kernel does not tell, runs at most this long are written: no more is paged in for
 /// nothing. Longer ones are purged.
 const MOST_WRITTEN: usize = 4 << 20;
+
+/// The longest run about which a kernel is asked that answers page by page, which takes half as
+/// long as to write what is asked about. From there on glibc maps every block afresh.
+const MOST_BY_PAGE: usize = 32 << 20;
+
+/// The edges of a run are purged if no more than this part of it is resident.
+const EDGE_PART: usize = 8;
 
 /// From this many bytes on, stores bypass the caches. The block is larger than they are, so plain
 /// stores would only evict other data. Measured in `docs/zero.md`.
@@ -50,9 +63,44 @@ struct Scan {
     sampled: usize,
     /// Whether a huge page was among them: purging a part of one would split it.
     huge: bool,
+    edges: [Edge; 2],
+}
+
+/// A part of a run that lies in a huge page which reaches beyond the run: its begin or its end.
+#[derive(Clone, Copy)]
+struct Edge {
+    part: Run,
+    is_huge: bool,
+}
+
+impl Edge {
+    /// Both of a run. They may be empty.
+    fn both(run: Run) -> [Edge; 2] {
+        let end = run.start + run.bytes;
+        let first = run.start.next_multiple_of(HUGE_BYTES).min(end);
+        let last = (end - end % HUGE_BYTES).max(first);
+        [(run.start, first), (last, end)].map(|(start, end)| Edge {
+            part: Run {
+                start,
+                bytes: end - start,
+            },
+            is_huge: false,
+        })
+    }
 }
 
 impl Scan {
+    /// Notes a run of huge pages. Returns the part of it that lies in no edge.
+    fn note_huge(&mut self, found: Run) -> Run {
+        self.huge = true;
+        let end = found.start + found.bytes;
+        let [first, last] = &mut self.edges;
+        let start = found.start.max(first.part.start + first.part.bytes);
+        first.is_huge |= start > found.start;
+        last.is_huge |= end > last.part.start;
+        found.clip(start.min(end), last.part.start.saturating_sub(start))
+    }
+
     /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole`
     /// bytes that the program cannot be using the rest.
     fn is_idle(&self, whole: usize) -> bool {
@@ -105,9 +153,26 @@ impl<O: Os> PageHeap<O> {
             match self.predictor.row(run.bytes).expect() {
                 Expectation::Unused if self.give_back(run) => run.bytes,
                 Expectation::Full if self.seems_full(run) => self.write(run),
+                _ if run.bytes > MOST_BY_PAGE && self.os.answers() == Answers::Pages => {
+                    self.sample(run)
+                }
                 _ => self.ask(run),
             }
         }
+    }
+
+    /// Writes a run that seems to be full, and purges any other.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn sample(&self, run: Run) -> usize {
+        // SAFETY: the caller's promise, each time.
+        unsafe {
+            if self.seems_full(run) || !self.give_back(run) {
+                self.write(run);
+            }
+        }
+        run.bytes
     }
 
     /// Writes zeros to the populated pages of a run.
@@ -120,23 +185,42 @@ impl<O: Os> PageHeap<O> {
             bytes: 0,
             sampled: 0,
             huge: false,
+            edges: Edge::both(run),
         };
         let visit = |found: Populated| {
-            let part = run.clip(found.start, found.bytes);
+            let mut part = run.clip(found.start, found.bytes);
             scan.bytes += found.bytes;
             scan.sampled += scan.samples.among(part);
-            scan.huge |= found.backing == Backing::HugePage;
+            if found.backing == Backing::HugePage {
+                part = scan.note_huge(part);
+            }
             // SAFETY: a part of the run: the caller's promise.
             unsafe { self.zero_populated(part, found.backing) };
         };
         // SAFETY: the caller's promise, each time.
         unsafe {
-            match self.populated(run, visit) {
+            let answer = self.populated(run, visit);
+            self.zero_edges(run, &scan);
+            match answer {
                 Ok(()) => self.learn(run, &scan),
                 Err(unknown) => scan.bytes += self.zero_unknown(run, unknown),
             }
         }
         scan.bytes.min(run.bytes)
+    }
+
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn zero_edges(&self, run: Run, scan: &Scan) {
+        let is_little = scan.bytes <= run.bytes / EDGE_PART;
+        for edge in scan.edges.iter().filter(|edge| edge.is_huge) {
+            // SAFETY: a part of the run: the caller's promise.
+            unsafe {
+                if !is_little || !self.give_back(edge.part) {
+                    self.write(edge.part);
+                }
+            }
+        }
     }
 
     /// Asks the kernel about a run and the rest of its last page.
@@ -224,7 +308,8 @@ impl<O: Os> PageHeap<O> {
     unsafe fn zero_populated(&self, run: Run, backing: Backing) {
         // SAFETY: the caller's promise.
         unsafe {
-            if backing != Backing::Swap || !self.give_back(run) {
+            let is_own = matches!(backing, Backing::Ram | Backing::HugePage);
+            if is_own || !self.give_back(run) {
                 self.write(run);
             }
         }

@@ -170,7 +170,7 @@ impl<O: Os> Residence<'_, O> {
                 let entry = unsafe { table.add(index).as_mut() };
                 match backing {
                     Backing::Swap => entry.swapped |= bits,
-                    Backing::Ram | Backing::HugePage => entry.resident |= bits,
+                    Backing::Ram | Backing::HugePage | Backing::Shared => entry.resident |= bits,
                 }
             }
             at = end;

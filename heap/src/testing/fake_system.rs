@@ -7,7 +7,9 @@ mod state;
 pub use self::state::{Call, FakeGuard};
 use self::state::{Failure, Page, Reservation, State};
 use super::lock_order::assert_free;
-use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
+use super::{
+    Answers, Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
+};
 use crate::testing::is_zero;
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
@@ -33,6 +35,10 @@ pub struct Conditions {
     pub data_limit: Option<usize>,
     /// One populated page in this many is in swap.
     pub swapped: usize,
+    /// What backs the others.
+    pub backing: Backing,
+    /// How questions about populated pages are answered.
+    pub answers: Answers,
     /// `vm.max_map_count`.
     pub most_mappings: usize,
     /// The most bytes that one move of the program break adds.
@@ -51,6 +57,8 @@ impl Default for Conditions {
             address_limit: None,
             data_limit: None,
             swapped: usize::MAX,
+            backing: Backing::Ram,
+            answers: Answers::Runs,
             most_mappings: 65_530,
             most_at_break: 0,
             reserves_freely: true,
@@ -188,7 +196,7 @@ impl Fake {
     pub fn backing(&self, address: usize) -> Backing {
         match address / self.conditions.page_bytes % self.conditions.swapped {
             0 => Backing::Swap,
-            _ => Backing::Ram,
+            _ => self.conditions.backing,
         }
     }
 
@@ -391,6 +399,10 @@ impl Os for Fake {
             }
         }
         Ok(())
+    }
+
+    fn answers(&self) -> Answers {
+        self.conditions.answers
     }
 
     unsafe fn move_pages(

@@ -3,6 +3,7 @@
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
+use crate::os::{Answers, Backing};
 use crate::pages::{Dirty, PageHeap, ZeroingTotals};
 use crate::testing::is_zero;
 
@@ -196,6 +197,65 @@ fn what_is_in_swap_is_purged_and_not_read() {
     heap.os().fail(Call::Purge, 0, u32::MAX);
     let cost = round(&heap, MIB, |_| false);
     assert_eq!(of(cost), spent(MIB / 2, 0, 1));
+}
+
+/// After a read or a fork. What is shared is neither read nor copied.
+#[test]
+fn what_is_shared_is_purged_and_not_written() {
+    let heap = heap(Conditions {
+        backing: Backing::Shared,
+        ..roomy()
+    });
+    round(&heap, MIB, |page| page % 2 == 0);
+    let cost = round(&heap, MIB, |page| page % 2 == 0);
+    assert_eq!(of(cost), spent(0, MIB / 2, 1));
+}
+
+/// As before Linux 6.7: a query of 100 MiB takes longer there than to map them afresh.
+#[test]
+fn a_kernel_that_answers_page_by_page_is_not_asked_about_long_runs() {
+    let heap = heap(Conditions {
+        answers: Answers::Pages,
+        ..roomy()
+    });
+    let head = |page| page < 16;
+    round(&heap, 64 * MIB, head);
+    for _ in 0..50 {
+        assert_eq!(of(round(&heap, 64 * MIB, head)), spent(0, 64 * MIB, 1));
+    }
+    round(&heap, 64 * MIB, |_| true);
+    assert_eq!(of(round(&heap, 64 * MIB, |_| true)), spent(64 * MIB, 0, 4));
+    heap.purge_all();
+    round(&heap, 16 * MIB, head);
+    assert_eq!(of(round(&heap, 16 * MIB, head)), spent(16 * PAGE, 0, 1));
+}
+
+/// A neighbour's huge page that reaches into the block is not written again and again.
+#[test]
+fn the_edge_of_a_huge_page_is_purged_where_little_is_resident() {
+    let heap = heap(Conditions {
+        backing: Backing::HugePage,
+        ..roomy()
+    });
+    let bytes = 64 * MIB;
+    // What the kernel places there is as the machine has it: nothing is known of the address.
+    let _shift = large(&heap, 1).unwrap();
+    round(&heap, bytes, |_| true);
+    // All of it is resident: written, whatever it begins with.
+    let cost = round(&heap, bytes, |page| page < 16);
+    assert!(
+        cost.written >= bytes && cost.purged <= 16 * PAGE,
+        "{cost:?}"
+    );
+    heap.purge_all();
+    let touched = |page: usize| page < 16 || page == 5_000;
+    round(&heap, bytes, touched);
+    let cost = round(&heap, bytes, touched);
+    assert_eq!(cost.written, PAGE, "the page in the middle");
+    assert!(
+        cost.purged < 2 * MIB && cost.purged >= 16 * PAGE,
+        "{cost:?}"
+    );
 }
 
 #[test]
