@@ -63,6 +63,17 @@ fn a_sleeping_process_gives_back_what_another_thread_freed() {
 }
 
 #[test]
+fn what_a_longer_block_left_beyond_a_blocks_end_goes_home() {
+    passes("tails", &["idle"], &[]);
+    passes("tails", &["trim"], &[LONG]);
+}
+
+#[test]
+fn no_byte_of_a_block_changes_while_what_is_beyond_its_end_goes_home() {
+    passes("tail_race", &[""], &[SHORT]);
+}
+
+#[test]
 fn what_is_freed_goes_home_whoever_freed_it() {
     passes("anywhere", &["threads", "c-library", "handler"], &[]);
 }

@@ -75,7 +75,7 @@ order! {
     10 Stacks: "stacks", "ended stacks, and records", "records that were being made are lost";
     11 Opening: "opening", "a file of the kernel that is opened or closed", "the file is closed";
     12 Committing: "committing", "memory on its way from the kernel", "it is committed once more";
-    13 Purging: "purging", "a piece of a free span on its way to the kernel", "the piece is lost";
+    13 Purging: "purging", "a piece of a free span, or a block's tail, on its way to the kernel", "the piece is lost";
     14 Pages: "page heap", "spans", "no holder waits";
 }
 

@@ -19,7 +19,7 @@ use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::os::lock::{FutexGuard, FutexLock, Rank};
 use crate::os::{Huge, Os, shared};
 use core::ops::Range;
-use core::ptr::NonNull;
+use core::ptr::{NonNull, null};
 
 /// `primary_base` before the first arena: from here, no user address is within any number of
 /// slices.
@@ -48,7 +48,7 @@ pub struct PageHeap<O: Os> {
     pub(super) huge: AtomicU8,
     /// Held by the one thread that reserves and commits memory, over its system calls.
     pub(super) committing: FutexLock,
-    /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none.
+    /// Held while a piece of a free span, or a tail, is on its way to the kernel.
     pub(super) purging: FutexLock,
     /// What `calloc` found large reused blocks to be.
     pub(super) predictor: Predictor,
@@ -108,6 +108,10 @@ pub(super) struct Inner {
     pub(super) aside: usize,
     /// The span that purging passed last.
     pub(super) swept: Swept,
+    /// Dirty pages of all [tails](super::tails).
+    pub(super) tail_pages: usize,
+    /// The span in use whose tail is on its way to the kernel, or null.
+    pub(super) tail: *const SpanRecord,
     pub(super) counts: Counts,
     pub(super) regrets: Regrets,
     /// Where other processes see them.
@@ -255,6 +259,8 @@ impl<O: Os> PageHeap<O> {
                 refused: Queue::new(Queued::Refused),
                 aside: 0,
                 swept: Swept::NOTHING,
+                tail_pages: 0,
+                tail: null(),
                 counts: Counts::new(),
                 regrets: Regrets::new(),
                 mirror: None,

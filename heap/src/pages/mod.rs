@@ -18,6 +18,7 @@
 //! | `purge` | which dirty pages go back to the kernel, and in what pieces |
 //! | `admission` | what the hard limit grants: spans, and pages that come back |
 //! | `commit` | room for a request that finds none ready |
+//! | `tails` | dirty pages of blocks in use beyond their bytes, and their purge |
 //! | `spans` | allocate, free, grow and shrink a span |
 //! | `renew` | pages moved between spans; spans mapped afresh |
 //! | `residence` | which pages of which spans are resident, for a ledger |
@@ -51,6 +52,7 @@ mod residence;
 mod retention;
 mod span;
 mod spans;
+mod tails;
 #[cfg(test)]
 #[path = "../testing/pages/mod.rs"]
 mod tests;
@@ -67,4 +69,5 @@ pub use request::SpanSource;
 pub use residence::{Pages, Part, Residence};
 pub use span::{Age, USES, Use};
 pub use spans::{Extension, Span};
+pub use tails::Sweep;
 pub use zero_state::{Dirty, Zero};

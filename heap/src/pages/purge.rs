@@ -419,7 +419,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Dirty pages of free spans that stay at any age.
-    fn kept_pages(&self) -> usize {
+    pub(super) fn kept_pages(&self) -> usize {
         self.heap.limits.kept() / self.page_bytes()
     }
 
@@ -471,7 +471,7 @@ impl<'h, O: Os> Locked<'h, O> {
         Some(Piece::Pages(part, run, belief))
     }
 
-    fn count_purge(&mut self, bytes: usize, purged: Purged) {
+    pub(super) fn count_purge(&mut self, bytes: usize, purged: Purged) {
         self.heap.calls.count_purge();
         match purged {
             Purged::Zero => self.count_returned(bytes),

@@ -100,6 +100,7 @@ impl<O: Os> PageHeap<O> {
             return Renewal::NoNeed;
         }
         let bytes = (end - kept) * SLICE_BYTES;
+        self.keep_tail(record);
         // SAFETY: the caller's promise; a span in use is committed.
         let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) };
         if renewed == Err(RemapError::Lost) {
@@ -200,5 +201,6 @@ impl<'h, O: Os> Locked<'h, O> {
                 .clear_prefix(place.index, record.end(), bytes / self.page_bytes());
         record.dirty.set(record.dirty.get() - cleared);
         self.set_bytes(record, 0);
+        self.set_tail(record, 0);
     }
 }

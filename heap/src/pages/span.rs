@@ -100,7 +100,7 @@ pub(super) struct SpanRecord {
     arena: AtomicU8,
     state: AtomicU8,
     queued: AtomicU8,
-    /// See [`Warmth`].
+    /// Free: see [`Warmth`]. Large and in use: see [`SpanRecord::tail_pages`].
     warmth: AtomicU8,
     /// 1 in a span in use that pages were moved into; see [`super::renew`].
     moved: AtomicU8,
@@ -112,6 +112,9 @@ pub(super) struct SpanRecord {
     /// [`super::huge`].
     huge: AtomicU8,
 }
+
+/// Beside the number of a tail's pages: a sweep has seen the tail.
+const SEEN: u8 = 1 << 7;
 
 /// Bytes of a record; the tables are laid out by it.
 pub(super) const RECORD_BYTES: usize = size_of::<SpanRecord>();
@@ -274,6 +277,23 @@ impl SpanRecord {
             _ => Warmth::Tepid,
         };
         self.warmth.store(warmth as u8, Relaxed);
+    }
+
+    /// For a large span in use: dirty pages of its [tail](super::tails) that a sweep may purge.
+    pub(super) fn tail_pages(&self) -> usize {
+        usize::from(self.warmth.load(Relaxed) & !SEEN)
+    }
+
+    /// Sets the pages of the tail, which no sweep has seen, at most 15.
+    pub(super) fn set_tail_pages(&self, pages: usize) {
+        self.warmth.store(pages as u8, Relaxed);
+    }
+
+    /// A sweep sees the tail. Returns whether an earlier one did.
+    pub(super) fn see_tail(&self) -> bool {
+        let before = self.warmth.load(Relaxed);
+        self.warmth.store(before | SEEN, Relaxed);
+        before & SEEN != 0
     }
 
     /// As set by [`SpanRecord::set_warmth`].

@@ -163,7 +163,7 @@ impl<O: Os> PageHeap<O> {
             Renewal::Zero => Dirty::Zeroed,
             Renewal::Refused => return,
         };
-        let mut locked = self.locked();
+        let mut locked = self.locked_for(place.record());
         locked.free(place, dirty, age);
         // Under the lock, so that the limit check of another request does not fall in between.
         self.count_absent(-(absent as isize));
@@ -187,6 +187,7 @@ impl<O: Os> PageHeap<O> {
         if extra == 0 || record.is_huge() {
             return None;
         }
+        self.keep_tail(record);
         let request = SpanRequest {
             at: Some((record.arena(), record.end())),
             ..SpanRequest::anywhere(extra)
@@ -218,7 +219,7 @@ impl<O: Os> PageHeap<O> {
             Renewal::Refused => place.slices(),
             Renewal::NoNeed | Renewal::Zero => new_slices,
         };
-        let mut locked = self.locked();
+        let mut locked = self.locked_for(place.record());
         locked.shrink(place, kept, bytes, dirty);
         self.finish(locked);
     }
@@ -262,9 +263,10 @@ impl<O: Os> PageHeap<O> {
     /// - `dirty` covers all that was written to it so far, unless the later free will.
     pub unsafe fn set_bytes(&self, base: NonNull<u8>, bytes: usize, dirty: Dirty) {
         if let Some(place) = self.span_at(base) {
-            let mut locked = self.locked();
+            let mut locked = self.locked_for(place.record());
             place.arena.note_writes(place.record(), dirty);
             locked.set_bytes(place.record(), bytes);
+            locked.count_tail(place.record());
         }
     }
 
@@ -293,6 +295,10 @@ impl<'h, O: Os> Locked<'h, O> {
         let record = self.carve(free, at, slices);
         record.set_state(State::Used(use_));
         record.set_bytes(bytes);
+        record.set_tail_pages(0);
+        if use_ == Use::Large && !bytes.is_multiple_of(SLICE_BYTES) {
+            self.set_tail(record, arena.tail_pages(record));
+        }
         let counts = &mut self.inner.counts;
         counts.take(slices);
         let figure = &mut counts.by_use[use_ as usize - 1];
@@ -310,6 +316,7 @@ impl<'h, O: Os> Locked<'h, O> {
         // SAFETY: the span is the caller's until the end of this; 0 says nothing.
         unsafe { place.set_tag(0) };
         self.set_bytes(record, 0);
+        self.set_tail(record, 0);
         self.uncount(record, record.slices.get());
         if let Some(figures) = self.figures(record) {
             figures.spans -= 1;
@@ -333,6 +340,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let warm = added.dirty.get() * self.page_bytes();
         place.arena.join(record, added);
         self.set_bytes(record, bytes);
+        self.count_tail(record);
         self.inner.counts.take(extra);
         if let Some(figures) = self.figures(record) {
             figures.slices += extra;
@@ -362,13 +370,13 @@ impl<'h, O: Os> Locked<'h, O> {
         let (cut, end) = (place.index + new_slices, record.end());
         debug_assert!(new_slices > 0 && cut <= end);
         place.arena.note_writes(record, dirty);
-        self.set_bytes(record, bytes);
-        if cut >= end || new_slices == 0 {
-            return;
+        if cut < end && new_slices > 0 {
+            let rest = place.arena.cut_off(record, cut);
+            self.uncount(record, end - cut);
+            self.add_free(rest, Age::New);
         }
-        let rest = place.arena.cut_off(record, cut);
-        self.uncount(record, end - cut);
-        self.add_free(rest, Age::New);
+        self.set_bytes(record, bytes);
+        self.count_tail(record);
     }
 
     /// Slices leave a span in use.

@@ -247,6 +247,25 @@ impl Arena {
         }
     }
 
+    /// How many pages the last slice of a short span has beyond the requested bytes, if any of them
+    /// may be dirty. 0 where the last slice is not in use, or all of it.
+    pub(super) fn tail_pages(&self, span: &SpanRecord) -> usize {
+        let (slices, per_slice) = (span.slices.get(), self.layout().pages_per_slice);
+        let used = span.bytes().wrapping_sub((slices - 1) * SLICE_BYTES);
+        if slices >= LEAST_SLICES || !(1..SLICE_BYTES).contains(&used) {
+            return 0;
+        }
+        let used = (used * per_slice).div_ceil(SLICE_BYTES);
+        let dirty = match span.zero_state() {
+            ZeroState::PerPage => self.mask(span.end() - 1).load(Relaxed),
+            ZeroState::AllDirty => self.layout().full_mask(),
+        };
+        match u32::from(dirty) >> used {
+            0 => 0,
+            _ => per_slice - used,
+        }
+    }
+
     /// Brings a span's masks up to date.
     pub(super) fn write_masks(&self, span: &SpanRecord) {
         if span.zero_state() == ZeroState::AllDirty {

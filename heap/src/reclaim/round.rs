@@ -10,11 +10,13 @@ use super::schedule::{CALLERS_WORTH, Reason, Round, Stage, pause_ms};
 use crate::base::sync::Ordering;
 use crate::cache::drain::Effort;
 use crate::cache::heap::{HEAP, Heap};
+use crate::cache::magazine::Tag;
 use crate::cache::origin::Origin;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::Guard;
 use crate::os::shared;
+use crate::os::thread::with_signals_masked;
 use crate::pages::Driver;
 use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
@@ -40,7 +42,20 @@ impl Heap {
             }
         }
         self.pages.tend_left();
-        round.gained + self.purge_spans(reason)
+        round.gained + self.purge_tails(reason) + self.purge_spans(reason)
+    }
+
+    /// Gives back the tails of blocks in use that `reason` is about. Returns how many bytes.
+    fn purge_tails(&self, reason: Reason) -> usize {
+        let Some(sweep) = reason.tails().filter(|&sweep| self.pages.has_tails(sweep)) else {
+            return 0;
+        };
+        let (tags, mut bytes) = ([Tag::LARGE, Tag::SAMPLED].map(Tag::byte), 0);
+        with_signals_masked(|| {
+            bytes = self.pages.purge_tails(sweep, tags);
+            bytes > 0
+        });
+        bytes
     }
 
     /// Gives back the free spans that `reason` is about. Returns how many bytes.

@@ -7,7 +7,7 @@
 //! come half a decay time apart ([`pause_ms`]). To change the decay of one kind of memory, change
 //! its line in [`Reason`].
 
-use crate::pages::{Age, Driver};
+use crate::pages::{Age, Driver, Sweep};
 use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
 
@@ -70,6 +70,15 @@ impl Reason {
             Reason::Age => now.checked_sub(decay_ms - decay_ms / 4),
             Reason::Demand => Some(u64::MAX),
             // Callers purge them past the decay time, whatever round there is.
+            Reason::Shortage | Reason::Refusal => None,
+        }
+    }
+
+    /// Which blocks' tails go.
+    pub(super) fn tails(self) -> Option<Sweep> {
+        match self {
+            Reason::Age => Some(Sweep::Idle),
+            Reason::Demand => Some(Sweep::All),
             Reason::Shortage | Reason::Refusal => None,
         }
     }

@@ -10,7 +10,7 @@ use crate::cache::heap::HEAP;
 use crate::hook::instruments;
 use crate::os::futex::Woken;
 use crate::os::sandbox;
-use crate::pages::Driver;
+use crate::pages::{Driver, Sweep};
 
 /// How long it is deaf after it was woken in vain, in ms; twice as long after each further time, up
 /// to 64 times.
@@ -88,8 +88,16 @@ impl Watch {
         let purges = is_due(HEAP.pages.next_purge());
         if purges {
             HEAP.purge_spans(Reason::Age);
+            self.heed_tails();
         }
         purges
+    }
+
+    /// Tails that no block's owner used need two rounds.
+    fn heed_tails(&mut self) {
+        if HEAP.pages.has_tails(Sweep::Idle) {
+            self.rounds.resume();
+        }
     }
 
     /// The clock is coarse: what is due within this many ms is due now for a thread that slept
@@ -114,6 +122,7 @@ impl Watch {
         let freed = HEAP.tide.attend();
         self.rounds
             .note_round(HEAP.now_ms(), pressed, purged, freed);
+        self.heed_tails();
     }
 
     fn round_at(&self) -> Option<u64> {

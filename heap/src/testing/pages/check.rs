@@ -18,6 +18,7 @@ struct Sums {
     aside: usize,
     queued: usize,
     committed: usize,
+    tail_pages: usize,
 }
 
 fn require(holds: bool, otherwise: &'static str) -> Result<(), &'static str> {
@@ -81,6 +82,10 @@ impl<'h, O: Os> Locked<'h, O> {
         require(
             sums.committed == counts.committed_slices,
             "the count of committed slices is off",
+        )?;
+        require(
+            sums.tail_pages == self.inner.tail_pages,
+            "the count of pages in tails is off",
         )?;
         require(
             sums.free_spans == self.inner.fit.len(),
@@ -216,6 +221,13 @@ impl<'h, O: Os> Locked<'h, O> {
 fn check_used(arena: &Arena, record: &SpanRecord, sums: &mut Sums) -> Result<(), &'static str> {
     sums.used += record.slices.get();
     require(record.queued() == Queued::No, "a span in use is in a queue")?;
+    let (tail, counted) = (arena.tail_pages(record), record.tail_pages());
+    let is_large = record.state() == State::Used(Use::Large);
+    require(
+        counted == 0 || is_large && counted == tail,
+        "a span's tail is miscounted",
+    )?;
+    sums.tail_pages += counted;
     let committed = arena.find(record.index.get(), record.end(), Commit::No) == record.end();
     require(committed, "a span in use is not committed")
 }

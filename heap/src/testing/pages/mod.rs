@@ -8,6 +8,7 @@ mod model;
 mod motion;
 mod real;
 mod refusals;
+mod tails;
 mod threads;
 mod zeros;
 

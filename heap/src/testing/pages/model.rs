@@ -18,6 +18,8 @@ use std::vec::Vec;
 #[derive(Clone, Debug)]
 struct Held {
     slices: usize,
+    /// What it was asked for.
+    bytes: usize,
     use_: Use,
     tag: u8,
     /// What the test wrote last to each OS page of the span.
@@ -105,12 +107,10 @@ impl<'h> Model<'h> {
         }
     }
 
-    fn alloc(&mut self, slices: usize, align: u32, use_: Use) -> Option<usize> {
+    fn alloc(&mut self, slices: usize, align: u32, use_: Use, short: usize) -> Option<usize> {
         let (failed, before) = (self.heap.os().failed(), self.heap.totals());
-        let Some(span) = self
-            .heap
-            .alloc(slices, 1 << align, use_, slices * SLICE_BYTES)
-        else {
+        let bytes = slices * SLICE_BYTES - short;
+        let Some(span) = self.heap.alloc(slices, 1 << align, use_, bytes) else {
             assert!(self.heap.os().failed() > failed, "refused without a reason");
             assert_eq!(self.heap.totals().by_use, before.by_use);
             return None;
@@ -124,13 +124,14 @@ impl<'h> Model<'h> {
         self.no_overlap(base, slices);
         self.check_zero(base, slices, span.zero);
         self.stamp += 1;
-        let tag = (self.stamp % 255) as u8 + 1;
+        let tag = (self.stamp % 4) as u8 + 1;
         // SAFETY: a span in use, whose blocks no code frees by its tag.
         unsafe { span.place.set_tag(tag) };
         self.spans.insert(
             base,
             Held {
                 slices,
+                bytes,
                 use_,
                 tag,
                 written: BTreeMap::new(),
@@ -141,7 +142,7 @@ impl<'h> Model<'h> {
 
     /// A span as `calloc` takes it: every byte asked for is zero.
     fn alloc_zeroed(&mut self, slices: usize, short: usize) {
-        let Some(base) = self.alloc(slices, 0, Use::Large) else {
+        let Some(base) = self.alloc(slices, 0, Use::Large, short) else {
             return;
         };
         let bytes = slices * SLICE_BYTES - short;
@@ -156,7 +157,7 @@ impl<'h> Model<'h> {
     fn write(&mut self, base: usize, from: usize, pages: usize) {
         self.stamp += 1;
         let stamp = self.stamp;
-        let all = self.spans[&base].slices * self.pages_per_slice();
+        let all = self.spans[&base].bytes.div_ceil(self.conditions.page_bytes);
         for page in (from..from + pages).filter(|&page| page < all) {
             for word in self.ends(base, page) {
                 // SAFETY: a page of a span that the model holds.
@@ -195,7 +196,8 @@ impl<'h> Model<'h> {
         if extension.zero == Zero::AllZero {
             self.check_zero(end, by, Zero::AllZero);
         }
-        self.spans.get_mut(&base).unwrap().slices += by;
+        let held = self.spans.get_mut(&base).unwrap();
+        (held.slices, held.bytes) = (old + by, bytes);
     }
 
     fn no_overlap_after(&self, base: usize, slices: usize) {
@@ -206,27 +208,47 @@ impl<'h> Model<'h> {
         );
     }
 
-    fn shrink(&mut self, base: usize, by: usize) {
+    fn shrink(&mut self, base: usize, by: usize, short: usize) {
         let mut held = self.spans[&base].clone();
         let slices = held.slices.saturating_sub(by).max(1);
         let dirty = self.dirty(&held, by.is_multiple_of(2));
-        let bytes = slices * SLICE_BYTES;
+        let bytes = slices * SLICE_BYTES - short;
         // SAFETY: a span that the model holds, and of whose end it lets go.
         unsafe {
             self.heap
                 .shrink_in_place(pointer(base), slices, bytes, dirty)
         };
         held.slices = slices;
-        held.written.split_off(&(slices * self.pages_per_slice()));
+        self.hold_only(base, held, bytes);
+    }
+
+    /// Moves the end of a span's bytes within its last slice.
+    fn resize(&mut self, base: usize, short: usize) {
+        let held = self.spans[&base].clone();
+        let bytes = held.slices * SLICE_BYTES - short;
+        let dirty = self.dirty(&held, true);
+        // SAFETY: a span that the model holds.
+        unsafe { self.heap.set_bytes(pointer(base), bytes, dirty) };
+        self.hold_only(base, held, bytes);
+    }
+
+    fn hold_only(&mut self, base: usize, mut held: Held, bytes: usize) {
+        held.bytes = bytes;
+        let pages = bytes.div_ceil(self.conditions.page_bytes);
+        held.written.split_off(&pages);
         self.spans.insert(base, held);
     }
 
     fn move_to_new(&mut self, base: usize, slices: usize) {
         let held = self.spans[&base].clone();
-        let Some(target) = self.alloc(slices, 0, held.use_) else {
+        let Some(target) = self.alloc(slices, 0, held.use_, 0) else {
             return;
         };
         let bytes = held.slices.min(slices) * SLICE_BYTES;
+        let bytes = held.bytes.min(bytes) / self.conditions.page_bytes * self.conditions.page_bytes;
+        if bytes == 0 {
+            return;
+        }
         // SAFETY: two spans that the model holds, each at least that long.
         let moved = unsafe {
             self.heap
@@ -251,8 +273,9 @@ impl<'h> Model<'h> {
                 slices,
                 align,
                 use_,
+                short,
             } => {
-                self.alloc(slices, align, use_);
+                self.alloc(slices, align, use_, short);
             }
             Step::Zeroed { slices, short } => self.alloc_zeroed(slices, short),
             Step::Write { which, from, pages } => {
@@ -262,7 +285,12 @@ impl<'h> Model<'h> {
                 self.with(which, |model, base| model.free(base, precisely));
             }
             Step::Grow { which, by } => self.with(which, |model, base| model.grow(base, by)),
-            Step::Shrink { which, by } => self.with(which, |model, base| model.shrink(base, by)),
+            Step::Shrink { which, by, short } => {
+                self.with(which, |model, base| model.shrink(base, by, short));
+            }
+            Step::Resize { which, short } => {
+                self.with(which, |model, base| model.resize(base, short));
+            }
             Step::Move { which, slices } => {
                 self.with(which, |model, base| model.move_to_new(base, slices));
             }
@@ -272,6 +300,9 @@ impl<'h> Model<'h> {
             }
             Step::PurgeAll => {
                 self.heap.purge_all();
+            }
+            Step::PurgeTails(sweep) => {
+                self.heap.purge_tails(sweep, [1, 2]);
             }
             Step::Fail { call, after, times } => self.heap.os().fail(call, after, times),
         }

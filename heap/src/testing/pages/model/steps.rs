@@ -2,7 +2,7 @@
 
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions};
-use crate::pages::Use;
+use crate::pages::{Sweep, Use};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,7 @@ pub(super) enum Step {
         slices: usize,
         align: u32,
         use_: Use,
+        short: usize,
     },
     Write {
         which: usize,
@@ -28,6 +29,11 @@ pub(super) enum Step {
     Shrink {
         which: usize,
         by: usize,
+        short: usize,
+    },
+    Resize {
+        which: usize,
+        short: usize,
     },
     Move {
         which: usize,
@@ -36,6 +42,7 @@ pub(super) enum Step {
     Advance(u64),
     PurgeDue,
     PurgeAll,
+    PurgeTails(Sweep),
     Zeroed {
         slices: usize,
         short: usize,
@@ -65,21 +72,27 @@ fn call() -> impl Strategy<Value = Call> {
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
     let which = || 0usize..64;
+    let short = || prop_oneof![Just(0usize), 0..SLICE_BYTES];
     prop_oneof![
-        8 => (prop_oneof![1usize..3, 1usize..80], 0u32..7, use_()).prop_map(|(slices, align, use_)| {
-            Step::Alloc { slices, align: if align < 4 { 0 } else { align }, use_ }
-        }),
+        8 => (prop_oneof![1usize..3, 1usize..80], 0u32..7, use_(), short()).prop_map(
+            |(slices, align, use_, short)| {
+                Step::Alloc { slices, align: if align < 4 { 0 } else { align }, use_, short }
+            }
+        ),
         4 => (1usize..80, 0usize..SLICE_BYTES)
             .prop_map(|(slices, short)| Step::Zeroed { slices, short }),
         8 => (which(), 0usize..64, 1usize..2048)
             .prop_map(|(which, from, pages)| Step::Write { which, from, pages }),
         6 => (which(), any::<bool>()).prop_map(|(which, precisely)| Step::Free { which, precisely }),
         3 => (which(), 1usize..20).prop_map(|(which, by)| Step::Grow { which, by }),
-        2 => (which(), 0usize..20).prop_map(|(which, by)| Step::Shrink { which, by }),
+        2 => (which(), 0usize..20, short())
+            .prop_map(|(which, by, short)| Step::Shrink { which, by, short }),
+        2 => (which(), short()).prop_map(|(which, short)| Step::Resize { which, short }),
         1 => (which(), 1usize..48).prop_map(|(which, slices)| Step::Move { which, slices }),
         2 => (0u64..2000).prop_map(Step::Advance),
         1 => Just(Step::PurgeDue),
         1 => Just(Step::PurgeAll),
+        3 => prop_oneof![Just(Sweep::Idle), Just(Sweep::All)].prop_map(Step::PurgeTails),
         2 => (call(), 0u32..3, 1u32..4)
             .prop_map(|(call, after, times)| Step::Fail { call, after, times }),
     ]
