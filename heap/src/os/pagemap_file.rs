@@ -14,6 +14,7 @@
 //! - There may be no `/proc`, no permission to open it, no free descriptor, or a sandbox that kills
 //!   the process for asking.
 
+use super::errno::keep_errno;
 use super::file::{self, FileIdentity};
 use super::pagemap::{self, Way};
 use super::process;
@@ -103,6 +104,11 @@ impl Proven {
 /// The process's pagemap, opened at the first need. `None` when there is none. An OS page
 /// has `page` bytes.
 pub(super) fn proven(page: usize) -> Option<Proven> {
+    // An older kernel refuses the first question to a new descriptor.
+    keep_errno(|| find_proven(page))
+}
+
+fn find_proven(page: usize) -> Option<Proven> {
     if !ALLOWED.load(Ordering::Relaxed) {
         return None;
     }

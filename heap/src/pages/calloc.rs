@@ -161,15 +161,24 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Writes a run that seems to be full, and purges any other.
+    /// Writes a run that seems to be full. Of any other it asks about the head, which programs use
+    /// most, and purges the rest.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn sample(&self, run: Run) -> usize {
-        // SAFETY: the caller's promise, each time.
+        let head = run.clip(run.start, MOST_UNASKED);
+        let rest = run.clip(run.start + head.bytes, usize::MAX);
+        // SAFETY: the caller's promise, each time: parts of the run.
         unsafe {
-            if self.seems_full(run) || !self.give_back(run) {
-                self.write(run);
+            if self.seems_full(run) || !self.give_back(rest) {
+                return self.write(run);
+            }
+            let visit = |found: Populated| {
+                self.zero_populated(head.clip(found.start, found.bytes), found.backing);
+            };
+            if let Err(unknown) = self.populated(head, visit) {
+                self.zero_unknown(head, unknown);
             }
         }
         run.bytes
