@@ -19,6 +19,9 @@ unpack_debian() {
         -o "APT::Architecture=$machine" -o "APT::Architectures=$machine"
         -o APT::Sandbox::User=root -o Acquire::Retries=3)
     apt-get "${options[@]}" update >&2 || die "apt-get update failed: does $archive have $release for $machine?"
+    # The release's kernel is what this package depends on.
+    [ "$*" != linux-image-amd64 ] || set -- "$(apt-cache "${options[@]:1}" depends "$1" |
+        sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)"
     (cd "$apt/packages" && apt-get "${options[@]}" download "$@") >&2 || die "apt-get download failed: $*"
     for package in "$apt/packages/"*.deb; do
         dpkg-deb -x "$package" "$root.part"

@@ -16,7 +16,7 @@ export PATH="$PATH:$HOME/go/bin"
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 
-required install ci/install.sh
+required install ci/install.sh full
 required dist ci/dist.sh
 tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" ci/ledger.sh "$target/ledger.csv"
 tier python ci/python-suite.sh full
@@ -37,6 +37,8 @@ tier musl-programs ci/musl.sh full
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
 tier torture ci/torture.sh "$target/dist/libneap.so"
 tier aarch64 ci/aarch64.sh full
+# Older kernels, each with huge pages `always`, `madvise` and `never`, by an emulator.
+tier kernels ci/kernels.sh full
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
 # All tests in root's folder of mode 700, below /tmp, and on another file system. .ci/run covers the

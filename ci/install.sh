@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the checks need beyond cargo and a C compiler, from Debian's archive and the Go
 # module proxy. Run it as root. It leaves existing installations alone, whatever their source.
+# `ci/install.sh full` also installs what only ci/full.sh needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,6 +40,9 @@ wanted=(
     /usr/lib/*/libmimalloc.so.2.0:libmimalloc2.0
     /usr/lib/*/libtcmalloc_minimal.so.4:libtcmalloc-minimal4
 )
+
+# Older kernels, by an emulator.
+[ "${1:-}" != full ] || wanted+=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio)
 
 export PATH="$PATH:/usr/sbin:/sbin:$HOME/go/bin"
 
