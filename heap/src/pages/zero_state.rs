@@ -256,9 +256,9 @@ impl Arena {
             return 0;
         }
         let used = (used * per_slice).div_ceil(SLICE_BYTES);
-        let dirty = match span.zero_state() {
-            ZeroState::PerPage => self.mask(span.end() - 1).load(Relaxed),
-            ZeroState::AllDirty => self.layout().full_mask(),
+        let dirty = match self.is_all_dirty(span) {
+            true => self.layout().full_mask(),
+            false => self.mask(span.end() - 1).load(Relaxed),
         };
         match u32::from(dirty) >> used {
             0 => 0,
