@@ -58,6 +58,7 @@ impl Heap {
             }
         }
         self.pressure.rest();
+        self.pages.after_fork_in_child();
     }
 }
 

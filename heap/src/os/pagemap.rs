@@ -49,15 +49,17 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// Which kind of query gives correct answers: that the page at `written` is populated and the one
-/// after it, which no code ever touched, is not. An emulator's pagemap may describe other addresses
-/// than ours, and fails both tests.
+/// Which kind of query gives correct answers: that the page at `written` is populated and the
+/// process's own, and the one after it, which no code ever touched, is not. An emulator's pagemap
+/// may describe other addresses than ours, and fails both tests.
 pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
     let is_true = |way: &Way| {
         let (mut found, end) = (0, written + 2 * page);
         let visit = &mut |run: Populated| {
             // Both pages would be more than a page, the wrong one would start elsewhere.
-            found += run.bytes + run.start - written;
+            if run.backing != Backing::Shared {
+                found += run.bytes + run.start - written;
+            }
         };
         ask(number, *way, written, end, page, visit).is_ok() && found == page
     };

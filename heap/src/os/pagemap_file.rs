@@ -168,9 +168,9 @@ pub(super) unsafe fn populated(
         page,
         &mut visit,
     );
-    // Another thread may have put another file there during the query. Then none of the answer
-    // counts.
-    if answered.is_ok() && !proven.still_holds() {
+    // Another thread may have put another file there during the query, and taken it away again.
+    // Then none of the answer counts, not even its begin.
+    if !proven.still_holds() {
         return Err(Unknown { from });
     }
     answered

@@ -171,8 +171,11 @@ impl<O: Os> PageHeap<O> {
         let rest = run.clip(run.start + head.bytes, usize::MAX);
         // SAFETY: the caller's promise, each time: parts of the run.
         unsafe {
-            if self.seems_full(run) || !self.give_back(rest) {
+            if self.seems_full(run) {
                 return self.write(run);
+            }
+            if !self.give_back(rest) {
+                return self.ask(run);
             }
             let visit = |found: Populated| {
                 self.zero_populated(head.clip(found.start, found.bytes), found.backing);

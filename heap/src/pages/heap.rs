@@ -50,6 +50,8 @@ pub struct PageHeap<O: Os> {
     pub(super) committing: FutexLock,
     /// Held while a piece of a free span, or a tail, is on its way to the kernel.
     pub(super) purging: FutexLock,
+    /// Owners of spans that wait for the end of a tail's purge.
+    pub(super) tail_waits: AtomicUsize,
     /// What `calloc` found large reused blocks to be.
     pub(super) predictor: Predictor,
     pub(super) zeroing: Zeroing,
@@ -243,6 +245,7 @@ impl<O: Os> PageHeap<O> {
             huge: AtomicU8::new(Policy::Auto as u8),
             committing: FutexLock::new(Rank::Committing),
             purging: FutexLock::new(Rank::Purging),
+            tail_waits: AtomicUsize::new(0),
             predictor: Predictor::new(),
             zeroing: Zeroing::new(),
             calls: CallCounts::new(),

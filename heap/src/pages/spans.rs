@@ -192,7 +192,10 @@ impl<O: Os> PageHeap<O> {
             at: Some((record.arena(), record.end())),
             ..SpanRequest::anywhere(extra)
         };
-        let (mut locked, (free, _)) = self.room_for(&request, use_)?;
+        let Some((mut locked, (free, _))) = self.room_for(&request, use_) else {
+            self.locked().count_tail(record);
+            return None;
+        };
         let grown = locked.grow(place, free, extra, bytes);
         self.finish(locked);
         Some(grown)

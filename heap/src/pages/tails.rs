@@ -10,13 +10,19 @@
 //! A tail is purged without the heap's lock, one at a time, under `purging`. Meanwhile its span
 //! belongs to the block's owner, who may free the block, or resize it within its slices. So the
 //! heap notes the one span whose tail is on its way, and each operation that changes where that
-//! span ends [waits](PageHeap::locked_for) until the kernel has answered.
+//! span ends [waits](PageHeap::locked_for) until the kernel has answered. The sweep lets those who
+//! wait go first.
+//!
+//! While the heap asks for huge pages everywhere, no tail is purged: a part of a huge page would
+//! not become free.
 
 use super::arena::SliceRef;
 use super::heap::{Locked, PageHeap};
+use super::huge::Policy;
 use super::span::{SpanRecord, State, Use};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
+use crate::os::thread::{give_way, with_signals_masked};
 use crate::os::{Os, Purged, shared};
 use core::ptr::{self, NonNull, null};
 
@@ -48,16 +54,23 @@ impl<O: Os> PageHeap<O> {
             Sweep::All => tails > 0,
         };
         // In a copy of a process, owners would not wait: see `after_tail`.
-        due && !self.os.is_locked() && shared::is_mine()
+        let splits = self.huge_policy() == Policy::Always;
+        due && !splits && !self.os.is_locked() && shared::is_mine()
     }
 
-    /// Purges the tails of blocks in spans with one of these tags. Returns how many bytes. Signals
-    /// are masked: a handler that frees a block could not wait for the thread below it.
+    /// Purges the tails of blocks in spans with one of these tags. Returns how many bytes.
     pub fn purge_tails(&self, sweep: Sweep, tags: [u8; 2]) -> usize {
         let mut bytes = 0;
         self.for_each_used(|place, use_| {
             if use_ == Use::Large && place.record().tail_pages() > 0 {
-                bytes += self.purge_tail(place, sweep, tags);
+                if self.tail_waits.load(Relaxed) > 0 {
+                    give_way();
+                }
+                // A handler of signals that frees the block could not wait for the thread below.
+                with_signals_masked(|| {
+                    bytes += self.purge_tail(place, sweep, tags);
+                    true
+                });
             }
         });
         self.locked().write_mirror();
@@ -100,12 +113,21 @@ impl<O: Os> PageHeap<O> {
     #[cold]
     #[inline(never)]
     fn after_tail<'h>(&'h self, mut locked: Locked<'h, O>) -> Locked<'h, O> {
-        if shared::is_mine() {
+        if shared::is_mine() && !self.purging.is_mine() {
             drop(locked);
+            self.tail_waits.fetch_add(1, Relaxed);
             locked = self.settled();
+            // A fork's child forgets those of the parent.
+            let fewer = |waits: usize| waits.checked_sub(1);
+            let _ = self.tail_waits.fetch_update(Relaxed, Relaxed, fewer);
         }
         locked.inner.tail = null();
         locked
+    }
+
+    /// In a fork's child: the parent's threads wait for nothing here.
+    pub fn after_fork_in_child(&self) {
+        self.tail_waits.store(0, Relaxed);
     }
 
     /// From now on no sweep purges the tail of a span in use, until the span's bytes are set anew.
@@ -150,9 +172,12 @@ impl<O: Os> Locked<'_, O> {
             return 0;
         }
         place.arena.write_masks(record);
-        self.inner.tail = record;
         let beyond = place.arena.layout().pages_per_slice - record.tail_pages();
-        place.arena.mask(record.end() - 1).load(Relaxed) >> beyond << beyond
+        let mask = place.arena.mask(record.end() - 1).load(Relaxed) >> beyond << beyond;
+        if mask != 0 {
+            self.inner.tail = record;
+        }
+        mask
     }
 
     /// Notes the kernel's answer. Returns how many bytes are no longer dirty.

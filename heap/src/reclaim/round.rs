@@ -16,8 +16,7 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::Guard;
 use crate::os::shared;
-use crate::os::thread::with_signals_masked;
-use crate::pages::Driver;
+use crate::pages::{Driver, Sweep};
 use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
 
@@ -42,20 +41,17 @@ impl Heap {
             }
         }
         self.pages.tend_left();
-        round.gained + self.purge_tails(reason) + self.purge_spans(reason)
+        let tails = reason.tails().map_or(0, |sweep| self.purge_tails(sweep));
+        round.gained + tails + self.purge_spans(reason)
     }
 
-    /// Gives back the tails of blocks in use that `reason` is about. Returns how many bytes.
-    fn purge_tails(&self, reason: Reason) -> usize {
-        let Some(sweep) = reason.tails().filter(|&sweep| self.pages.has_tails(sweep)) else {
-            return 0;
-        };
-        let (tags, mut bytes) = ([Tag::LARGE, Tag::SAMPLED].map(Tag::byte), 0);
-        with_signals_masked(|| {
-            bytes = self.pages.purge_tails(sweep, tags);
-            bytes > 0
-        });
-        bytes
+    /// Gives back tails of blocks in use. Returns how many bytes.
+    fn purge_tails(&self, sweep: Sweep) -> usize {
+        let tags = [Tag::LARGE, Tag::SAMPLED].map(Tag::byte);
+        match self.pages.has_tails(sweep) {
+            true => self.pages.purge_tails(sweep, tags),
+            false => 0,
+        }
     }
 
     /// Gives back the free spans that `reason` is about. Returns how many bytes.
@@ -206,7 +202,7 @@ impl Heap {
 /// Where the program locked its memory, free spans go and the pages inside slabs stay: as under
 /// glibc, which gives back the top of its heap, while its `MADV_DONTNEED` for holes below fails.
 pub fn purge_all() -> usize {
-    let bytes = HEAP.decay(Reason::Demand);
+    let bytes = HEAP.purge_tails(Sweep::All) + HEAP.decay(Reason::Demand);
     match Linux.is_locked() {
         true => bytes + HEAP.pages.purge_locked(),
         false => bytes,

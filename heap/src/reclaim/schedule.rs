@@ -74,11 +74,11 @@ impl Reason {
         }
     }
 
-    /// Which blocks' tails go.
+    /// Which blocks' tails go. Rounds follow each other quickly while memory is short, so those of
+    /// blocks that were handed out a moment ago stay even then.
     pub(super) fn tails(self) -> Option<Sweep> {
         match self {
-            Reason::Age => Some(Sweep::Idle),
-            Reason::Demand => Some(Sweep::All),
+            Reason::Age | Reason::Demand => Some(Sweep::Idle),
             Reason::Shortage | Reason::Refusal => None,
         }
     }
