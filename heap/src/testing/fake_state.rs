@@ -1,9 +1,10 @@
 //! The state of a fake system: its reservations, page by page, and which calls are to fail.
 
-use super::Huge;
 #[cfg(doc)]
 use super::Os;
+use super::{Huge, Unknown};
 use crate::os::access::{self, Access};
+use crate::testing::is_zero;
 use core::ptr::{NonNull, null_mut};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, BTreeSet};
@@ -252,6 +253,23 @@ impl State {
                 .retain(|at, guard| *guard != kind || !(start..start + bytes).contains(at));
         }
         self.tell(addr, bytes, page_bytes);
+    }
+
+    /// Whether the OS page of `page` bytes at `at` is populated.
+    pub(super) fn is_populated(&mut self, at: NonNull<u8>, page: usize) -> Result<bool, Unknown> {
+        if self.fails(Call::Ask) {
+            let from = at.as_ptr().addr();
+            return Err(Unknown { from });
+        }
+        if !self.guards(at, page).is_empty() {
+            return Ok(true);
+        }
+        let (pages, populated) = self.range(at, page, page);
+        assert_eq!(pages, [Page::Committed], "a question about what is not");
+        // SAFETY: a committed page.
+        let contents = unsafe { core::slice::from_raw_parts(at.as_ptr(), page) };
+        populated[0] |= !is_zero(contents);
+        Ok(populated[0])
     }
 
     /// The pages of a range, and which of them were found populated.

@@ -10,7 +10,6 @@ use super::lock_order::assert_free;
 use super::{
     Answers, Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
 };
-use crate::testing::is_zero;
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
@@ -173,23 +172,6 @@ impl Fake {
         let state = self.state();
         let guards = |reservation: &Reservation| reservation.guards.len();
         state.reservations.iter().map(guards).sum()
-    }
-
-    fn is_populated(&self, at: NonNull<u8>) -> Result<bool, Unknown> {
-        let (page, mut state) = (self.conditions.page_bytes, self.state());
-        if state.fails(Call::Ask) {
-            let from = at.as_ptr().addr();
-            return Err(Unknown { from });
-        }
-        if !state.guards(at, page).is_empty() {
-            return Ok(true);
-        }
-        let (pages, populated) = state.range(at, page, page);
-        assert_eq!(pages, [Page::Committed], "a question about what is not");
-        // SAFETY: a committed page.
-        let contents = unsafe { core::slice::from_raw_parts(at.as_ptr(), page) };
-        populated[0] |= !is_zero(contents);
-        Ok(populated[0])
     }
 
     /// What backs the populated page at `address`.
@@ -390,7 +372,7 @@ impl Os for Fake {
         for offset in (0..bytes).step_by(page) {
             // SAFETY: within the range.
             let at = unsafe { addr.add(offset) };
-            if self.is_populated(at)? {
+            if self.state().is_populated(at, page)? {
                 visit(Populated {
                     start: at.as_ptr().addr(),
                     bytes: page,
