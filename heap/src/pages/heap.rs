@@ -1,8 +1,7 @@
 //! The page heap: what it consists of, and its lock. All of this is off the fast paths.
 
 use super::arena::{Arena, MAX_ARENAS, SliceRef};
-use super::figures::{CallCounts, Counts, Mirror, Totals, Zeroing};
-use super::figures::{MIRROR_PART, MIRROR_SLICES};
+use super::figures::{CallCounts, Counts, MIRROR_PART, MIRROR_SLICES, Mirror, Totals, Zeroing};
 use super::huge::{Policy, SplitUnits};
 use super::layout::Sides;
 use super::limits::{Footprint, Limits};
@@ -21,8 +20,7 @@ use crate::os::{Huge, Os, shared};
 use core::ops::Range;
 use core::ptr::{NonNull, null};
 
-/// `primary_base` before the first arena: from here, no user address is within any number of
-/// slices.
+/// `primary_base` before the first arena: no address of a program's is some slices above it.
 const NO_BASE: usize = 1 << (usize::BITS - 1);
 
 /// Memory in slices: everything that Neap gives out comes from spans of a page heap.
@@ -460,8 +458,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     fn with<'h>(&'h self, _guard: FutexGuard<'h>) -> Locked<'h, O> {
-        // SAFETY: the lock is held as long as the reference lives: guard and reference are in one
-        // value.
+        // SAFETY: the lock is held as long as the reference lives: one value has it and the guard.
         let inner = unsafe { &mut *self.inner.get() };
         Locked {
             heap: self,
