@@ -109,7 +109,9 @@ pub fn rate() -> Option<u64> {
 ///
 /// assert_eq!(profile::pprof(), Err(profile::ProfileError::Off));
 /// profile::start(512 << 10)?;
-/// std::fs::write(std::env::temp_dir().join("heap.pb"), profile::pprof()?)?;
+/// let file = std::env::temp_dir().join(format!("heap-{}.pb", std::process::id()));
+/// std::fs::write(&file, profile::pprof()?)?;
+/// # std::fs::remove_file(file)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
