@@ -161,7 +161,7 @@ impl Os for Linux {
     }
 
     fn answers(&self) -> Answers {
-        keep_errno(|| pagemap_file::answers(self.page_bytes()))
+        pagemap_file::answers(self.page_bytes())
     }
 
     unsafe fn move_pages(

@@ -147,7 +147,7 @@ impl<O: Os> Locked<'_, O> {
         }
     }
 
-    /// Counts a tail of so many pages, seen by no sweep.
+    /// Counts a tail of `pages` pages that no sweep has seen.
     pub(super) fn set_tail(&mut self, span: &SpanRecord, pages: usize) {
         self.inner.tail_pages = self.inner.tail_pages + pages - span.tail_pages();
         span.set_tail_pages(pages);

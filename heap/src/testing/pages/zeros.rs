@@ -239,7 +239,7 @@ fn the_edge_of_a_huge_page_is_purged_where_little_is_resident() {
         ..roomy()
     });
     let bytes = 64 * MIB;
-    // What the kernel places there is as the machine has it: nothing is known of the address.
+    // So that the block begins within a huge page.
     let _shift = large(&heap, 1).unwrap();
     round(&heap, bytes, |_| true);
     // All of it is resident: written, whatever it begins with.
