@@ -15,6 +15,7 @@ use crate::init::{current, entered_to_free};
 use crate::large;
 use crate::mapped_over;
 use crate::reclaim::start::end_slow_path;
+use crate::rule;
 use crate::seal::{self, Seal};
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
@@ -218,33 +219,31 @@ enum Sizes {
 /// Aborts if the block of the stated size, or one at the stated alignment, cannot be this one.
 fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Sizes) {
     let address = tags::strip(block.addr());
+    let is_exact = SIZES_ARE_EXACT.load(Ordering::Relaxed);
     let (low, high) = match HEAP.find(address) {
         Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
         Found::Slab(slab, class) if seal::of(address, class) != Seal::Open => {
             start_of(Call::Free, slab, class, address);
             let size = seal::usable(Call::Free, address, class);
-            (
-                if SIZES_ARE_EXACT.load(Ordering::Relaxed) {
-                    size
-                } else {
-                    0
-                },
-                size,
-            )
+            (if is_exact { size } else { 0 }, size)
         }
         Found::Slab(_, class) => {
             // A stated alignment of 16 rounded a smaller size up to 16.
             let by_size = align <= 8 || (align == 16 && size >= 16);
-            let exact = by_size && SIZES_ARE_EXACT.load(Ordering::Relaxed);
-            (if exact { class.least_request() } else { 0 }, class.bytes())
+            let low = if by_size && is_exact {
+                rule::least_request(class)
+            } else {
+                0
+            };
+            (low, class.bytes())
         }
         // A large block's alignment may have made it large, whatever its size, or a realloc without
         // memory.
         Found::Large(place) => {
             let bytes = large::bytes(Call::Free, &place, address);
-            let low = match SIZES_ARE_EXACT.load(Ordering::Relaxed) {
-                true if large::is_fenced(&place) => large::least_request(bytes),
-                true if align <= MAX_BLOCK && bytes > MAX_BLOCK => MAX_BLOCK + 1,
+            let low = match is_exact {
+                true if large::is_fenced(&place) => rule::least_fenced_request(bytes),
+                true if align <= MAX_BLOCK && bytes > MAX_BLOCK => rule::least_large_request(),
                 _ => 0,
             };
             (low, bytes)

@@ -39,7 +39,7 @@ pub fn random() -> Option<usize> {
     wanted.then(|| SECRETS.next() as usize)
 }
 
-/// A block of `size` bytes, by [`seal::class_for`] of `class`. Null when out of memory.
+/// A block of `size` bytes, by [`crate::rule::class_for`] of `class`. Null when out of memory.
 pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
     let (block, seal) = match own_cache(class) {
         // SAFETY: the calling thread's own, and in this mode its fast path is closed.

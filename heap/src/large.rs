@@ -18,6 +18,7 @@ use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
 use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
 use crate::reclaim::start::end_slow_path;
+use crate::rule;
 use core::ptr::{self, NonNull};
 
 /// The largest alignment of a block.
@@ -151,9 +152,6 @@ pub(crate) fn free(place: &SliceRef<'static>, address: usize, tag: Tag, absent: 
     }
 }
 
-/// Requests of more bytes than this get a block between guards, where guards are in force.
-const MOST_UNFENCED: usize = 4096 - size_of::<u64>();
-
 /// How many mappings the process may have for each guard that is a mapping. Such a guard adds two.
 const MAPPINGS_EACH: usize = 8;
 
@@ -189,23 +187,10 @@ impl Note {
     }
 }
 
-/// Whether a request of `size` bytes gets a block between guards.
-pub(crate) fn guards(size: usize) -> bool {
-    HEAP.measures().has(Measures::GUARDS)
-        && size > MOST_UNFENCED
-        && lead(1, Linux.page_bytes()).is_some()
-}
-
 /// How far from the start of its span a block at a multiple of `align` begins, where OS pages have
 /// `page` bytes. `None` if the first slice has no room for a guard and the block's start.
 fn lead(align: usize, page: usize) -> Option<usize> {
     Some(align.max(page)).filter(|&lead| lead < SLICE_BYTES)
-}
-
-/// The smallest request that gets a block of `bytes` bytes between guards.
-pub(crate) fn least_request(bytes: usize) -> usize {
-    let before = bytes.saturating_sub(Linux.page_bytes());
-    before.max(MOST_UNFENCED) + 1
 }
 
 /// Whether the large block at a place lies between guards.
@@ -241,7 +226,7 @@ pub(crate) fn set_form(place: &SliceRef<'_>, form: Form) {
 /// not in force, or the alignment leaves no room for one in the block's first slice.
 fn fenced(size: usize, align: usize) -> Option<*mut u8> {
     let page = Linux.page_bytes();
-    let lead = lead(align, page).filter(|_| guards(size))?;
+    let lead = lead(align, page).filter(|_| rule::guards(size))?;
     Some(between_guards(size, lead, page).unwrap_or(ptr::null_mut()))
 }
 

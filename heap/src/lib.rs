@@ -84,6 +84,8 @@ pub mod pages;
 pub mod realloc;
 pub mod reclaim;
 #[cfg(not(loom))]
+mod rule;
+#[cfg(not(loom))]
 pub mod seal;
 pub mod slab;
 #[cfg(not(loom))]

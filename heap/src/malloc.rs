@@ -7,7 +7,7 @@ use crate::cache::measures::Measures;
 use crate::hook;
 use crate::init::{begin_on_the_way, count_allocation, current, entered};
 use crate::reclaim::start::end_slow_path;
-use crate::seal;
+use crate::rule;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
 use crate::{free, harden, large, turn};
 use core::ptr;
@@ -270,9 +270,9 @@ fn allocate_hardened(size: usize, align: usize) -> *mut u8 {
 /// A block of a slab, or a large one between guards.
 #[cold]
 fn take_hardened(size: usize, align: usize) -> *mut u8 {
-    match seal::class_for(size, align) {
-        Some(class) if !large::guards(size) => harden::allocate(size, class),
-        _ => large::allocate(size, align),
+    match rule::class_for(size, align) {
+        Some(class) => harden::allocate(size, class),
+        None => large::allocate(size, align),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::malloc::allocate_layout;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
 use crate::pages::{Dirty, MOST_PIECES, SliceRef, Span};
+use crate::rule;
 use crate::seal;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
@@ -137,7 +138,7 @@ unsafe fn reallocate_fenced(
     align: usize,
 ) -> *mut u8 {
     let held = large::bytes(Call::Realloc, place, block.addr());
-    let wanted = large::page_multiple(size).filter(|_| large::guards(size));
+    let wanted = large::page_multiple(size).filter(|_| rule::guards(size));
     let Some(wanted) = wanted else {
         // SAFETY: the caller's promise.
         return unsafe { move_block(block, held, size, align) };

@@ -13,6 +13,7 @@ use crate::base::sync::Ordering;
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::measures::{Canary, EARLY, Key, Measures};
 use crate::cache::misuse::{self, Call};
+use crate::rule;
 use crate::slab::class::Class;
 use crate::stray::{CANARY_BYTES, canary_at, check_slack};
 use crate::tags::{self, Unchecked};
@@ -37,26 +38,6 @@ pub fn of(address: usize, class: Class) -> Seal {
         true if HEAP.is_no_bytes(class) => Seal::NoBytes,
         true if measures.has(Measures::CANARY) => Seal::Canary,
         _ => Seal::Open,
-    }
-}
-
-/// The class for `size` bytes at a multiple of `align` and what stands behind them; `None` if no
-/// slab serves it. Blocks of the class of no bytes are multiples of 16 only.
-pub(crate) fn class_for(size: usize, align: usize) -> Option<Class> {
-    if size == 0
-        && align <= 16
-        && let Some(class) = HEAP.class_of_no_bytes()
-    {
-        return Some(class);
-    }
-    let canary = match HEAP.measures().has(Measures::CANARY) {
-        true => CANARY_BYTES,
-        false => 0,
-    };
-    let class = Class::of_layout(size.checked_add(canary)?, align.max(16))?;
-    match HEAP.is_no_bytes(class) {
-        true => Class::of_layout(class.bytes() + 1, align.max(16)),
-        false => Some(class),
     }
 }
 
@@ -126,7 +107,7 @@ pub(crate) fn bytes_in_use(address: usize, class: Class) -> Option<usize> {
 pub(crate) unsafe fn resize(pointer: usize, class: Class, size: usize, align: usize) -> bool {
     let address = tags::strip(pointer);
     let seal = of(address, class);
-    let stays = size > 0 && class_for(size, align) == Some(class);
+    let stays = size > 0 && rule::class_for(size, align) == Some(class);
     if seal == Seal::NoBytes || (seal == Seal::Open && !stays) {
         return false;
     }

@@ -19,8 +19,7 @@ use crate::cache::waiting::Blocks;
 use crate::harden;
 use crate::hook;
 use crate::init::current;
-use crate::large;
-use crate::seal;
+use crate::rule;
 use crate::slab::class::TABLE_BYTES;
 use crate::stray::CANARY_BYTES;
 use crate::tags;
@@ -41,6 +40,7 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
         },
         false => unusual_tag_for(size)?,
     };
+    debug_assert_eq!(Some(tag), rule::class_for(size, 16).map(Tag::of));
     let (measures, bytes) = (HEAP.measures(), cache.start(tag).bytes as usize);
     // SAFETY: a class's.
     let block = unsafe { turn.draw(tag, bytes, measures)? };
@@ -53,8 +53,7 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
 /// it. `None` if a block of this size has no canary.
 #[inline(never)]
 fn unusual_tag_for(size: usize) -> Option<Tag> {
-    let has_canary = size > 0 && !large::guards(size);
-    has_canary.then(|| seal::class_for(size, 16).map(Tag::of))?
+    (size > 0).then(|| rule::class_for(size, 16).map(Tag::of))?
 }
 
 /// What became of a freed block.

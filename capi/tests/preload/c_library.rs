@@ -62,6 +62,7 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
     ),
     ("runtime's file name", "the runtime is this machine's"),
     ("programs/overflow.c", "musl has no makecontext"),
+    ("programs/early.c", "musl has no LD_AUDIT"),
     (
         "programs/unload.c",
         "musl opens no library late that needs thread-local memory at a fixed place",

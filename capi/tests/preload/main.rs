@@ -15,6 +15,7 @@ mod hardened;
 mod injected;
 mod late;
 mod limits;
+mod measures;
 mod misuse;
 #[path = "../../../lab/src/peers/nameable.rs"]
 mod nameable;

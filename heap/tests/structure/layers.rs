@@ -48,6 +48,7 @@ const ENTRY: &[&str] = &[
     "malloc.rs",
     "mapped_over.rs",
     "realloc.rs",
+    "rule.rs",
     "seal.rs",
     "stacks/overflow.rs",
     "stacks/stack.rs",
