@@ -1,6 +1,7 @@
 //! Calls of the C library that require a process with one thread, or around which no thread may
 //! start. The purge thread ends, or waits. Meanwhile the program's own calls do its work.
 
+use crate::loader;
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::transmute;
@@ -62,13 +63,12 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> c_int {
     // Its handlers, where it has not started because no call needed it.
-    init::begin_on_the_way();
-    if FORK.get().is_null() {
-        FORK.look();
+    if loader::serves() {
+        init::begin_on_the_way();
     }
     // SAFETY: as in `unshare`; without the C library's own there is none that runs handlers.
     purge::fork_whole(|| unsafe {
-        match transmute::<*mut c_void, Option<Fork>>(FORK.get()) {
+        match transmute::<*mut c_void, Option<Fork>>(FORK.found()) {
             Some(next) => next(),
             None => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as c_int,
         }

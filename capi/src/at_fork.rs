@@ -5,12 +5,19 @@
 //! Before glibc 2.34 a program's libraries may have been initialised before this one, because
 //! libpthread takes its place. So the library also starts when another one registers handlers.
 
+#[cfg(panic = "abort")]
+use crate::imports::is_glibc;
 use crate::loader;
+use crate::next::Next;
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 #[cfg(panic = "abort")]
 use core::ptr::null;
 use neap_heap::init;
+
+static REGISTER: Next = Next::new(c"__register_atfork");
+#[cfg(panic = "abort")]
+static AT_FORK: Next = Next::new(c"pthread_atfork");
 
 type Handler = Option<unsafe extern "C" fn()>;
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int;
@@ -28,7 +35,9 @@ unsafe extern "C" fn __register_atfork(
     in_child: Handler,
     library: *const c_void,
 ) -> c_int {
-    init::begin_on_the_way();
+    if loader::serves() {
+        init::begin_on_the_way();
+    }
     // SAFETY: the caller's promise.
     unsafe { register(before, in_parent, in_child, library) }.unwrap_or(libc::ENOSYS)
 }
@@ -43,11 +52,11 @@ unsafe fn register(
     in_child: Handler,
     library: *const c_void,
 ) -> Option<c_int> {
-    let next = loader::next(c"__register_atfork")?;
-    // SAFETY: glibc's function of this name, and so of this type; the caller's promise.
-    Some(unsafe {
-        transmute::<*mut c_void, Register>(next.as_ptr())(before, in_parent, in_child, library)
-    })
+    // SAFETY: null, or glibc's function of this name and so of this type; the caller's promise.
+    unsafe {
+        let next = transmute::<*mut c_void, Option<Register>>(REGISTER.found());
+        Some(next?(before, in_parent, in_child, library))
+    }
 }
 
 // glibc has this name only in the part that is linked statically into each library, and hidden
@@ -72,13 +81,14 @@ core::arch::global_asm!(
 /// - The handlers may be called at every fork.
 #[cfg(panic = "abort")]
 unsafe extern "C" fn at_fork(before: Handler, in_parent: Handler, in_child: Handler) -> c_int {
-    // SAFETY: the caller's promise; this library is never unloaded.
-    if let Some(result) = unsafe { register(before, in_parent, in_child, null()) } {
-        return result;
-    }
-    let Some(other) = loader::next(c"pthread_atfork") else {
-        return libc::ENOSYS;
+    // SAFETY: the caller's promise; this library is never unloaded. Null, or the C library's
+    // function of this name and so of this type.
+    let result = unsafe {
+        match is_glibc() {
+            true => register(before, in_parent, in_child, null()),
+            false => transmute::<*mut c_void, Option<AtFork>>(AT_FORK.found())
+                .map(|other| other(before, in_parent, in_child)),
+        }
     };
-    // SAFETY: the C library's function of this name, and so of this type; the caller's promise.
-    unsafe { transmute::<*mut c_void, AtFork>(other.as_ptr())(before, in_parent, in_child) }
+    result.unwrap_or(libc::ENOSYS)
 }

@@ -3,14 +3,59 @@
 //! They are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
 
 use crate::imports::symbol;
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+use crate::optional::address_of;
+use crate::optional::optional;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use core::ptr::NonNull;
+use neap_heap::os::elf;
 
 /// The definition of `name` that comes after this library in the search order.
 pub(crate) fn next(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: RTLD_NEXT is a handle that dlsym knows.
     NonNull::new(unsafe { symbol(libc::RTLD_NEXT, name) })
+}
+
+/// [`next`] at the process's start: it runs no code of others, and leaves no error to `dlerror`.
+pub(crate) fn next_at_start(name: &CStr) -> Option<NonNull<c_void>> {
+    let own = Some(optional!("_DYNAMIC").cast());
+    // SAFETY: the process has one thread, or the loader's lock is held while it opens this library.
+    let found = unsafe { elf::find(own, name) };
+    found.unwrap_or_else(|_| next(name))
+}
+
+/// Whether the process's `malloc` is this library's, which another object's may come before.
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+pub(crate) fn serves() -> bool {
+    let malloc = address_of!("malloc");
+    own_image().contains(&malloc.addr())
+}
+
+/// The linker has chosen this one.
+#[cfg(all(panic = "abort", feature = "archive"))]
+pub(crate) fn serves() -> bool {
+    true
+}
+
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+unsafe extern "C" {
+    /// This library's first byte: the linker defines it in each object, for that object.
+    static __ehdr_start: libc::Elf64_Ehdr;
+}
+
+/// Where this library is loaded.
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+fn own_image() -> Range<usize> {
+    let header = &raw const __ehdr_start;
+    // SAFETY: the loader maps the header of a library, and the table behind it.
+    let parts = unsafe {
+        let table = header.byte_add((*header).e_phoff as usize).cast();
+        core::slice::from_raw_parts::<libc::Elf64_Phdr>(table, (*header).e_phnum.into())
+    };
+    let loaded = parts.iter().filter(|part| part.p_type == libc::PT_LOAD);
+    let end = loaded.map(|part| part.p_vaddr + part.p_memsz).max();
+    header.addr()..header.addr() + end.unwrap_or(0) as usize
 }
 
 /// The first definition of `name` in the global search order.

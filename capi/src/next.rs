@@ -20,10 +20,19 @@ impl Next {
         }
     }
 
+    /// Looks for it, at the process's start.
     pub(crate) fn look(&self) {
-        if let Some(found) = loader::next(self.name) {
+        if let Some(found) = loader::next_at_start(self.name) {
             self.found.store(found.as_ptr(), Ordering::Relaxed);
         }
+    }
+
+    /// [`Next::get`], also in a call that comes before the library's constructor.
+    pub(crate) fn found(&self) -> *mut c_void {
+        if self.get().is_null() {
+            self.look();
+        }
+        self.get()
     }
 
     pub(crate) fn get(&self) -> *mut c_void {

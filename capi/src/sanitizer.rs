@@ -5,12 +5,10 @@
 //! The library cannot leave a process. So it says what it does, takes itself out of `LD_PRELOAD`,
 //! and executes the program again, before anything else of the process has run.
 
-use crate::imports::{self, symbol};
+use crate::imports;
 use crate::optional::optional;
 use crate::options;
 use core::ffi::{CStr, c_char};
-use core::ops::Range;
-use core::slice;
 use neap_heap::os::errno::keep_errno;
 use neap_heap::os::process;
 use neap_shared::sanitizers;
@@ -33,15 +31,13 @@ fn name() -> Option<&'static str> {
 /// library was loaded by `LD_PRELOAD` before it. Returns if that is not so, or not possible.
 ///
 /// # Safety
-/// - The arguments are those of a constructor that runs first; the process has one thread.
+/// - The arguments are those of a constructor that runs first; the process has one thread. This
+///   library [serves](crate::loader::serves) it.
 pub(crate) unsafe fn leave(argv: *const *const c_char, envp: *mut *mut c_char) {
     let Some(name) = name() else { return };
-    // SAFETY: `RTLD_DEFAULT` may be asked for any name.
-    let first = unsafe { symbol(libc::RTLD_DEFAULT, c"malloc") };
-    let serves = own_image().contains(&first.addr());
     // musl hands over no arguments.
     let is_known = imports::is_glibc() && !argv.is_null() && !envp.is_null();
-    if !serves || !is_known || process::is_secure() || is_loader_the_program() {
+    if !is_known || process::is_secure() || is_loader_the_program() {
         return;
     }
     // SAFETY: the caller's promise.
@@ -63,29 +59,10 @@ pub(crate) unsafe fn leave(argv: *const *const c_char, envp: *mut *mut c_char) {
     });
 }
 
-unsafe extern "C" {
-    /// This library's first byte: the linker defines it in each object, for that object.
-    static __ehdr_start: libc::Elf64_Ehdr;
-}
-
-/// Where this library is loaded. The loader's function that tells may be the runtime's.
-fn own_image() -> Range<usize> {
-    let header = &raw const __ehdr_start;
-    // SAFETY: the loader maps the header of a library, and the table behind it.
-    let parts = unsafe {
-        let table = header.byte_add((*header).e_phoff as usize).cast();
-        slice::from_raw_parts::<libc::Elf64_Phdr>(table, (*header).e_phnum.into())
-    };
-    let loaded = parts.iter().filter(|part| part.p_type == libc::PT_LOAD);
-    let end = loaded.map(|part| part.p_vaddr + part.p_memsz).max();
-    header.addr()..header.addr() + end.unwrap_or(0) as usize
-}
-
 /// Whether somebody called the loader with the program as its argument: then the loader is what
 /// would be executed, with other arguments than it had.
 fn is_loader_the_program() -> bool {
-    // SAFETY: getauxval takes no pointers.
-    unsafe { libc::getauxval(libc::AT_BASE) == 0 }
+    process::auxiliary(libc::AT_BASE) == 0
 }
 
 /// Writes to standard error by system calls, for the C library's function is the runtime's.

@@ -32,15 +32,6 @@ fn is_ours(signal: c_int) -> bool {
     signal == libc::SIGSEGV && fault::is_watching() && thread::may_be_own_process()
 }
 
-/// The C library's function, looked up now in a call that comes before the library's start, as
-/// Neap's own does when its handler is there from the start on.
-fn found(next: &Next) -> *mut c_void {
-    if next.get().is_null() {
-        begin();
-    }
-    next.get()
-}
-
 /// Sets or tells the action of a signal.
 ///
 /// # Safety
@@ -57,7 +48,7 @@ unsafe extern "C" fn sigaction(
         if is_ours(signal) {
             return fault::program_action(new, old);
         }
-        match transmute::<*mut c_void, Option<SigAction>>(found(&SIGACTION)) {
+        match transmute::<*mut c_void, Option<SigAction>>(SIGACTION.found()) {
             Some(next) => {
                 // Before the call, because both may be the same structure.
                 let wanted = new.as_ref().map(|new| new.sa_sigaction);
@@ -99,7 +90,7 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
     // SAFETY: as in `sigaction`; zeros are a valid structure.
     unsafe {
         if !is_ours(signal) {
-            return match transmute::<*mut c_void, Option<Signal>>(found(&SIGNAL)) {
+            return match transmute::<*mut c_void, Option<Signal>>(SIGNAL.found()) {
                 Some(next) => settled(signal, handler, next(signal, handler)),
                 None => {
                     errno::set(libc::ENOSYS);

@@ -3,17 +3,19 @@
 //! The loader initialises this library before all others (`build.rs`), except where glibc is older
 //! than 2.34 and the program has libpthread: that asks for the same, and gets it. Then the first
 //! call that allocates, forks or registers handlers of `fork` starts the library. A process that
-//! starts a thread has allocated. The same call starts it where the constructor comes too early
-//! to ask glibc for a function (`imports.rs`).
+//! starts a thread has allocated.
+//!
+//! The start asks the loader for no name that may be missing: `dlsym` would leave its error, whose
+//! text it allocates, to the program's `dlerror`.
 
 use crate::cxx::replaced;
-use crate::{alone, copies, imports, loader, options, streams, watch};
+use crate::{alone, copies, dlopen, imports, loader, options, streams, watch};
 use core::ffi::{c_char, c_int};
 use core::ops::Range;
 use core::ptr::null_mut;
 use neap_heap::base::sync::{AtomicBool, Ordering};
 use neap_heap::init::{self, Frontend};
-use neap_heap::os::loader::{has_dlsym, note_static};
+use neap_heap::os::loader::note_static;
 use neap_heap::os::{errno, own_stack, process, thread};
 use neap_heap::reclaim::start::{self, Forbidden};
 use neap_heap::reclaim::thread as purge;
@@ -33,6 +35,13 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// glibc hands constructors the environment, and sets its variable after this one; musl sets the
 /// variable first, and hands over nothing.
 unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *mut *mut c_char) {
+    look();
+    // A program with a `malloc` of its own may not be ready for calls before `main`. A program
+    // that opens the library later is.
+    let is_opened = imports::is_glibc() && imports::is_up();
+    if !loader::serves() && !is_opened {
+        return;
+    }
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     // SAFETY: what the loader hands to a constructor, which runs before all others.
     unsafe {
@@ -46,12 +55,25 @@ unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *m
     } else {
         process::environment()
     };
-    if has_dlsym() || imports::is_up() {
-        // SAFETY: the process's environment. This constructor runs before all others, in the
-        // process's only thread, or the library is opened late, and then reads it as any library
-        // would.
-        unsafe { start_with(envp) };
+    // SAFETY: the process's environment. This constructor runs before all others, in the
+    // process's only thread, or the library is opened late, and then reads it as any library
+    // would.
+    unsafe { start_with(envp) };
+}
+
+/// Looks up the functions that this library's functions wrap, once: other threads may close
+/// libraries later. Until then these call the kernel.
+fn look() {
+    static LOOKED: AtomicBool = AtomicBool::new(false);
+    if LOOKED.swap(true, Ordering::Relaxed) {
+        return;
     }
+    #[cfg(not(all(panic = "abort", feature = "archive")))]
+    crate::signals::begin();
+    watch::begin();
+    alone::begin();
+    copies::begin();
+    dlopen::begin();
 }
 
 // The heap calls this before a thread's first block (neap_heap::os::loader).
@@ -94,14 +116,9 @@ unsafe fn start_with(envp: *mut *mut c_char) {
     let mut empty = null_mut();
     let envp = if envp.is_null() { &raw mut empty } else { envp };
     set_frontend(Frontend::C);
-    // First: the questions to the loader below may allocate.
     // SAFETY: the caller's promise.
     unsafe { init::begin(envp) };
-    #[cfg(not(all(panic = "abort", feature = "archive")))]
-    crate::signals::begin();
-    watch::begin();
-    alone::begin();
-    copies::begin();
+    look();
     streams::begin();
     // SAFETY: the caller's promise.
     unsafe { options::read(envp) };
@@ -139,7 +156,7 @@ extern "C" fn neap_start_purge_thread() -> c_int {
 /// The code of this library, and the objects that may allocate with locks held that starting a
 /// thread also takes: the C library (and its parts, where it has some), the loader.
 fn unsafe_callers() -> [Range<usize>; 5] {
-    let address_of = |name| loader::next(name).map_or(0, |found| found.as_ptr().addr());
+    let address_of = |name| loader::next_at_start(name).map_or(0, |found| found.as_ptr().addr());
     let starter = match address_of(c"pthread_create") {
         // libpthread, which only `dlsym` can be asked for.
         0 => (libc::pthread_create as *const ()).addr(),

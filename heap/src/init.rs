@@ -115,6 +115,7 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
 /// - As [`begin_first`].
 unsafe fn begin_alone(envp: *mut *mut c_char) {
     process::note_own();
+    loader::begin();
     if !process::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { apply_all(envp) };

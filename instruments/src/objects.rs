@@ -6,7 +6,8 @@ use core::ptr::null_mut;
 use core::slice;
 use neap_heap::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use neap_heap::os::errno::keep_errno;
-use neap_heap::os::loader::{has_dlsym, is_static, symbol};
+use neap_heap::os::loader::{find_object, has_dlsym, is_glibc, is_static};
+use neap_heap::os::process::auxiliary;
 
 /// What glibc fills in (`<dlfcn.h>`, glibc 2.35, without the two fields that only old machines
 /// have).
@@ -49,9 +50,7 @@ impl Program {
     /// Reads where the program lies from the headers that the kernel passed. Without them, the
     /// loader's answers are used as they are.
     fn look_up(&self) {
-        // SAFETY: getauxval takes no pointers.
-        let [at, count] = [libc::AT_PHDR, libc::AT_PHNUM]
-            .map(|kind| keep_errno(|| unsafe { libc::getauxval(kind) }) as usize);
+        let [at, count] = [libc::AT_PHDR, libc::AT_PHNUM].map(auxiliary);
         let Some(found) = find(at).filter(|_| at != 0) else {
             return;
         };
@@ -99,16 +98,13 @@ pub struct Object {
     pub eh_frame_hdr: usize,
 }
 
-/// Looks for the C library's function, so that [`object_at`] can answer. True if it is there. Not
-/// under a lock of the heap: `dlsym` takes the loader's lock and may allocate.
+/// Takes the C library's function, so that [`object_at`] can answer. True if it is there.
 pub fn look_up() -> bool {
-    // SAFETY: RTLD_DEFAULT is a handle that dlsym knows.
-    let function = |name| unsafe { symbol(libc::RTLD_DEFAULT, name) };
-    let [find, glibc] = keep_errno(|| [c"_dl_find_object", c"gnu_get_libc_version"].map(function));
+    let find = find_object();
     FIND.store(find, Ordering::Relaxed);
     // musl always has `dlsym`; before glibc 2.34 a process may lack it. A static program's only
     // object is found as musl's are.
-    let is_musl = (has_dlsym() || is_static()) && find.is_null() && glibc.is_null();
+    let is_musl = (has_dlsym() || is_static()) && find.is_null() && !is_glibc();
     IS_MUSL.store(is_musl, Ordering::Relaxed);
     if !find.is_null() {
         PROGRAM.look_up();

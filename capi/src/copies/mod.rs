@@ -53,10 +53,9 @@ type Syscall =
 pub(crate) fn begin() {
     CLONE.look();
     FORK.look();
-    let next = Next::new(c"syscall");
-    next.look();
-    if !next.get().is_null() {
-        SYSCALL.store(next.get(), Ordering::Relaxed);
+    let next = Next::new(c"syscall").found();
+    if !next.is_null() {
+        SYSCALL.store(next, Ordering::Relaxed);
     }
 }
 
@@ -100,11 +99,8 @@ unsafe extern "C" fn clone(
     tls: *mut c_void,
     child_id: *mut c_void,
 ) -> c_int {
-    if CLONE.get().is_null() {
-        CLONE.look();
-    }
     // SAFETY: null, or the C library's function of this name and so of this type.
-    let Some(next) = (unsafe { transmute::<*mut c_void, Option<Clone>>(CLONE.get()) }) else {
+    let Some(next) = (unsafe { transmute::<*mut c_void, Option<Clone>>(CLONE.found()) }) else {
         errno::set(libc::ENOSYS);
         return -1;
     };

@@ -7,6 +7,7 @@
 
 use crate::cxx::runtime;
 use crate::loader;
+use crate::optional::optional;
 use core::ffi::{CStr, c_void};
 use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
@@ -62,7 +63,8 @@ pub(super) fn runtime_form(derived: &Derived) -> Option<NonNull<c_void>> {
 pub(crate) fn begin(own: &Range<usize>) {
     OWN.0.store(own.start, Ordering::Relaxed);
     OWN.1.store(own.end, Ordering::Relaxed);
-    if loader::first(c"_ZSt15get_new_handlerv").is_some() {
+    // By the loader when it loaded this library: a look-up that fails leaves an error.
+    if !optional!("_ZSt15get_new_handlerv").is_null() {
         all_ours();
     }
 }

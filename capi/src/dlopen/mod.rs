@@ -5,10 +5,10 @@
 //! Debian's PHP loads its extensions so. The option `deepbind` keeps the flag.
 
 use crate::imports::late_dlopen;
-use crate::loader;
+use crate::next::Next;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{NonNull, null_mut};
-use neap_heap::base::sync::{AtomicBool, AtomicPtr, Ordering};
+use neap_heap::base::sync::{AtomicBool, Ordering};
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -17,8 +17,12 @@ mod machine;
 #[path = "x86_64.rs"]
 mod machine;
 
-/// The C library's `dlopen`, found on first use; null before. Every thread finds the same.
-static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+static DLOPEN: Next = Next::new(c"dlopen");
+
+/// Looks up the function that this wraps.
+pub(crate) fn begin() {
+    DLOPEN.look();
+}
 
 /// Whether the option `deepbind` leaves the flag to the C library.
 static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
@@ -52,13 +56,8 @@ extern "C" fn plan(mode: c_int) -> Plan {
 
 /// The C library's `dlopen`.
 fn real() -> NonNull<c_void> {
-    NonNull::new(REAL.load(Ordering::Relaxed)).unwrap_or_else(|| {
-        let found = loader::next(c"dlopen").or_else(|| NonNull::new(late_dlopen()));
-        if let Some(found) = found {
-            REAL.store(found.as_ptr(), Ordering::Relaxed);
-        }
-        found.unwrap_or(refusal())
-    })
+    let found = NonNull::new(DLOPEN.found()).or_else(|| NonNull::new(late_dlopen()));
+    found.unwrap_or(refusal())
 }
 
 /// The function that is used if the process has no other `dlopen`.

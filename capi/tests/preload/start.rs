@@ -1,5 +1,6 @@
 //! What a small and short-lived process costs under the library, in counts.
 
+use crate::c_library::CLibrary;
 use crate::support::{
     Artifact, bare, compile, library, preloaded, run, succeeds, succeeds_or_skips, text,
 };
@@ -78,4 +79,43 @@ fn the_first_drain_of_a_process_with_threads_waits_for_no_grace_period() {
     if let Some(program) = compile("programs/start/barrier.c", Artifact::Program, &flags) {
         succeeds_or_skips(&run(&program, &[], &[]), "barrier.c");
     }
+}
+
+/// An option that the library does not know: it says so if it starts.
+const UNKNOWN: (&str, &str) = ("NEAP_TEST_OF_THE_START", "1");
+
+/// A failing `dlsym` in the constructor had libc allocate its error's text there, and free it.
+#[test]
+fn a_program_with_its_own_malloc_is_left_alone() {
+    let flags = ["-rdynamic".as_ref()];
+    if let Some(program) = compile("programs/start/own_malloc.c", Artifact::Program, &flags) {
+        succeeds(&run(&program, &[], &[UNKNOWN]), "own_malloc.c");
+    }
+}
+
+#[test]
+fn the_start_leaves_no_error_to_dlerror() {
+    let Some(program) = compile("programs/start/dlerror.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let settings: [&[(&str, &str)]; 5] = [
+        &[],
+        &[("NEAP_PURGE_THREAD", "never")],
+        &[("NEAP_PURGE_THREAD", "always")],
+        &[("NEAP_PURGE_THREAD", "never"), ("NEAP_SAMPLE", "64K")],
+        &[("NEAP_PURGE_THREAD", "never"), ("NEAP_GUARD", "20ms")],
+    ];
+    for variables in settings {
+        let output = run(&program, &[], variables);
+        assert_eq!(text(&output.stdout), "", "{variables:?}");
+        succeeds(&output, "dlerror.c");
+    }
+    if CLibrary::under_test() == CLibrary::Musl {
+        // It opens no library late that needs thread-local memory at a fixed place.
+        return;
+    }
+    let mut alone = bare(&program);
+    let output = alone.arg(library()).output().expect("it starts");
+    assert_eq!(text(&output.stdout), "");
+    succeeds(&output, "dlerror.c, opened late");
 }

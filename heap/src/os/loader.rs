@@ -1,12 +1,12 @@
 //! Functions that not every process has: those of the loader and of threads are in libraries of
 //! their own before glibc 2.34, and libneap.so loads without these.
 
-use super::arch;
-use crate::base::sync::plain::{AtomicBool, Ordering};
+use super::{arch, elf};
+use crate::base::sync::plain::{AtomicBool, AtomicPtr, Ordering};
 use core::ffi::{CStr, c_void};
 use core::hint::black_box;
 use core::mem::transmute;
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 
 /// Whether a function is there. The compiler takes it for granted, but the loader has left the
 /// address of a weak name at null.
@@ -18,6 +18,49 @@ pub fn is_there(function: *const ()) -> bool {
 pub fn library_start() -> Option<extern "C" fn()> {
     // SAFETY: null, or a function of this type.
     unsafe { transmute::<*const (), Option<extern "C" fn()>>(arch::library_start()) }
+}
+
+/// What the process has, found at its start: glibc, and `_dl_find_object`, which is null where the
+/// C library has none.
+struct Found {
+    is_known: AtomicBool,
+    is_glibc: AtomicBool,
+    find_object: AtomicPtr<c_void>,
+}
+
+static FOUND: Found = Found {
+    is_known: AtomicBool::new(false),
+    is_glibc: AtomicBool::new(false),
+    find_object: AtomicPtr::new(null_mut()),
+};
+
+/// Looks for what only some processes have, unless that was done. At the process's start, because
+/// [`elf::find`] needs a list that does not change, and `dlsym` would leave an error.
+pub fn begin() {
+    if FOUND.is_known.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: RTLD_DEFAULT is a handle that dlsym knows.
+    let asked = |name| NonNull::new(unsafe { symbol(libc::RTLD_DEFAULT, name) });
+    // SAFETY: the process has one thread.
+    let find = |name| unsafe { elf::find(None, name) }.unwrap_or_else(|_| asked(name));
+    if let Some(found) = find(c"_dl_find_object") {
+        FOUND.find_object.store(found.as_ptr(), Ordering::Relaxed);
+    }
+    let is_glibc = find(c"gnu_get_libc_version").is_some();
+    FOUND.is_glibc.store(is_glibc, Ordering::Relaxed);
+}
+
+/// Whether the C library is glibc, as a library of its own.
+pub fn is_glibc() -> bool {
+    begin();
+    FOUND.is_glibc.load(Ordering::Relaxed)
+}
+
+/// glibc's `_dl_find_object` (2.35), or null.
+pub fn find_object() -> *mut c_void {
+    begin();
+    FOUND.find_object.load(Ordering::Relaxed)
 }
 
 /// Whether the process is a static program with libneap.a.

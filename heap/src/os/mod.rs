@@ -9,7 +9,7 @@
 //! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
 //! | `shared`, `fault` | memory that other processes read; the handler of SIGSEGV |
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
-//! | `loader` | functions that not every process has |
+//! | `loader`, `elf` | functions that not every process has; the tables of loaded objects |
 //! | `sandbox` | whether Neap may query the kernel |
 //! | `tagging`, `untagged` | memory tags, where the machine has them |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
@@ -28,6 +28,7 @@ pub mod cgroup;
 #[cfg(test)]
 #[path = "../testing/child.rs"]
 pub mod child;
+pub mod elf;
 pub mod errno;
 #[cfg(test)]
 #[path = "../testing/fake_system.rs"]

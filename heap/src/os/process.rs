@@ -66,12 +66,17 @@ pub fn exit_at_once(status: i32) -> ! {
 /// stack), and its own words among them.
 const START_STRINGS: usize = (6 << 20) + (16 << 10);
 
+/// What the kernel told the program at its start about `kind`; 0 if nothing.
+pub fn auxiliary(kind: libc::c_ulong) -> usize {
+    // SAFETY: getauxval takes no pointers.
+    keep_errno(|| unsafe { libc::getauxval(kind) }) as usize
+}
+
 /// Whether the kernel wrote this string of the environment to the program's stack at its start.
 /// Other strings, which the program added, may be constants. The kernel's lie above sixteen random
 /// bytes, whose address it tells, by at most the length that it allows for strings.
 pub fn is_of_the_kernel(string: *const c_char) -> bool {
-    // SAFETY: getauxval takes no pointers.
-    let low = keep_errno(|| unsafe { libc::getauxval(libc::AT_RANDOM) }) as usize;
+    let low = auxiliary(libc::AT_RANDOM);
     low != 0 && (low..low + START_STRINGS).contains(&string.addr())
 }
 
@@ -86,8 +91,7 @@ pub fn random_words() -> [u64; 3] {
     if got == bytes as isize {
         return words;
     }
-    // SAFETY: getauxval takes no pointers.
-    let given = keep_errno(|| unsafe { libc::getauxval(libc::AT_RANDOM) }) as *const [u64; 2];
+    let given = auxiliary(libc::AT_RANDOM) as *const [u64; 2];
     let [first, second] = match given.is_null() {
         true => [place as u64, 0],
         // SAFETY: the kernel's sixteen bytes, which stay for the life of the process.
@@ -103,8 +107,7 @@ pub fn random_words() -> [u64; 3] {
 
 /// Whether the process runs with more privileges than its caller (`AT_SECURE`).
 pub fn is_secure() -> bool {
-    // SAFETY: getauxval takes no pointers.
-    keep_errno(|| unsafe { libc::getauxval(libc::AT_SECURE) != 0 })
+    auxiliary(libc::AT_SECURE) != 0
 }
 
 unsafe extern "C" {

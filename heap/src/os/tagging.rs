@@ -5,6 +5,7 @@
 //! `untagged.rs` stands here for machines without tags.
 
 use super::errno::keep_errno;
+use super::process::auxiliary;
 use super::sandbox;
 use crate::base::sync::plain::{AtomicBool, Ordering};
 use core::arch::asm;
@@ -31,14 +32,13 @@ pub fn is_on() -> bool {
 /// now on, where the machine and the kernel have them.
 #[cold]
 pub fn start() {
-    const HWCAP2_MTE: u64 = 1 << 18;
+    const HWCAP2_MTE: usize = 1 << 18;
     const SET_TAGGED_ADDR_CTRL: libc::c_long = 55;
     const ENABLE: usize = 1;
     const SYNCHRONOUS: usize = 1 << 1;
     /// Which tags the processor may choose: all but 0.
     const CHOICES: usize = 0xfffe << 3;
-    // SAFETY: getauxval takes no pointers.
-    let machine = keep_errno(|| unsafe { libc::getauxval(libc::AT_HWCAP2) });
+    let machine = auxiliary(libc::AT_HWCAP2);
     if machine & HWCAP2_MTE == 0 || sandbox::is_forbidden() {
         return;
     }

@@ -4,7 +4,7 @@
 
 use super::arch::call;
 use super::errno::{self, keep_errno};
-use super::loader::{is_there, symbol};
+use super::loader::{is_glibc, is_there, symbol};
 use super::own_stack;
 use super::process::{self, process_id};
 use super::sandbox;
@@ -111,10 +111,14 @@ static LEAST_STACK: AtomicUsize = AtomicUsize::new(UNKNOWN_STACK);
 /// space.
 const UNKNOWN_STACK: usize = (1 << 20) + (64 << 10);
 
-/// Asks the C library for the least stack size. `dlsym` takes the loader's lock and may allocate,
-/// so [`spawn`] must not do it.
+/// Asks glibc for the least stack size. `dlsym` takes the loader's lock and may allocate, so
+/// [`spawn`] must not do it.
 pub fn learn_least_stack() {
     type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    // Where glibc has threads, it has the function: `dlsym` would leave its error to `dlerror`.
+    if !is_glibc() || !are_there() {
+        return;
+    }
     // SAFETY: where glibc has the function, it has this type and reads no attribute.
     let bytes = keep_errno(|| unsafe {
         let found = symbol(libc::RTLD_DEFAULT, c"__pthread_get_minstack");
