@@ -1,6 +1,8 @@
-//! The failing path of `operator new` on AArch64, AAPCS64 calling convention.
+//! The failing path of `operator new`, and the way of `new[]` to another definition, on AArch64,
+//! AAPCS64 calling convention.
 
-use crate::cxx::runtime;
+use crate::cxx::replaced::Derived;
+use crate::cxx::{new, runtime};
 use core::ffi::c_void;
 
 /// Finds memory for `operator new` after a first failure, or throws.
@@ -73,5 +75,38 @@ pub(super) unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *
         handler = sym runtime::handler,
         retry = sym runtime::retry,
         thrower = sym runtime::thrower,
+    )
+}
+
+/// Goes on in the form of `new[]` that `new::array_form` chooses, as if the operator's caller had
+/// called it. So no frame of Rust is between the caller and what that form throws.
+///
+/// # Safety
+/// - `behind` is the operator's. `align` is what it was given, or 0 for the form without.
+#[unsafe(naked)]
+pub(super) unsafe extern "C-unwind" fn array_elsewhere(
+    size: usize,
+    align: usize,
+    behind: &Derived,
+) -> *mut c_void {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "stp x0, x1, [sp, #16]",
+        "mov x29, sp",
+        "mov x0, x2",
+        "bl {form}",
+        "mov x16, x0",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        ".cfi_def_cfa_offset 0",
+        "br x16",
+        ".cfi_endproc",
+        form = sym new::array_form,
     )
 }

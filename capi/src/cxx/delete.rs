@@ -17,10 +17,9 @@ type Nothrow = *const c_void;
 type SizedForm = unsafe extern "C" fn(*mut c_void, usize);
 /// `operator delete(block, size, align)` of the C++ runtime.
 type SizedAlignedForm = unsafe extern "C" fn(*mut c_void, usize, usize);
-/// `operator delete(block, nothrow)` of the C++ runtime.
-type NothrowForm = unsafe extern "C" fn(*mut c_void, Nothrow);
-/// `operator delete(block, align, nothrow)` of the C++ runtime.
-type AlignedNothrowForm = unsafe extern "C" fn(*mut c_void, usize, Nothrow);
+/// A form of the C++ runtime without a size. One with fewer arguments ignores the registers of the
+/// others.
+type UnsizedForm = unsafe extern "C" fn(*mut c_void, usize, usize);
 
 /// `operator delete(block)`.
 ///
@@ -38,8 +37,9 @@ unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
 /// - `block` is null or came from the matching `new`; the program no longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
+    static BEHIND: Derived = Derived::new(c"_ZdaPv");
     // SAFETY: the caller's promise is the same.
-    unsafe { free::free_formed(block.cast(), Form::Array) }
+    unsafe { without_size(&BEHIND, block, 0, 0, Form::Array) }
 }
 
 /// `operator delete(block, align)`.
@@ -57,9 +57,10 @@ unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _align: usize) {
 /// # Safety
 /// - `block` is null or came from the matching `new`; the program no longer uses it.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, _align: usize) {
+unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, align: usize) {
+    static BEHIND: Derived = Derived::new(c"_ZdaPvSt11align_val_t");
     // SAFETY: the caller's promise is the same.
-    unsafe { free::free(block.cast()) }
+    unsafe { without_size(&BEHIND, block, align, 0, Form::Any) }
 }
 
 /// `operator delete(block, size)`.
@@ -118,7 +119,7 @@ unsafe extern "C" fn _ZdaPvmSt11align_val_t(block: *mut c_void, size: usize, ali
 unsafe extern "C" fn _ZdlPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
     static BEHIND: Derived = Derived::new(c"_ZdlPvRKSt9nothrow_t");
     // SAFETY: the caller's promise is the same.
-    unsafe { nothrow(&BEHIND, block, tag) }
+    unsafe { without_size(&BEHIND, block, tag.addr(), 0, Form::Any) }
 }
 
 /// `operator delete[](block, nothrow)`.
@@ -129,7 +130,7 @@ unsafe extern "C" fn _ZdlPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
 unsafe extern "C" fn _ZdaPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
     static BEHIND: Derived = Derived::new(c"_ZdaPvRKSt9nothrow_t");
     // SAFETY: the caller's promise is the same.
-    unsafe { nothrow(&BEHIND, block, tag) }
+    unsafe { without_size(&BEHIND, block, tag.addr(), 0, Form::Any) }
 }
 
 /// `operator delete(block, align, nothrow)`.
@@ -145,7 +146,7 @@ unsafe extern "C" fn _ZdlPvSt11align_val_tRKSt9nothrow_t(
 ) {
     static BEHIND: Derived = Derived::new(c"_ZdlPvSt11align_val_tRKSt9nothrow_t");
     // SAFETY: the caller's promise is the same.
-    unsafe { aligned_nothrow(&BEHIND, block, align, tag) }
+    unsafe { without_size(&BEHIND, block, align, tag.addr(), Form::Any) }
 }
 
 /// `operator delete[](block, align, nothrow)`.
@@ -161,7 +162,7 @@ unsafe extern "C" fn _ZdaPvSt11align_val_tRKSt9nothrow_t(
 ) {
     static BEHIND: Derived = Derived::new(c"_ZdaPvSt11align_val_tRKSt9nothrow_t");
     // SAFETY: the caller's promise is the same.
-    unsafe { aligned_nothrow(&BEHIND, block, align, tag) }
+    unsafe { without_size(&BEHIND, block, align, tag.addr(), Form::Any) }
 }
 
 /// Frees a block of `size` bytes.
@@ -224,68 +225,46 @@ unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: us
     }
 }
 
-/// Frees a block whose constructor threw.
+/// Frees a block. `second` and `third` are the operator's other arguments.
 ///
 /// # Safety
 /// - Same as for the operator that calls it.
 #[inline(always)]
-unsafe fn nothrow(behind: &Derived, block: *mut c_void, tag: Nothrow) {
-    if !replaced::surely_none() {
-        // SAFETY: the caller's promise is the same.
-        return unsafe { nothrow_elsewhere(behind, block, tag) };
-    }
-    // SAFETY: the caller's promise is the same.
-    unsafe { free::free(block.cast()) }
-}
-
-/// [`nothrow`] through the C++ runtime's operator, if the program has replaced any operator.
-///
-/// # Safety
-/// - Same as for the operator that calls it.
-#[cold]
-#[inline(never)]
-unsafe fn nothrow_elsewhere(behind: &Derived, block: *mut c_void, tag: Nothrow) {
-    // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
-    unsafe {
-        match replaced::instead(behind) {
-            Some(form) => transmute::<NonNull<c_void>, NothrowForm>(form)(block, tag),
-            None => free::free(block.cast()),
-        }
-    }
-}
-
-/// Like [`nothrow`], with the alignment.
-///
-/// # Safety
-/// - Same as for the operator that calls it.
-#[inline(always)]
-unsafe fn aligned_nothrow(behind: &Derived, block: *mut c_void, align: usize, tag: Nothrow) {
-    if !replaced::surely_none() {
-        // SAFETY: the caller's promise is the same.
-        return unsafe { aligned_nothrow_elsewhere(behind, block, align, tag) };
-    }
-    // SAFETY: the caller's promise is the same.
-    unsafe { free::free(block.cast()) }
-}
-
-/// [`aligned_nothrow`] through the C++ runtime's operator, if the program has replaced any
-/// operator.
-///
-/// # Safety
-/// - Same as for the operator that calls it.
-#[cold]
-#[inline(never)]
-unsafe fn aligned_nothrow_elsewhere(
+unsafe fn without_size(
     behind: &Derived,
     block: *mut c_void,
-    align: usize,
-    tag: Nothrow,
+    second: usize,
+    third: usize,
+    form: Form,
+) {
+    if !replaced::surely_none() {
+        // SAFETY: the caller's promise is the same.
+        return unsafe { without_size_elsewhere(block, second, third, behind, form) };
+    }
+    // SAFETY: the caller's promise is the same.
+    unsafe { free::free_formed(block.cast(), form) }
+}
+
+/// [`without_size`] through the C++ runtime's operator, if the program has replaced any operator.
+///
+/// # Safety
+/// - Same as for the operator that calls it.
+#[cold]
+#[inline(never)]
+unsafe fn without_size_elsewhere(
+    block: *mut c_void,
+    second: usize,
+    third: usize,
+    behind: &Derived,
+    form: Form,
 ) {
     // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
     unsafe {
         match replaced::instead(behind) {
-            Some(form) => transmute::<NonNull<c_void>, AlignedNothrowForm>(form)(block, align, tag),
-            None => free::free(block.cast()),
+            Some(other) => {
+                transmute::<NonNull<c_void>, UnsizedForm>(other)(block, second, third);
+            }
+            None => free::free_formed(block.cast(), form),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The eight forms of `operator new`.
 
 use crate::aligned;
-use crate::cxx::machine::exhausted;
+use crate::cxx::machine::{array_elsewhere, exhausted};
 use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
@@ -26,7 +26,12 @@ extern "C-unwind" fn _Znwm(size: usize) -> *mut c_void {
 /// `operator new[](size)`.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn _Znam(size: usize) -> *mut c_void {
-    plain(size, Form::Array)
+    static BEHIND: Derived = Derived::new(c"_Znam");
+    match replaced::surely_none() {
+        true => plain(size, Form::Array),
+        // SAFETY: the operator of that name; 0 for the form without an alignment.
+        false => unsafe { array_elsewhere(size, 0, &BEHIND) },
+    }
 }
 
 /// `operator new(size, align)`.
@@ -38,7 +43,12 @@ extern "C-unwind" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_v
 /// `operator new[](size, align)`.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_void {
-    aligned(size, align)
+    static BEHIND: Derived = Derived::new(c"_ZnamSt11align_val_t");
+    match replaced::surely_none() {
+        true => aligned(size, align),
+        // SAFETY: the operator of that name; 0 is no alignment that a compiler passes.
+        false => unsafe { array_elsewhere(size, align, &BEHIND) },
+    }
 }
 
 /// `operator new(size, nothrow)`.
@@ -118,6 +128,20 @@ fn attempt(size: usize, align: usize) -> *mut u8 {
         return null_mut();
     }
     aligned::allocate(size, align)
+}
+
+/// What a throwing `new[]` calls, if it is not known that the program replaces no operator: the C++
+/// runtime's form, which calls `new`, or this library's.
+pub(super) extern "C" fn array_form(behind: &Derived) -> *mut c_void {
+    replaced::instead(behind).map_or(own_array as *mut c_void, NonNull::as_ptr)
+}
+
+/// This library's `new[]`. An `align` of 0 means the form without an alignment.
+extern "C-unwind" fn own_array(size: usize, align: usize) -> *mut c_void {
+    match align {
+        0 => plain(size, Form::Array),
+        _ => aligned(size, align),
+    }
 }
 
 /// A block, or the result of the C++ runtime's nothrow form.

@@ -1,9 +1,14 @@
 //! Programs that replace only some of the operators.
 //!
-//! The standard lets a program replace `operator new(size_t)` and `operator delete(void *)` alone;
-//! the sized and nothrow forms then call the program's. If a preloaded library answered those forms
-//! itself, it would free the program's blocks to the wrong heap. So the derived forms check this
-//! module first, and then call the C++ runtime's forms, which call the program's.
+//! The standard lets a program replace any of the base operators. The other forms then call the
+//! program's: `new[]` calls `new`, `delete[]` calls `delete`, and the sized and nothrow forms call
+//! those without. If a preloaded library answered these forms itself, it would mix its blocks with
+//! the program's. So the derived forms check this module first, and then call the C++ runtime's
+//! forms, which call the program's.
+//!
+//! Only the program and libraries that are preloaded before this one can define operators that
+//! other objects call instead of this library's. All of them are loaded before this library's
+//! constructor runs.
 
 use crate::cxx::runtime;
 use crate::loader;
@@ -27,7 +32,7 @@ static BASE_OPERATORS: AtomicU8 = AtomicU8::new(UNKNOWN);
 /// From where to where this library is loaded.
 static OWN: (AtomicUsize, AtomicUsize) = (AtomicUsize::new(0), AtomicUsize::new(0));
 
-/// The base operators, which the standard defines the others by.
+/// The base operators, which the standard lets a program replace alone.
 const BASES: [&CStr; 8] = [
     c"_Znwm",
     c"_Znam",

@@ -1,6 +1,8 @@
-//! The failing path of `operator new` on x86-64, System V calling convention.
+//! The failing path of `operator new`, and the way of `new[]` to another definition, on x86-64,
+//! System V calling convention.
 
-use crate::cxx::runtime;
+use crate::cxx::replaced::Derived;
+use crate::cxx::{new, runtime};
 use core::ffi::c_void;
 
 /// Finds memory for `operator new` after a first failure, or throws.
@@ -75,5 +77,38 @@ pub(super) unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *
         handler = sym runtime::handler,
         retry = sym runtime::retry,
         thrower = sym runtime::thrower,
+    )
+}
+
+/// Goes on in the form of `new[]` that `new::array_form` chooses, as if the operator's caller had
+/// called it. So no frame of Rust is between the caller and what that form throws.
+///
+/// # Safety
+/// - `behind` is the operator's. `align` is what it was given, or 0 for the form without.
+#[unsafe(naked)]
+pub(super) unsafe extern "C-unwind" fn array_elsewhere(
+    size: usize,
+    align: usize,
+    behind: &Derived,
+) -> *mut c_void {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rdi, rdx",
+        "call {form}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+        form = sym new::array_form,
     )
 }

@@ -28,6 +28,20 @@ fn a_program_may_replace_the_base_operators_alone() {
     passes("programs/replaced.cc");
 }
 
+/// All sets of them.
+#[test]
+fn a_program_may_replace_any_base_operators() {
+    let source = "programs/partial.cc";
+    let Some(plugin) = compile(source, Artifact::Plugin, &[OsStr::new("-DPLUGIN")]) else {
+        return;
+    };
+    for set in 0..16 {
+        let set = format!("-DSET={set}");
+        let flags = ["-rdynamic", &set].map(OsStr::new);
+        passes_with(source, &flags, &[plugin.as_os_str()]);
+    }
+}
+
 #[test]
 fn operators_wait_for_no_library_that_is_being_loaded() {
     let flags = ["-DPLUGIN"].map(OsStr::new);
