@@ -71,7 +71,9 @@ fn correct_frees_where_blocks_are_older_than_the_measures() {
         return;
     };
     let early = early.to_str().expect("a path of letters");
-    for set in sets() {
+    // The measures that give requests other classes.
+    let moves = |set: &Vec<&str>| set.contains(&"canary") || set.contains(&"nullpage");
+    for set in sets().into_iter().filter(moves) {
         passes_under(&program, &set, &[("LD_AUDIT", early)]);
     }
 }

@@ -5,11 +5,11 @@
 #include <malloc.h>
 #include <new>
 
-static const size_t most = 100000;
+static const size_t most = 70000;
 
 // All small sizes, then fewer.
 static size_t next(size_t size) {
-    return size + (size < 300 ? 1 : size / 9);
+    return size + (size < 200 ? 1 : size / 7);
 }
 
 static void *filled(void *block, size_t size) {
@@ -67,7 +67,7 @@ int main() {
     CHECK(served_by_neap("_ZdlPvm"));
     for (size_t n = 0; n < most; n = next(n)) cxx(n), c(n), resized(n), beside(n);
     // The measures fill what is free, and look at it when it is handed out again.
-    static void *blocks[4000];
+    static void *blocks[1000];
     for (int round = 0; round < 2; round++) {
         size_t n = 0;
         for (void *&block : blocks) n = next(n) % 3000, block = filled(operator new(n), n);
