@@ -57,7 +57,8 @@ named() {
 # examined PROGRAM: a static one; the doctor finds Neap in it, even without symbols.
 examined() {
     strip -o "$work/stripped" "$1"
-    "$dist/neap" doctor -- "$work/stripped" | grep '^This program uses Neap[.]'
+    "$dist/neap" doctor -- "$work/stripped" >"$work/doctor"
+    grep '^This program uses Neap[.]' "$work/doctor" && ! grep 'tables for unwinding' "$work/doctor"
 }
 
 # refused LINE PROGRAM WORD...: it ends by abort() after a line of Neap's.
@@ -66,6 +67,13 @@ refused() {
     shift
     timeout 60 "$@" || status=$?
     [ $status -eq 134 ] && grep -q "^neap: .*$line" "$work/said"
+}
+
+# traced PROGRAM: guards find the callers of main in a report.
+traced() {
+    local status=0
+    NEAP_GUARD=all timeout 60 "$1" freed || status=$?
+    [ $status -eq 139 ] && grep -A 3 'the allocation by' "$work/said" | grep -q '#2 '
 }
 
 # With NEAP_PURGE_THREAD=always, every program has the thread from its start.
@@ -84,6 +92,7 @@ c_program() {
     judged "$1/double-free" refused "double free of" "$2" double-free
     judged "$1/foreign-free" refused "free of" "$2" foreign-free
     judged "$1/wrong-size" refused "size" "$2" wrong-size
+    judged "$1/traced" traced "$2"
     judged "$1/hardened" refused "past whose end" env NEAP_HARDEN=1 "$2" overflow
     judged "$1/purge-thread" purged "$2"
     judged "$1/started-thread" "$2" started

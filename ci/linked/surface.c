@@ -198,6 +198,9 @@ static int misuse(const char *kind) {
     } else if (strcmp(kind, "foreign-free") == 0) {
         void *volatile foreign = own + 16;
         free(foreign);
+    } else if (strcmp(kind, "freed") == 0) {
+        free(block);
+        ((volatile char *)block)[3];
     } else if (strcmp(kind, "wrong-size") == 0) {
         free_sized(block, 4000);
     } else if (strcmp(kind, "overflow") == 0) {

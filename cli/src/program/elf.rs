@@ -27,6 +27,8 @@ pub struct Elf {
     pub needs_libraries: bool,
     /// Whether Neap is linked into it.
     pub has_neap: bool,
+    /// Whether code in the process finds the tables for unwinding (`PT_GNU_EH_FRAME`).
+    pub has_unwind_table: bool,
 }
 
 /// A section of every file that Neap is linked into. Neither `strip` nor a linker that removes
@@ -133,8 +135,9 @@ where
 {
     let header = H::parse(data)?;
     let order = header.endian()?;
-    let (mut loader, mut needs_libraries) = (None, false);
+    let (mut loader, mut needs_libraries, mut has_unwind_table) = (None, false, false);
     for segment in header.program_headers(order, data)? {
+        has_unwind_table |= segment.p_type(order) == elf::PT_GNU_EH_FRAME;
         if let Some(name) = segment.interpreter(order, data)? {
             loader = Some(PathBuf::from(OsStr::from_bytes(name)));
         }
@@ -155,6 +158,7 @@ where
         loader,
         needs_libraries,
         has_neap,
+        has_unwind_table,
     })
 }
 

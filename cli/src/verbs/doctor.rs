@@ -150,7 +150,12 @@ impl Verdict {
                     } else {
                         State::Absent
                     };
-                    let meaning = "see below; judged by its headers, not started";
+                    let meaning = if verdict.has_neap && !has_unwind_table(link) {
+                        "no tables for unwinding, so guards and profiles would show no callers: \
+                         link it with -Wl,--eh-frame-hdr"
+                    } else {
+                        "see below; judged by its headers, not started"
+                    };
                     verdict.note(link, state, meaning);
                 }
                 Ok(End::Unreadable) if is_last => {
@@ -204,6 +209,10 @@ impl Verdict {
             Some(obstacle) => format!("This program cannot run under Neap. {obstacle}"),
         }
     }
+}
+
+fn has_unwind_table(link: &Link) -> bool {
+    link.elf.as_ref().is_some_and(|elf| elf.has_unwind_table)
 }
 
 fn role(link: &Link) -> &'static str {

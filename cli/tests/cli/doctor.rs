@@ -234,6 +234,10 @@ fn a_static_program_with_neap_inside_is_told_from_others() {
         text.contains(end) && text.contains("start it without neap run"),
         "{text}"
     );
+    assert!(
+        text.contains("no tables for unwinding") && text.contains("-Wl,--eh-frame-hdr"),
+        "{text}"
+    );
     let output = neap().args(["run", "--"]).arg(&program).output().unwrap();
     assert_eq!(output.status.code(), Some(126));
     assert!(said(&output).contains("start it without neap run"));
