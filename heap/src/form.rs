@@ -5,6 +5,7 @@ use crate::base::sync::Ordering;
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::measures::{Canary, Form, Key, Measures};
 use crate::cache::misuse;
+use crate::os::operators;
 use crate::seal::{self, Seal, canary_of};
 use crate::slab::class::Class;
 use crate::stray::canary_at;
@@ -26,7 +27,8 @@ pub fn mark(block: *mut u8, form: Form) {
 }
 
 /// Aborts if another call than `form` allocated the block that this form of `delete` gives back.
-/// What is no block's start is left to the free.
+/// What is no block's start is left to the free. Where an object may call operators of its own, the
+/// blocks of its `new` are `malloc`'s, and nothing is certain.
 pub(crate) fn refuse_other(address: usize, form: Form) {
     let has_form = matches!(form, Form::New | Form::Array);
     if !has_form || !HEAP.measures().has(Measures::DELETES) {
@@ -47,7 +49,9 @@ pub(crate) fn refuse_other(address: usize, form: Form) {
         Some(Form::New) => "new",
         Some(Form::Array) => "new[]",
     };
-    misuse::wrong_form(address, delete(form), by);
+    if !operators::may_be_own() {
+        misuse::wrong_form(address, delete(form), by);
+    }
 }
 
 /// The operator of this form. With an alignment, the form is not known.

@@ -61,6 +61,7 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
         "musl's pthread_create takes ENOSYS for success, and its calls do not show who made them",
     ),
     ("runtime's file name", "the runtime is this machine's"),
+    ("compilers", "they are this machine's"),
     ("programs/overflow.c", "musl has no makecontext"),
     ("programs/early.c", "musl has no LD_AUDIT"),
     (
@@ -121,6 +122,7 @@ const NOT_WITH_OLD_GLIBC: &[(&str, &str)] = &[
         "the sanitizers' runtimes are this machine's",
     ),
     ("runtime's file name", "the runtime is this machine's"),
+    ("compilers", "they are this machine's"),
 ];
 
 /// Whether a test leaves out `what` with the C library under test. Says so on stderr.

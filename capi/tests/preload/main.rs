@@ -19,6 +19,7 @@ mod measures;
 mod misuse;
 #[path = "../../../lab/src/peers/nameable.rs"]
 mod nameable;
+mod operators;
 mod places;
 mod process;
 mod purge;

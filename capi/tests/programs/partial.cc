@@ -1,6 +1,6 @@
 // The program replaces some of the base operators, by the bits of SET: new, new[], delete and
-// delete[]. With an alignment it replaces the others. Every form must reach those of the program that the
-// standard names ([new.delete]), also from a library that is loaded later.
+// delete[]. With an alignment it replaces the others. Every form must reach those of the program
+// that the standard names ([new.delete]), also from a library that is loaded later.
 // Argument 1: that library, this file compiled with -DPLUGIN. Linked with -rdynamic.
 #include "check.h"
 #include <new>

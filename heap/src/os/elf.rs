@@ -14,7 +14,7 @@ use core::ptr::{NonNull, null, with_exposed_provenance as at};
 use core::slice;
 
 /// An entry of a dynamic section (`Elf64_Dyn`): its kind, and a number or an address.
-type Entry = [usize; 2];
+pub(super) type Entry = [usize; 2];
 
 /// The loader's record of an object, as `<link.h>` declares it.
 #[repr(C)]
@@ -26,10 +26,12 @@ struct LinkMap {
 }
 
 /// The tables of an object.
-struct Object {
+pub(super) struct Object {
     bias: usize,
     symbols: *const libc::Elf64_Sym,
     strings: *const u8,
+    /// Bytes of the strings.
+    length: usize,
     versions: *const u16,
     hash: *const u32,
     gnu_hash: *const u32,
@@ -131,11 +133,12 @@ unsafe fn entries(mut section: *const Entry) -> impl Iterator<Item = Entry> {
 impl Object {
     /// # Safety
     /// - `dynamic` is null or the dynamic section of an object that is loaded with this bias.
-    unsafe fn of(bias: usize, dynamic: *const Entry) -> Object {
+    pub(super) unsafe fn of(bias: usize, dynamic: *const Entry) -> Object {
         let mut object = Object {
             bias,
             symbols: null(),
             strings: null(),
+            length: 0,
             versions: null(),
             hash: null(),
             gnu_hash: null(),
@@ -148,6 +151,7 @@ impl Object {
                 4 => object.hash = at(address),
                 5 => object.strings = at(address),
                 6 => object.symbols = at(address),
+                10 => object.length = value,
                 0x6fff_fef5 => object.gnu_hash = at(address),
                 0x6fff_fff0 => object.versions = at(address),
                 _ => {}
@@ -156,9 +160,21 @@ impl Object {
         object
     }
 
+    /// The names that the object imports and defines, each with a 0 behind it.
+    ///
     /// # Safety
     /// - The object stays loaded.
-    unsafe fn find(&self, name: &CStr) -> Option<NonNull<c_void>> {
+    pub(super) unsafe fn names<'a>(&self) -> &'a [u8] {
+        match self.strings.is_null() {
+            true => &[],
+            // SAFETY: the object's table of strings.
+            false => unsafe { slice::from_raw_parts(self.strings, self.length) },
+        }
+    }
+
+    /// # Safety
+    /// - The object stays loaded.
+    pub(super) unsafe fn find(&self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the caller's promise.
         let index = unsafe {
             match [self.gnu_hash, self.hash] {

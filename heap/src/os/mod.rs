@@ -53,6 +53,7 @@ mod lock_loom;
 pub mod lock_order;
 mod machine;
 mod mapping;
+pub mod operators;
 pub mod own_stack;
 mod pagemap;
 pub mod pagemap_file;
