@@ -1,5 +1,5 @@
-//! Calls of the C library that Neap must know of: those that map over the heap or fill its pages,
-//! lock its memory, enter a sandbox, or limit the address space.
+//! Calls of the C library that Neap must know of: those that map over the heap, fill its pages or
+//! advise on them, lock its memory, enter a sandbox, or limit the address space.
 //!
 //! Each then calls the next library's function, which the constructor found, or the kernel directly
 //! before that. They take no lock and allocate nothing, so they may be called wherever the
@@ -17,6 +17,7 @@ use neap_heap::os::process;
 static MMAP: Next = Next::new(c"mmap");
 static MREMAP: Next = Next::new(c"mremap");
 static SHMAT: Next = Next::new(c"shmat");
+static MADVISE: Next = Next::new(c"madvise");
 static IOCTL: Next = Next::new(c"ioctl");
 static PRCTL: Next = Next::new(c"prctl");
 static SETRLIMIT: Next = Next::new(c"setrlimit");
@@ -27,6 +28,7 @@ static MUNLOCKALL: Next = Next::new(c"munlockall");
 type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
 type Mremap = unsafe extern "C" fn(*mut c_void, usize, usize, c_int, ...) -> *mut c_void;
 type Shmat = unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
+type Madvise = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 type LockAll = unsafe extern "C" fn(c_int) -> c_int;
 type UnlockAll = unsafe extern "C" fn() -> c_int;
@@ -40,6 +42,7 @@ pub(crate) fn begin() {
         &MMAP,
         &MREMAP,
         &SHMAT,
+        &MADVISE,
         &IOCTL,
         &PRCTL,
         &MLOCKALL,
@@ -146,6 +149,37 @@ unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *
     };
     note(mapped, SLICE_BYTES - mapped.addr() % SLICE_BYTES);
     mapped
+}
+
+/// Advice that stays with the pages: they are missing in children or in core dumps, or the kernel
+/// may merge them. Advice on huge pages stays as well, but changes no contents, and programs give
+/// it for many blocks.
+const LASTING: [c_int; 4] = [
+    libc::MADV_DONTFORK,
+    libc::MADV_WIPEONFORK,
+    libc::MADV_DONTDUMP,
+    libc::MADV_MERGEABLE,
+];
+
+/// Advises the kernel on pages. What the program asks for its block must not hold for the block's
+/// next owner.
+///
+/// # Safety
+/// - As `madvise(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
+    // SAFETY: as in `mmap`.
+    let answer = unsafe {
+        match transmute::<*mut c_void, Option<Madvise>>(MADVISE.get()) {
+            Some(next) => next(start, bytes, advice),
+            None => libc::syscall(libc::SYS_madvise, start, bytes, c_long::from(advice)) as c_int,
+        }
+    };
+    // Also after an error, before which the kernel may have followed the advice for some pages.
+    if LASTING.contains(&advice) {
+        mapped_over::note(start.addr(), bytes);
+    }
+    answer
 }
 
 fn note(mapped: *mut c_void, bytes: usize) {

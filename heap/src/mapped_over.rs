@@ -2,8 +2,9 @@
 //!
 //! A program may map a file or shared memory over pages of its block, or let another process fill
 //! them (userfaultfd), and then free the block. If the next owner of the block wrote to these
-//! pages, it would change the file, or the memory of a forked child. So Neap maps the pages afresh
-//! when the program frees the block.
+//! pages, it would change the file, or the memory of a forked child. Or the program may have
+//! advised the kernel to leave the pages out of children. So Neap maps the pages afresh when the
+//! program frees the block.
 //!
 //! The page heap marks the spans in use that a mapping touches, and maps such a span afresh when it
 //! is freed. That suffices for large blocks. A slab, however, may become free long after one of its

@@ -187,6 +187,20 @@ fn blocks_that_were_mapped_over() {
     support::succeeds(&output, "mapped_over, NEAP_GUARD=all");
 }
 
+/// Not in quarantine: the program waits for the addresses of the block that it freed.
+#[test]
+fn advice_ends_with_the_block() {
+    let Some(program) = compile("programs/advised.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for measures in ["0", "zero", "random,canary,zero,nullpage,guards"] {
+        for bytes in ["8192", "20000", "8388608"] {
+            let output = support::run(&program, &[OsStr::new(bytes)], &[("NEAP_HARDEN", measures)]);
+            support::succeeds(&output, &format!("advised {bytes}, NEAP_HARDEN={measures}"));
+        }
+    }
+}
+
 #[test]
 fn blocks_that_were_mapped_over_when_no_mapping_is_left() {
     passes("programs/no_mapping_left.c");
