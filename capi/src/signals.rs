@@ -1,5 +1,6 @@
-//! `sigaction` and `signal` of SIGSEGV: while Neap reports faults, its handler stays in front of
-//! the program's, which the program sets and sees as if it were alone.
+//! `sigaction` and `signal` of SIGSEGV, and of SIGBUS where guards raise it: while Neap reports
+//! faults, its handler stays in front of the program's, which the program sets and sees as if it
+//! were alone.
 //!
 //! Calls about other signals, and all calls while Neap has no handler, go to the C library. They
 //! take no lock of the heap and allocate nothing, so they may be called wherever the originals may.
@@ -29,7 +30,7 @@ pub(crate) fn begin() {
 /// Whether a call is about our handler. A child of `vfork` has actions of its own, but shares our
 /// memory, in which the parent's is noted.
 fn is_ours(signal: c_int) -> bool {
-    signal == libc::SIGSEGV && fault::is_watching() && thread::may_be_own_process()
+    fault::is_watching(signal) && thread::may_be_own_process()
 }
 
 /// Sets or tells the action of a signal.
@@ -46,7 +47,7 @@ unsafe extern "C" fn sigaction(
     // promise.
     unsafe {
         if is_ours(signal) {
-            return fault::program_action(new, old);
+            return fault::program_action(signal, new, old);
         }
         match transmute::<*mut c_void, Option<SigAction>>(SIGACTION.found()) {
             Some(next) => {
@@ -55,7 +56,7 @@ unsafe extern "C" fn sigaction(
                 let done = next(signal, new, old);
                 // Another thread may have put our handler in front meanwhile.
                 if done == 0 && is_ours(signal) {
-                    fault::settle(wanted, old);
+                    fault::settle(signal, wanted, old);
                 }
                 done
             }
@@ -76,7 +77,7 @@ fn settled(signal: c_int, new: *mut c_void, told: *mut c_void) -> *mut c_void {
     unsafe {
         let mut old = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         old.sa_sigaction = told.addr();
-        fault::settle(Some(new.addr()), &mut old);
+        fault::settle(signal, Some(new.addr()), &mut old);
         old.sa_sigaction as *mut c_void
     }
 }
@@ -106,7 +107,7 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
         new.sa_sigaction = handler.addr();
         new.sa_flags = libc::SA_RESTART;
         let mut old = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-        match fault::program_action(&new, &mut old) {
+        match fault::program_action(signal, &new, &mut old) {
             0 if old.sa_sigaction == 0 => null_mut(),
             0 => old.sa_sigaction as *mut c_void,
             _ => libc::SIG_ERR as *mut c_void,

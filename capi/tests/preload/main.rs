@@ -20,6 +20,8 @@ mod misuse;
 #[path = "../../../lab/src/peers/nameable.rs"]
 mod nameable;
 mod operators;
+#[path = "../../../ci/older_kernel.rs"]
+mod older_kernel;
 mod places;
 mod process;
 mod purge;

@@ -1,7 +1,8 @@
 //! Stacks for coroutines, as C and C++ programs use them.
 
+use crate::older_kernel::{self, Kernel};
 use crate::skips;
-use crate::support::{self, Artifact, compile, passes_with};
+use crate::support::{self, Artifact, Machine, compile, passes_with};
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -17,20 +18,34 @@ fn stacks_from_c() {
 }
 
 /// Runs `overflow.c`, which must die of SIGSEGV; what it wrote on both outputs.
+fn faults(how: &str) -> Option<(String, String)> {
+    overflows_on(Kernel::Own, how, libc::SIGSEGV)
+}
+
+/// Runs `overflow.c`, which must die in a guard; what it wrote on both outputs.
 fn overflows(how: &str) -> Option<(String, String)> {
+    let signal = match Machine::under_test() {
+        Machine::Own => older_kernel::guard_signal(),
+        // Emulators have guards that are mappings.
+        _ => libc::SIGSEGV,
+    };
+    overflows_on(Kernel::Own, how, signal)
+}
+
+/// Runs `overflow.c`, which must die of this signal; what it wrote on both outputs.
+fn overflows_on(kernel: Kernel, how: &str, signal: i32) -> Option<(String, String)> {
     let library = support::library();
     let program = compile(
         "programs/overflow.c",
         Artifact::Program,
         &[library.as_os_str()],
     )?;
-    let output = support::run(&program, &[OsStr::new(how)], &[]);
+    let mut command = support::preloaded(&program, &[OsStr::new(how)]);
+    support::limit(&mut command, libc::RLIMIT_CORE, 0);
+    older_kernel::run_on(&mut command, kernel);
+    let output = support::output_of(&mut command);
     let stderr = support::without_addresses(&support::text(&output.stderr));
-    assert_eq!(
-        output.status.signal(),
-        Some(libc::SIGSEGV),
-        "{how}: {stderr}"
-    );
+    assert_eq!(output.status.signal(), Some(signal), "{how}: {stderr}");
     Some((support::text(&output.stdout), stderr))
 }
 
@@ -52,7 +67,7 @@ fn reports(how: &str, owner: &str, stdout: &str) {
 const OWNER: &str = " (owner \"a coroutine\")";
 
 #[test]
-fn an_overflow_is_one_line_and_sigsegv() {
+fn an_overflow_is_one_line() {
     reports("plain", OWNER, "");
 }
 
@@ -71,7 +86,7 @@ fn other_faults_go_to_the_programs_handler() {
 
 #[test]
 fn a_handler_for_one_fault_is_called_once() {
-    if let Some(output) = overflows("once") {
+    if let Some(output) = faults("once") {
         assert_eq!(
             output,
             Default::default(),
@@ -88,7 +103,7 @@ fn a_signal_that_is_ignored_stays_so_unless_it_is_a_fault() {
 #[test]
 fn other_faults_and_sent_signals_have_the_default_action() {
     for how in ["sent", "elsewhere"] {
-        if let Some(output) = overflows(how) {
+        if let Some(output) = faults(how) {
             assert_eq!(output, Default::default(), "{how}");
         }
     }
@@ -97,6 +112,25 @@ fn other_faults_and_sent_signals_have_the_default_action() {
 #[test]
 fn a_thread_that_asks_has_a_stack_for_the_handler() {
     reports("thread", " (owner \"worker 7\")", "");
+}
+
+/// Without guards by advice, they are by write protection, which raises SIGBUS.
+#[test]
+fn an_overflow_on_an_older_kernel_is_one_line_and_sigbus() {
+    if !older_kernel::has_userfaultfd() {
+        return skips::announce("the kernel refuses userfaultfd");
+    }
+    if Machine::under_test() != Machine::Own {
+        return skips::announce("an emulator has no userfaultfd");
+    }
+    for how in ["plain", "bus", "handler", "siginfo"] {
+        if let Some(output) = overflows_on(Kernel::WithoutAdvice, how, libc::SIGBUS) {
+            assert_eq!(output, (String::new(), line(OWNER)), "{how}");
+        }
+    }
+    if let Some(output) = overflows_on(Kernel::WithoutAdvice, "silent", libc::SIGBUS) {
+        assert_eq!(output, Default::default());
+    }
 }
 
 #[test]

@@ -25,6 +25,22 @@ static void handle(int flags) {
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
 }
 
+/* A file shorter than its mapping: the program's own SIGBUS comes to its own handler, set before
+   and after Neap's, which stays out of sight. */
+static void own_bus_error(void) {
+    struct sigaction action = {.sa_handler = on_fault}, before;
+    CHECK(sigaction(SIGBUS, &action, &before) == 0);
+    CHECK(before.sa_handler == SIG_DFL || before.sa_handler == on_fault);
+    int file = memfd_create("empty", 0);
+    CHECK(file >= 0);
+    char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(page != MAP_FAILED);
+    seen = 0;
+    if (sigsetjmp(back, 1) == 0) *(volatile char *)page = 1;
+    CHECK(seen == SIGBUS);
+    CHECK(close(file) == 0);
+}
+
 /* The program's own fault comes to its own handler. */
 static void own_fault(void) {
     char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -49,6 +65,7 @@ int main(int argc, char **argv) {
     if (!strcmp(how, "siginfo")) handle(SA_SIGINFO);
     if (!strcmp(how, "once")) handle(SA_RESETHAND);
     if (!strcmp(how, "ignored")) signal(SIGSEGV, SIG_IGN);
+    if (!strcmp(how, "bus")) own_bus_error();
     CHECK(neap_stack_report_overflows() == 1);
     CHECK(neap_stack_report_overflows() == 1);
     run(ends, NULL);
@@ -58,6 +75,9 @@ int main(int argc, char **argv) {
     } else if (!strcmp(how, "once")) {
         own_fault();
         own_fault();
+    } else if (!strcmp(how, "bus")) {
+        own_bus_error();
+        own_bus_error();
     } else if (!strcmp(how, "ignored")) {
         raise(SIGSEGV);
         CHECK(write(1, "on\n", 3) == 3);

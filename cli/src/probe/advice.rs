@@ -35,7 +35,7 @@ pub fn findings() -> Vec<Finding> {
             "MADV_GUARD_INSTALL",
             guards(),
             "guard pages need no mappings of their own",
-            "each guard page splits a mapping (see max_map_count)",
+            "guards of stacks need userfaultfd; other guard pages split a mapping (max_map_count)",
         ),
         Finding::tried(
             "MREMAP_DONTUNMAP",

@@ -1,4 +1,5 @@
-//! A handler of SIGSEGV in front of the program's own, and the alternate stacks that it needs.
+//! A handler of SIGSEGV in front of the program's own. Where guards against writes raise SIGBUS,
+//! there is one of that signal as well.
 //!
 //! What runs in the handler is safe there: it takes no lock and allocates nothing.
 
@@ -10,7 +11,7 @@ use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::ffi::{c_int, c_void};
 use core::hint::spin_loop;
 use core::mem::{MaybeUninit, transmute};
-use core::ptr::{NonNull, null, null_mut};
+use core::ptr::{null, null_mut};
 
 /// A fault that the kernel reported.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +52,9 @@ pub type Report = fn(&Fault) -> Verdict;
 type Action = libc::sigaction;
 type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
 
-/// What our handler needs to know.
+/// What our handler of one signal needs to know.
 struct Watch {
+    signal: c_int,
     /// Whether our handler is in front of the program's, or about to be. Changes under `locked`.
     in_force: AtomicBool,
     /// Our handler was replaced, and has [come back](come_back).
@@ -66,24 +68,24 @@ struct Watch {
     /// Held with all signals masked, so no handler of the same thread finds it taken. A child of
     /// `fork` [frees](after_fork_in_child) it.
     locked: futex::Word,
-    /// Each is a [`Report`].
-    reports: [AtomicPtr<()>; 2],
-    /// The C library's `sigaction`, if the frontend replaces that name: a [`SetAction`].
-    real: AtomicPtr<c_void>,
 }
+
+/// Each is a [`Report`].
+static REPORTS: [AtomicPtr<()>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
+/// The C library's `sigaction`, if the frontend replaces that name: a [`SetAction`].
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+/// Whether a reported address may raise SIGBUS.
+static EXPECTS_BUS: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the cell is reached under `locked`.
 unsafe impl Sync for Watch {}
 
-static WATCH: Watch = Watch {
-    in_force: AtomicBool::new(false),
-    is_back: AtomicBool::new(false),
-    before: UnsafeCell::new([const { MaybeUninit::uninit() }; 2]),
-    current: AtomicUsize::new(0),
-    locked: futex::Word::new(0),
-    reports: [const { AtomicPtr::new(null_mut()) }; 2],
-    real: AtomicPtr::new(null_mut()),
-};
+static WATCHES: [Watch; 2] = [Watch::new(libc::SIGSEGV), Watch::new(libc::SIGBUS)];
+
+/// The watch of a signal that may have one.
+fn watch_of(signal: c_int) -> &'static Watch {
+    &WATCHES[usize::from(signal == libc::SIGBUS)]
+}
 
 /// Puts a handler of SIGSEGV in front of the program's own. It calls `report` first, and what that
 /// says follows. Later calls add a second reporter. False if the kernel refuses.
@@ -93,43 +95,88 @@ pub fn watch(report: Report) -> bool {
         let set = place.compare_exchange(null_mut(), report, Ordering::AcqRel, Ordering::Acquire);
         set.is_ok() || set == Err(report)
     };
-    if !WATCH.reports.iter().any(is_ours) {
+    if !REPORTS.iter().any(is_ours) || !WATCHES[0].begin() {
         return false;
     }
-    // A frontend that replaces `sigaction` may look the C library's up in its first call, which
-    // comes to itself: before our handler is there, and without the lock.
-    if action_now().is_none() {
-        return false;
+    !EXPECTS_BUS.load(Ordering::Acquire) || WATCHES[1].begin()
+}
+
+/// From now on a reported address may raise SIGBUS as well, so the same is done for that signal.
+pub fn expect_bus_errors() {
+    if !EXPECTS_BUS.swap(true, Ordering::AcqRel) && WATCHES[0].is_watching() {
+        WATCHES[1].begin();
     }
-    with_before(|before| {
-        if is_watching() {
-            return true;
+}
+
+impl Watch {
+    const fn new(signal: c_int) -> Self {
+        Self {
+            signal,
+            in_force: AtomicBool::new(false),
+            is_back: AtomicBool::new(false),
+            before: UnsafeCell::new([const { MaybeUninit::uninit() }; 2]),
+            current: AtomicUsize::new(0),
+            locked: futex::Word::new(0),
         }
-        // From here on, a `sigaction` of another thread waits for the lock, or settles afterwards.
-        WATCH.in_force.store(true, Ordering::Release);
-        let done = take_over(before);
-        WATCH.in_force.store(done, Ordering::Release);
-        done
-    })
-}
-
-/// Puts our handler in front of what the kernel has, and of what other threads set meanwhile.
-fn take_over(before: &mut Before<'_>) -> bool {
-    let mut replaced = action_now();
-    while let Some(other) = replaced.filter(|replaced| !is_ours(replaced)) {
-        before.set(other);
-        replaced = install(&other);
     }
-    replaced.is_some()
+
+    fn begin(&'static self) -> bool {
+        // A frontend that replaces `sigaction` may look the C library's up in its first call,
+        // which comes to itself: before our handler is there, and without the lock.
+        if self.action_now().is_none() {
+            return false;
+        }
+        self.with_before(|before| {
+            if self.is_watching() {
+                return true;
+            }
+            // From here on, a `sigaction` of another thread waits for the lock, or settles
+            // afterwards.
+            self.in_force.store(true, Ordering::Release);
+            let done = before.take_over();
+            self.in_force.store(done, Ordering::Release);
+            done
+        })
+    }
+
+    fn is_watching(&self) -> bool {
+        self.in_force.load(Ordering::Acquire)
+    }
+
+    /// Whether another handler has replaced ours.
+    fn is_replaced(&self) -> bool {
+        let may_be = self.is_watching() && !self.is_back.load(Ordering::Relaxed);
+        may_be && self.action_now().is_some_and(|now| !is_ours(&now))
+    }
+
+    /// Calls `work` with the program's action, which no other thread reaches meanwhile.
+    fn with_before<R>(&'static self, work: impl FnOnce(&mut Before<'_>) -> R) -> R {
+        let mask = lock(&self.locked);
+        let result = work(&mut Before {
+            watch: self,
+            // SAFETY: `locked` is held.
+            actions: unsafe { &mut *self.before.get() },
+        });
+        self.locked.store(0, Ordering::Release);
+        mask_signals(mask);
+        result
+    }
+
+    /// The action that the kernel has.
+    fn action_now(&self) -> Option<Action> {
+        let mut now = MaybeUninit::uninit();
+        // SAFETY: the buffer is as large as the kernel's answer, which fills it if there is one.
+        unsafe { set_action(self.signal, null(), now.as_mut_ptr()).then(|| now.assume_init()) }
+    }
 }
 
-/// After a `sigaction` of SIGSEGV that began before [`watch`] did in another thread, and set the
-/// handler `new`, if any: ours stays in front of it, and is not what was told.
+/// After a `sigaction` of a watched signal that began before [`watch`] did in another thread, and
+/// set the handler `new`, if any: ours stays in front of it, and is not what was told.
 ///
 /// # Safety
 /// - `old` is null or points to a structure, which may be written.
-pub unsafe fn settle(new: Option<usize>, old: *mut Action) {
-    with_before(|before| {
+pub unsafe fn settle(signal: c_int, new: Option<usize>, old: *mut Action) {
+    watch_of(signal).with_before(|before| {
         // SAFETY: the caller's promise.
         if let Some(old) = unsafe { old.as_mut() }.filter(|old| is_ours(old)) {
             // The other thread may have found the new one already.
@@ -138,30 +185,30 @@ pub unsafe fn settle(new: Option<usize>, old: *mut Action) {
                 false => before.get(),
             };
         }
-        take_over(before);
+        before.take_over();
     });
 }
 
 /// Whether another handler has replaced ours, in a program whose `sigaction` is the C library's.
 /// Takes a system call until [`come_back`] was called.
 pub fn is_replaced() -> bool {
-    let is_bare = WATCH.real.load(Ordering::Acquire).is_null();
-    let may_be = is_bare && is_watching() && !WATCH.is_back.load(Ordering::Relaxed);
-    may_be && action_now().is_some_and(|now| !is_ours(&now))
+    REAL.load(Ordering::Acquire).is_null() && WATCHES.iter().any(Watch::is_replaced)
 }
 
 /// Puts our handler in front of the one that [replaced](is_replaced) it, once in a process. The
 /// runtime of Rust looks at the action, allocates, and then installs a handler of its own before
 /// `main`: if the allocation is the process's first one, that replaces ours.
 pub fn come_back() {
-    if !WATCH.is_back.swap(true, Ordering::Relaxed) {
-        with_before(|before| _ = take_over(before));
+    for watch in WATCHES.iter().filter(|watch| watch.is_watching()) {
+        if !watch.is_back.swap(true, Ordering::Relaxed) {
+            watch.with_before(|before| _ = before.take_over());
+        }
     }
 }
 
-/// Whether our handler is in front of the program's.
-pub fn is_watching() -> bool {
-    WATCH.in_force.load(Ordering::Acquire)
+/// Whether our handler of a signal is in front of the program's.
+pub fn is_watching(signal: c_int) -> bool {
+    [libc::SIGSEGV, libc::SIGBUS].contains(&signal) && watch_of(signal).is_watching()
 }
 
 /// Says where the C library's own `sigaction` is, for a frontend that replaces it.
@@ -169,27 +216,27 @@ pub fn is_watching() -> bool {
 /// # Safety
 /// - `real` is that function, or null.
 pub unsafe fn set_real_sigaction(real: *mut c_void) {
-    WATCH.real.store(real, Ordering::Release);
+    REAL.store(real, Ordering::Release);
 }
 
-/// `sigaction(2)` of SIGSEGV for the program while our handler is in front of its own: ours stays,
-/// and passes on what it does not know.
+/// `sigaction(2)` of a watched signal for the program: our handler stays in front of its own, and
+/// passes on what it does not know.
 ///
 /// # Safety
 /// - Each is null or points to a structure, of which `old` may be written.
-pub unsafe fn program_action(new: *const Action, old: *mut Action) -> c_int {
+pub unsafe fn program_action(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     // Both may be the same structure.
     // SAFETY: the caller's promise.
     let new = unsafe { new.as_ref() }.copied();
-    let (last, done) = with_before(|before| {
+    let (last, done) = watch_of(signal).with_before(|before| {
         // A handler that was set in another way than by this function has replaced ours.
-        if let Some(other) = action_now().filter(|now| !is_ours(now)) {
+        if let Some(other) = before.watch.action_now().filter(|now| !is_ours(now)) {
             before.set(other);
         }
         let last = before.get();
         let done = new.is_none_or(|new| {
             before.set(new);
-            install(&new).is_some()
+            install(signal, &new).is_some()
         });
         (last, done)
     });
@@ -201,52 +248,55 @@ pub unsafe fn program_action(new: *const Action, old: *mut Action) -> c_int {
 }
 
 /// The program's action, while [`Watch::locked`] is held.
-struct Before<'w>(&'w mut [MaybeUninit<Action>; 2]);
+struct Before<'w> {
+    watch: &'static Watch,
+    actions: &'w mut [MaybeUninit<Action>; 2],
+}
 
 impl Before<'_> {
+    /// Puts our handler in front of what the kernel has, and of what other threads set meanwhile.
+    fn take_over(&mut self) -> bool {
+        let mut replaced = self.watch.action_now();
+        while let Some(other) = replaced.filter(|replaced| !is_ours(replaced)) {
+            self.set(other);
+            replaced = install(self.watch.signal, &other);
+        }
+        replaced.is_some()
+    }
+
     /// Once it was set.
     fn get(&self) -> Action {
-        let current = WATCH.current.load(Ordering::Relaxed);
-        // SAFETY: `set` wrote it before it named it; `watch` sets one before all else.
-        unsafe { self.0[current].assume_init() }
+        let current = self.watch.current.load(Ordering::Relaxed);
+        // SAFETY: `set` wrote it before it named it; `begin` sets one before all else.
+        unsafe { self.actions[current].assume_init() }
     }
 
     /// The action that the last one replaced.
     fn previous(&self) -> Action {
-        let other = 1 - WATCH.current.load(Ordering::Relaxed);
+        let other = 1 - self.watch.current.load(Ordering::Relaxed);
         // SAFETY: `take_over` sets one before it installs ours, and what it replaced after that, so
         // both are written once ours was in front.
-        unsafe { self.0[other].assume_init() }
+        unsafe { self.actions[other].assume_init() }
     }
 
     fn set(&mut self, action: Action) {
-        let other = 1 - WATCH.current.load(Ordering::Relaxed);
-        self.0[other].write(action);
+        let other = 1 - self.watch.current.load(Ordering::Relaxed);
+        self.actions[other].write(action);
         // A fork copies either all of this or nothing.
-        WATCH.current.store(other, Ordering::Release);
+        self.watch.current.store(other, Ordering::Release);
     }
-}
-
-/// Calls `work` with the program's action, which no other thread reaches meanwhile.
-fn with_before<R>(work: impl FnOnce(&mut Before<'_>) -> R) -> R {
-    let mask = lock();
-    // SAFETY: `locked` is held.
-    let result = work(&mut Before(unsafe { &mut *WATCH.before.get() }));
-    WATCH.locked.store(0, Ordering::Release);
-    mask_signals(mask);
-    result
 }
 
 /// Takes [`Watch::locked`]. Returns the mask of signals before.
 #[inline(never)]
-fn lock() -> SignalMask {
+fn lock(word: &futex::Word) -> SignalMask {
     let mask = mask_signals(SignalMask::all());
     let mut tries = 0u32;
-    while WATCH.locked.swap(1, Ordering::Acquire) != 0 {
+    while word.swap(1, Ordering::Acquire) != 0 {
         tries += 1;
         // The thread that holds it may be of a lower priority, on this processor.
         match tries % TRIES {
-            0 => _ = futex::wait(&WATCH.locked, 1, Some(1)),
+            0 => _ = futex::wait(word, 1, Some(1)),
             _ => spin_loop(),
         }
     }
@@ -258,40 +308,35 @@ const TRIES: u32 = 1000;
 
 /// In a child of `fork`: a thread that held the lock is not there.
 pub fn after_fork_in_child() {
-    if WATCH.locked.load(Ordering::Relaxed) != 0 {
-        WATCH.locked.store(0, Ordering::Release);
+    for watch in &WATCHES {
+        if watch.locked.load(Ordering::Relaxed) != 0 {
+            watch.locked.store(0, Ordering::Release);
+        }
     }
-}
-
-/// The action that the kernel has.
-fn action_now() -> Option<Action> {
-    let mut now = MaybeUninit::uninit();
-    // SAFETY: the buffer is as large as the kernel's answer, which fills it if there is one.
-    unsafe { set_action(null(), now.as_mut_ptr()).then(|| now.assume_init()) }
 }
 
 fn is_ours(action: &Action) -> bool {
     action.sa_sigaction == on_fault as *const () as usize
 }
 
-/// The C library's `sigaction` of SIGSEGV. False if the kernel refuses.
+/// The C library's `sigaction`. False if the kernel refuses.
 ///
 /// # Safety
 /// - As `sigaction(2)`.
-unsafe fn set_action(new: *const Action, old: *mut Action) -> bool {
-    let real = WATCH.real.load(Ordering::Acquire);
+unsafe fn set_action(signal: c_int, new: *const Action, old: *mut Action) -> bool {
+    let real = REAL.load(Ordering::Acquire);
     // SAFETY: null, or a function of this type; the caller's promise.
     keep_errno(|| unsafe {
         match transmute::<*mut c_void, Option<SetAction>>(real) {
-            Some(real) => real(libc::SIGSEGV, new, old) == 0,
-            None => libc::sigaction(libc::SIGSEGV, new, old) == 0,
+            Some(real) => real(signal, new, old) == 0,
+            None => libc::sigaction(signal, new, old) == 0,
         }
     })
 }
 
-/// Installs our handler with the settings of the program's: its mask, and whether it blocks
-/// SIGSEGV. Returns the action that it replaced; `None` if the kernel refuses.
-fn install(before: &Action) -> Option<Action> {
+/// Installs our handler with the settings of the program's: its mask, and whether it blocks the
+/// signal. Returns the action that it replaced; `None` if the kernel refuses.
+fn install(signal: c_int, before: &Action) -> Option<Action> {
     let mut ours = *before;
     ours.sa_sigaction = on_fault as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO
@@ -299,7 +344,7 @@ fn install(before: &Action) -> Option<Action> {
         | (before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
     let mut replaced = MaybeUninit::uninit();
     // SAFETY: valid structures; the handler keeps to what handlers may do.
-    unsafe { set_action(&ours, replaced.as_mut_ptr()).then(|| replaced.assume_init()) }
+    unsafe { set_action(signal, &ours, replaced.as_mut_ptr()).then(|| replaced.assume_init()) }
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -312,7 +357,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         false => Verdict::Foreign,
     };
     match verdict {
-        Verdict::Final => set_default(),
+        Verdict::Final => set_default(signal),
         // SAFETY: what the kernel handed over.
         Verdict::Foreign | Verdict::Reported => unsafe {
             pass_on(signal, info, context, is_fault);
@@ -321,7 +366,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 }
 
 fn verdict_on(fault: &Fault) -> Verdict {
-    let verdicts = WATCH.reports.iter().filter_map(|report| {
+    let verdicts = REPORTS.iter().filter_map(|report| {
         let report = report.load(Ordering::Acquire);
         // SAFETY: null, or a function of this type.
         let report = unsafe { transmute::<*mut (), Option<Report>>(report) }?;
@@ -332,7 +377,7 @@ fn verdict_on(fault: &Fault) -> Verdict {
 }
 
 /// # Safety
-/// - The arguments are those of a handler of SIGSEGV.
+/// - The arguments are those of a handler of a fault.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
     // SAFETY: the caller's promise.
@@ -352,7 +397,7 @@ unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
 }
 
 /// # Safety
-/// - The arguments are those of a handler of SIGSEGV.
+/// - The arguments are those of a handler of a fault.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
     #[cfg(target_arch = "aarch64")]
@@ -370,12 +415,12 @@ unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
 
 /// The default action takes place when the handler returns and the access faults again, so the core
 /// file has the right registers and the exit status the right signal.
-fn set_default() {
+fn set_default(signal: c_int) {
     let mut default = MaybeUninit::<Action>::zeroed();
     // SAFETY: zeros are a valid structure, and SIG_DFL is 0 (said again for who reads).
     unsafe {
         (*default.as_mut_ptr()).sa_sigaction = libc::SIG_DFL;
-        set_action(default.as_ptr(), null_mut());
+        set_action(signal, default.as_ptr(), null_mut());
     }
 }
 
@@ -384,7 +429,7 @@ fn set_default() {
 /// # Safety
 /// - The arguments are those of the handler.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
-    let before = with_before(|before| {
+    let before = watch_of(signal).with_before(|before| {
         let now = before.get();
         if now.sa_flags & libc::SA_RESETHAND != 0 {
             // It asked to be called once only.
@@ -414,49 +459,10 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 
 /// The default action, when the handler has returned.
 fn die(signal: c_int, is_fault: bool) {
-    set_default();
+    set_default(signal);
     if !is_fault {
         // Nothing will fault again: the signal is sent again. It waits until the handler has
         // returned.
         thread::signal_self(signal);
     }
-}
-
-/// The calling thread's alternate stack for handlers: its lowest byte, if it has one.
-pub fn alternate_stack() -> Option<NonNull<u8>> {
-    let mut now = MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: the buffer is as large as the kernel's answer; zeros are also valid.
-    let now = unsafe {
-        keep_errno(|| libc::sigaltstack(core::ptr::null(), now.as_mut_ptr()));
-        now.assume_init()
-    };
-    NonNull::new(now.ss_sp.cast()).filter(|_| now.ss_flags & libc::SS_DISABLE == 0)
-}
-
-/// Lets handlers of the calling thread run on these bytes. False if the kernel refuses.
-///
-/// # Safety
-/// - They are the caller's, until the thread has ended or [`drop_alternate_stack`] was called.
-pub unsafe fn set_alternate_stack(lowest: NonNull<u8>, bytes: usize) -> bool {
-    let stack = libc::stack_t {
-        ss_sp: lowest.as_ptr().cast(),
-        ss_flags: 0,
-        ss_size: bytes,
-    };
-    // SAFETY: a valid structure; the caller's promise.
-    keep_errno(|| unsafe { libc::sigaltstack(&stack, null_mut()) == 0 })
-}
-
-/// Takes the calling thread's alternate stack away if it is the one that begins at `lowest`.
-pub fn drop_alternate_stack(lowest: NonNull<u8>) {
-    if alternate_stack() != Some(lowest) {
-        return;
-    }
-    let none = libc::stack_t {
-        ss_sp: null_mut(),
-        ss_flags: libc::SS_DISABLE,
-        ss_size: 0,
-    };
-    // SAFETY: a valid structure.
-    keep_errno(|| unsafe { libc::sigaltstack(&none, null_mut()) });
 }

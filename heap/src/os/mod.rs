@@ -7,10 +7,12 @@
 //! | `pagemap`, `pagemap_file` | which pages are populated; the file that says so |
 //! | `file`, `process`, `thread` | thin wrappers by noun |
 //! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
-//! | `shared`, `fault` | memory that other processes read; the handler of SIGSEGV |
+//! | `shared` | memory that other processes read |
+//! | `fault`, `alternate_stack` | the handler of SIGSEGV; the stack that it runs on |
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
 //! | `loader`, `elf` | functions that not every process has; the tables of loaded objects |
 //! | `sandbox` | whether Neap may query the kernel |
+//! | `write_guard` | guards by write protection, where the kernel has none by advice |
 //! | `tagging`, `untagged` | memory tags, where the machine has them |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
 //! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
@@ -24,6 +26,8 @@ pub mod abort;
 #[cfg(test)]
 #[path = "../testing/access.rs"]
 mod access;
+#[cfg(not(loom))]
+pub mod alternate_stack;
 pub mod cgroup;
 #[cfg(test)]
 #[path = "../testing/child.rs"]
@@ -69,6 +73,7 @@ pub mod tagging;
 pub mod tagging;
 pub mod thread;
 mod waits;
+mod write_guard;
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]

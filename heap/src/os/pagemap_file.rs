@@ -47,12 +47,6 @@ const FIRST: u64 = 2;
 /// it cannot be opened.
 const MOST_ATTEMPTS: u32 = 64;
 
-/// The least numbers for our descriptor, best first, because programs use low ones. Below 64,
-/// because a higher number makes the kernel enlarge the process's table of descriptors, which takes
-/// 7 to 19 ms while threads share it (measured). Never one of the three that programs close and
-/// open again.
-const ABOVE: [i32; 3] = [48, 16, 3];
-
 const PATH: &CStr = c"/proc/self/pagemap";
 
 static KEPT: AtomicPtr<Kept> = AtomicPtr::new(null_mut());
@@ -248,12 +242,7 @@ impl Kept {
 
 /// Opens the process's pagemap at a number out of the way of the program's own.
 fn open_pagemap() -> Option<(i32, FileIdentity)> {
-    let low = file::open_read(PATH)?;
-    let high = ABOVE
-        .into_iter()
-        .find_map(|least| file::duplicate_above(low, least));
-    file::close(low);
-    let number = high?;
+    let number = file::move_up(file::open_read(PATH)?)?;
     // By its name as well, because another thread may already have replaced it; it is not ours to
     // close then.
     let identity =
@@ -319,7 +308,7 @@ mod tests {
             let first = proven(PAGE).unwrap().number;
             // SAFETY: plain numbers.
             let flags = unsafe { libc::fcntl(first, libc::F_GETFD) };
-            first >= ABOVE[0]
+            first >= file::ABOVE[0]
                 && flags & libc::FD_CLOEXEC != 0
                 && proven(PAGE).unwrap().number == first
         }));

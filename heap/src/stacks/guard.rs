@@ -1,4 +1,4 @@
-//! Guards, how many mappings they may use, and the figures of stacks.
+//! Guards that are mappings, how many there may be, and the figures of stacks.
 
 use super::record::{Guard, Size, StackError, StackRecord};
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
@@ -7,33 +7,27 @@ use core::ptr::NonNull;
 
 /// Mappings per guard made by `mprotect`: the guard splits its mapping in two and adds its own.
 const MAPPINGS_EACH: usize = 2;
-/// Such guards may use one part in this many of the process's mappings. The rest is left to the
-/// program and the page heap.
-const SHARE: usize = 4;
+/// Such guards may use one part in this many of the process's mappings. Of the rest, ranges of
+/// write guards may use half. A quarter remains for the program and the page heap: by default as
+/// many as 8,000 threads need for their stacks.
+const SHARE: usize = 2;
 
-/// Installs a guard below a stack that has none.
+/// Installs a guard that is a mapping of its own, if there may be another.
 ///
 /// # Safety
-/// - The stack's memory is committed, and only this thread uses it.
-pub(super) unsafe fn install<O: Os>(
+/// - The stack's memory is committed, and only this thread uses the guard's page.
+pub(super) unsafe fn protect<O: Os>(
     os: &O,
-    stack: &StackRecord,
     counts: &Counts,
+    stack: &StackRecord,
 ) -> Result<(), StackError> {
-    debug_assert_eq!(stack.guard(), Guard::None);
     let (page, bytes) = (page_of(stack), os.page_bytes());
-    // SAFETY: the caller's promise; the guard's page is the stack's lowest.
-    if unsafe { os.install_guard(page, bytes) }.is_ok() {
-        stack.set_guard(Guard::Advice);
-        counts.advised.fetch_add(1, Relaxed);
-        return Ok(());
-    }
     let most = os.most_mappings() / SHARE / MAPPINGS_EACH;
     if counts.mapped.fetch_add(1, Relaxed) >= most {
         counts.mapped.fetch_sub(1, Relaxed);
         return Err(StackError::OutOfMappings);
     }
-    // SAFETY: as above. The page goes first: behind a guard it would stay resident.
+    // SAFETY: the caller's promise. The page goes first: behind a guard it would stay resident.
     let protected = unsafe {
         os.purge(page, bytes);
         os.protect(page, bytes)
@@ -47,8 +41,8 @@ pub(super) unsafe fn install<O: Os>(
     Ok(())
 }
 
-/// Removes the guards of neighbouring stacks. Returns false if the kernel refuses; some guards may
-/// then remain.
+/// Removes the guards of neighbouring stacks that are not against writes. Returns false if the
+/// kernel refuses; some guards may then remain.
 ///
 /// # Safety
 /// - The stacks are neighbours without a gap, lowest first, committed, and only this thread uses
@@ -81,6 +75,8 @@ pub(super) unsafe fn remove<'h, O: Os>(
             .mapped
             .fetch_sub(clear(having(Guard::Mapping)), Relaxed);
     }
+    let lost = clear(having(Guard::Lost));
+    counts.unguarded.fetch_sub(lost, Relaxed);
     advised && mapped
 }
 
@@ -95,7 +91,7 @@ pub(super) fn bytes_of<'h>(stacks: impl Iterator<Item = &'h StackRecord>) -> usi
 }
 
 /// The stack's guard page.
-fn page_of(stack: &StackRecord) -> NonNull<u8> {
+pub(super) fn page_of(stack: &StackRecord) -> NonNull<u8> {
     debug_assert_ne!(stack.base(), 0);
     // SAFETY: the base of a stack is an address in an arena.
     unsafe { NonNull::new_unchecked(stack.base() as *mut u8) }
@@ -116,6 +112,10 @@ pub struct StackTotals {
     pub guards: usize,
     /// Guards that cost two mappings each.
     pub mapped_guards: usize,
+    /// Guards against writes, which cost no mapping.
+    pub write_guards: usize,
+    /// Stacks that have lost a guard against writes, because the kernel refused another.
+    pub unguarded: usize,
     /// Stacks taken from the page heap so far, cells included.
     pub created: usize,
     /// How often a stack was handed out again.
@@ -134,6 +134,8 @@ pub struct StackTotals {
 pub(super) struct Counts {
     pub(super) advised: AtomicUsize,
     pub(super) mapped: AtomicUsize,
+    pub(super) written: AtomicUsize,
+    pub(super) unguarded: AtomicUsize,
     pub(super) created: AtomicUsize,
     pub(super) lost: AtomicUsize,
     pub(super) address: AtomicUsize,
@@ -145,6 +147,8 @@ impl Counts {
         Self {
             advised: AtomicUsize::new(0),
             mapped: AtomicUsize::new(0),
+            written: AtomicUsize::new(0),
+            unguarded: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
             address: AtomicUsize::new(0),

@@ -13,13 +13,15 @@
 //! - An ended stack stays warm, its guard in place, in a LIFO list of its size. The list is
 //!   bounded. A surplus goes back to the page heap at once, oldest first. Its guards are removed
 //!   first, because only this layer knows of them, and zeroing a guarded page would fault.
-//! - Guards come from [`Os::install_guard`], or from [`Os::protect`] if the kernel refuses. The
-//!   latter cost two mappings each, so [`guard`] counts and limits them.
+//! - Guards come from [`Os::install_guard`]; if the kernel refuses, from
+//!   [`Os::install_write_guard`] ([`write_guards`]); if that is refused as well, from
+//!   [`Os::protect`]. The last cost two mappings each, so [`guard`] counts and limits them.
 //!
 //! The pool's lock is not held across system calls, except those for metadata. Without the lock, a
 //! thread changes only a stack that it alone holds. `docs/decisions/0008-stacks.md` has the
 //! measurements behind the numbers.
 //!
+//! [`Os::install_write_guard`]: crate::os::Os::install_write_guard
 //! [`Os::install_guard`]: crate::os::Os::install_guard
 //! [`Os::protect`]: crate::os::Os::protect
 
@@ -33,6 +35,7 @@ pub mod stack;
 #[path = "../testing/stacks/mod.rs"]
 mod tests;
 mod warm;
+mod write_guards;
 
 pub use guard::StackTotals;
 pub use pool::Pool;

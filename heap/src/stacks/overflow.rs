@@ -6,6 +6,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::abort::Lossy;
 use crate::os::abort::warn;
+use crate::os::alternate_stack;
 use crate::os::fault::{self, Fault, Verdict};
 use crate::os::thread::Key;
 use core::ffi::{CStr, c_void};
@@ -17,7 +18,8 @@ use core::ptr::NonNull;
 const ALTERNATE_BYTES: usize = 32 << 10;
 
 /// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
-/// before the process dies of SIGSEGV as it would have without the line. A handler that the program
+/// before the process dies of SIGSEGV as it would have without the line (of SIGBUS where guards are
+/// made by write protection). A handler that the program
 /// installed earlier stays in force for all other faults. A handler that it installs later replaces
 /// this one, unless it calls it or the program runs under libneap.so.
 ///
@@ -25,6 +27,7 @@ const ALTERNATE_BYTES: usize = 32 << 10;
 /// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; others that run
 /// coroutines call this as well. False if there was no memory for that, or the kernel refused.
 pub fn report_overflows() -> bool {
+    HEAP.stacks.check_guards(&HEAP.pages);
     fault::watch(report) && has_alternate_stack()
 }
 
@@ -93,7 +96,7 @@ fn key() -> Option<Key> {
 
 /// Gives the calling thread an alternate stack if it has none.
 fn has_alternate_stack() -> bool {
-    if fault::alternate_stack().is_some() {
+    if alternate_stack::current().is_some() {
         return true;
     }
     let (Some(key), Ok(stack)) = (key(), Stack::new(ALTERNATE_BYTES)) else {
@@ -101,10 +104,10 @@ fn has_alternate_stack() -> bool {
     };
     // SAFETY: the stack is this thread's until `at_thread_end`, or dropped here if it did not
     // become its own.
-    let ours = unsafe { fault::set_alternate_stack(stack.limit(), stack.bytes()) };
+    let ours = unsafe { alternate_stack::set(stack.limit(), stack.bytes()) };
     // SAFETY: the destructor takes the top of a stack that was leaked for it.
     if ours && !unsafe { key.set(stack.top().as_ptr().cast()) } {
-        fault::drop_alternate_stack(stack.limit());
+        alternate_stack::remove(stack.limit());
         return false;
     }
     if ours {
@@ -118,6 +121,6 @@ unsafe extern "C" fn at_thread_end(top: *mut c_void) {
     if let Some(top) = NonNull::new(top.cast()) {
         // SAFETY: given up by `has_alternate_stack`, for this thread.
         let stack = unsafe { Stack::from_raw(top) };
-        fault::drop_alternate_stack(stack.limit());
+        alternate_stack::remove(stack.limit());
     }
 }

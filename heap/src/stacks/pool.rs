@@ -1,6 +1,5 @@
 //! Hands out stacks and takes them back.
 
-use super::guard;
 use super::guard::{Counts, StackTotals};
 use super::list::List;
 use super::record::{
@@ -40,6 +39,8 @@ pub(super) struct Shelf {
 pub(super) struct Inner {
     pub(super) shelves: [Shelf; SIZES],
     pub(super) store: Store,
+    /// That of all guards against writes; 0 if there were none yet.
+    pub(super) generation: u64,
     used: usize,
     recycled: usize,
 }
@@ -61,6 +62,7 @@ impl Pool {
                 }
             }; SIZES],
             store: Store::new(),
+            generation: 0,
             used: 0,
             recycled: 0,
         };
@@ -98,7 +100,8 @@ impl Pool {
         bytes: usize,
     ) -> Result<Option<&'h StackRecord>, StackError> {
         let size = size_of(pages, bytes)?;
-        Ok(self.locked().reuse(size))
+        let mut locked = self.guarded(pages);
+        Ok(locked.reuse(size))
     }
 
     /// A stack from the page heap. Its neighbours in the same slice become spare.
@@ -137,7 +140,7 @@ impl Pool {
     fn install<O: Os>(&self, pages: &PageHeap<O>, row: &[StackRecord]) -> Result<(), StackError> {
         let installed = row.iter().try_for_each(|stack| {
             // SAFETY: the span is committed, and no other thread has its address.
-            unsafe { guard::install(pages.os(), stack, &self.counts) }
+            unsafe { self.install_guard(pages, stack) }
         });
         if installed.is_err() {
             // SAFETY: as above.
@@ -156,7 +159,7 @@ impl Pool {
         unsafe { Self::cool(pages.os(), stack) };
         stack.set_ended_at(pages.os().now_ms());
         let size = stack.size();
-        let mut surplus = self.locked().keep(stack, size);
+        let mut surplus = self.guarded(pages).keep(stack, size);
         // SAFETY: taken out of the list of idle stacks, by this thread.
         unsafe { self.retire(pages, surplus.stacks(), Age::New) };
         Ok(surplus.stacks().len())
@@ -220,6 +223,8 @@ impl Pool {
             address: counts.address.load(Relaxed),
             guards: counts.advised.load(Relaxed),
             mapped_guards: counts.mapped.load(Relaxed),
+            write_guards: counts.written.load(Relaxed),
+            unguarded: counts.unguarded.load(Relaxed),
             created: counts.created.load(Relaxed),
             recycled,
             lost: counts.lost.load(Relaxed),

@@ -20,8 +20,8 @@ pub enum StackError {
     Size,
     /// The kernel or a limit refused memory.
     OutOfMemory,
-    /// Every guard needs mappings on this kernel, and the guards have used up their share of
-    /// `vm.max_map_count`.
+    /// The kernel allows no guards but those that need mappings, and these have used up their share
+    /// of `vm.max_map_count`.
     OutOfMappings,
 }
 
@@ -81,6 +81,10 @@ pub(super) enum Guard {
     Advice = 1,
     /// By a mapping of its own.
     Mapping = 2,
+    /// Against writes only, as long as its generation holds. Changes under the pool's lock.
+    Write = 3,
+    /// No longer: a guard against writes was lost, and the kernel refused another.
+    Lost = 4,
 }
 
 /// The record of one stack. Zeroed memory is a blank record. All fields are separate words, because
@@ -158,6 +162,8 @@ impl StackRecord {
         match self.guard.load(Relaxed) {
             1 => Guard::Advice,
             2 => Guard::Mapping,
+            3 => Guard::Write,
+            4 => Guard::Lost,
             _ => Guard::None,
         }
     }
@@ -278,6 +284,9 @@ const SHELVES: usize = 4;
 pub(super) struct Store {
     /// Free rows by length, linked through their first records.
     free: [*mut StackRecord; SHELVES],
+    /// The newest span. The first record of each is no stack's: it leads to the span before it,
+    /// and has the span's slices.
+    newest: *mut StackRecord,
     /// The unused rest of the newest span.
     next: *mut StackRecord,
     left: usize,
@@ -287,6 +296,8 @@ pub(super) struct Store {
 
 /// Records per slice.
 const PER_SLICE: usize = SLICE_BYTES / size_of::<StackRecord>();
+/// Records at the start of a span that are no stack's.
+const HEAD: usize = 1;
 /// Most slices in one span of records.
 const MOST_SLICES: usize = 256;
 
@@ -294,6 +305,7 @@ impl Store {
     pub(super) const fn new() -> Self {
         Self {
             free: [null_mut(); SHELVES],
+            newest: null_mut(),
             next: null_mut(),
             left: 0,
             slices: 0,
@@ -327,10 +339,39 @@ impl Store {
         let (base, slices) = span(slices)
             .map(|base| (base, slices))
             .or_else(|| Some((span(1)?, 1)))?;
-        self.next = base.as_ptr().cast();
-        self.left = slices * PER_SLICE;
+        let first = base.as_ptr().cast();
+        // SAFETY: a zeroed span for records.
+        let head = unsafe { record(first) }?;
+        head.older.store(self.newest, Relaxed);
+        head.untrimmed.store(slices, Relaxed);
+        self.newest = first;
+        // SAFETY: within the span.
+        self.next = unsafe { first.add(HEAD) };
+        self.left = slices * PER_SLICE - HEAD;
         self.slices += slices;
         Some(())
+    }
+
+    /// All records that were ever handed out.
+    pub(super) fn all<'h>(&self) -> impl Iterator<Item = &'h StackRecord> + use<'h> {
+        let (newest, next) = (self.newest, self.next);
+        // SAFETY: null, or the first record of a span.
+        let spans = core::iter::successors(unsafe { record(newest) }, |head| unsafe {
+            // SAFETY: as above.
+            record(head.older.load(Relaxed))
+        });
+        spans.flat_map(move |head| {
+            let (first, slices) = (pointer(head), head.untrimmed.load(Relaxed));
+            let (mut at, end) = (HEAD, slices * PER_SLICE);
+            core::iter::from_fn(move || {
+                // SAFETY: within the span.
+                let place = unsafe { first.add(at) };
+                let is_record = at < end && (first != newest || place < next);
+                at += 1;
+                // SAFETY: below what is still unused of the newest span.
+                is_record.then(|| unsafe { record(place) }).flatten()
+            })
+        })
     }
 
     fn cut<'h>(&mut self, count: usize) -> &'h [StackRecord] {

@@ -38,8 +38,8 @@ impl Stack {
     /// # Errors
     /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
     /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
-    /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, or the process's memory is
-    ///   locked, and there are already too many stacks.
+    /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, it or a filter refuses
+    ///   `userfaultfd`, and there are already too many stacks.
     pub fn new(bytes: usize) -> Result<Self, StackError> {
         if let Some(record) = HEAP.stacks.recycle(&HEAP.pages, bytes)? {
             return Ok(Self { record });

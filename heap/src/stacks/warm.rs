@@ -108,6 +108,7 @@ impl Pool {
     /// the bytes of address space that went to the page heap; for a cell, the bytes that were
     /// purged.
     pub fn retire_idle<O: Os>(&self, pages: &PageHeap<O>, before_ms: u64) -> usize {
+        self.check_guards(pages);
         let sizes = (0..SIZES).map(Size::numbered);
         sizes
             .map(|size| self.retire_size(pages, size, before_ms))
@@ -198,7 +199,7 @@ impl Pool {
             .clone()
             .for_each(|stack| self.counts.remove_span(stack.size(), page));
         // SAFETY: the caller's promise.
-        if !unsafe { guard::remove(pages.os(), stacks.clone(), &self.counts) } {
+        if !unsafe { self.remove_guards(pages.os(), stacks.clone()) } {
             // While a guard may be in it, the span must never be reused.
             self.counts.lost.fetch_add(stacks.count(), Relaxed);
             return;

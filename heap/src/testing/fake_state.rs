@@ -8,6 +8,7 @@ use crate::testing::is_zero;
 use core::ptr::{NonNull, null_mut};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::MutexGuard;
 use std::vec::Vec;
 
 /// What can be made to fail.
@@ -27,8 +28,12 @@ pub enum Call {
     InstallGuard,
     /// [`Os::protect`].
     Protect,
+    /// [`Os::install_write_guard`].
+    InstallWriteGuard,
+    /// [`Os::remove_write_guard`].
+    RemoveWriteGuard,
 }
-const CALLS: usize = 7;
+const CALLS: usize = 9;
 
 /// What makes an access to a committed page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +42,8 @@ pub enum FakeGuard {
     Advice,
     /// [`Os::protect`].
     Mapping,
+    /// [`Os::install_write_guard`].
+    Write,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +85,9 @@ pub(super) struct State {
     /// Whether a purge is under way.
     pub(super) purging: bool,
     pub(super) address_limit: Option<usize>,
+    /// The newest generation of guards against writes, and the last one that was lost.
+    pub(super) write_guards: u64,
+    pub(super) lost_guards: u64,
     /// Start and end of the parts of reservations that were given back, for later reservations.
     pub(super) holes: Vec<(usize, usize)>,
     /// Address, bytes and advice, in the order in which it was given.
@@ -136,6 +146,7 @@ impl State {
         if purged > 0 {
             self.range(addr, purged, page_bytes).1.fill(false);
             self.fill(addr, purged, page_bytes, 0);
+            self.remove_guards(addr, purged, page_bytes, FakeGuard::Write);
         }
         purged
     }
@@ -311,5 +322,73 @@ impl super::Fake {
         let state = self.state();
         let pages = state.reservations.iter().flat_map(|one| &one.populated);
         pages.filter(|&&populated| populated).count() * self.conditions.page_bytes
+    }
+
+    /// Whether the byte at `address` may be read and written.
+    pub fn is_committed(&self, address: usize) -> bool {
+        let page_bytes = self.conditions.page_bytes;
+        self.state().reservations.iter().any(|reservation| {
+            let page = address.wrapping_sub(reservation.base) / page_bytes;
+            reservation.pages.get(page) == Some(&Page::Committed)
+        })
+    }
+
+    /// The state of the page at `address`, a page's start.
+    pub fn guard_at(&self, address: usize) -> Option<FakeGuard> {
+        let state = self.state();
+        let guards = |reservation: &Reservation| reservation.guards.get(&address).copied();
+        state.reservations.iter().find_map(guards)
+    }
+
+    /// Loses all guards against writes, as a fork's child does.
+    pub fn lose_write_guards(&self) {
+        let mut state = self.state();
+        state.lost_guards = state.write_guards;
+        for reservation in &mut state.reservations {
+            reservation
+                .guards
+                .retain(|_, guard| *guard != FakeGuard::Write);
+        }
+    }
+
+    /// How many pages have a guard.
+    pub fn guarded_pages(&self) -> usize {
+        let state = self.state();
+        let guards = |reservation: &Reservation| reservation.guards.len();
+        state.reservations.iter().map(guards).sum()
+    }
+
+    /// The advice about huge pages so far: address, bytes, advice.
+    pub fn advice(&self) -> Vec<(usize, usize, Huge)> {
+        self.state().advice.clone()
+    }
+
+    /// Bytes committed now.
+    pub fn committed(&self) -> usize {
+        self.state().committed_pages * self.conditions.page_bytes
+    }
+
+    /// While the answer lives, purges wait in the kernel.
+    pub fn stop_purges(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().expect("no test panics with it")
+    }
+
+    /// Whether a purge is under way.
+    pub fn is_purging(&self) -> bool {
+        self.state().purging
+    }
+
+    /// Locks all memory, or unlocks it.
+    pub fn set_locked(&self, locked: bool) {
+        self.state().locked = locked;
+    }
+
+    /// Locks the page at `address`, a page's start, or unlocks it.
+    pub fn set_page_locked(&self, address: usize, locked: bool) {
+        let pages = &mut self.state().locked_pages;
+        match locked {
+            true => pages.insert(address),
+            false => pages.remove(&address),
+        };
     }
 }

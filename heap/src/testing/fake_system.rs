@@ -10,9 +10,9 @@ use super::lock_order::assert_free;
 use super::{
     Answers, Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
 };
+use core::ops::Range;
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
-use std::vec::Vec;
 
 /// The filling of uncommitted memory, which must never be read.
 const POISON: u8 = 0xa5;
@@ -86,34 +86,10 @@ impl Fake {
         }
     }
 
-    /// While the answer lives, purges wait in the kernel.
-    pub fn stop_purges(&self) -> MutexGuard<'_, ()> {
-        self.gate.lock().expect("no test panics with it")
-    }
-
-    /// Whether a purge is under way.
-    pub fn is_purging(&self) -> bool {
-        self.state().purging
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Locks all memory, or unlocks it.
-    pub fn set_locked(&self, locked: bool) {
-        self.state().locked = locked;
-    }
-
-    /// Locks the page at `address`, a page's start, or unlocks it.
-    pub fn set_page_locked(&self, address: usize, locked: bool) {
-        let pages = &mut self.state().locked_pages;
-        match locked {
-            true => pages.insert(address),
-            false => pages.remove(&address),
-        };
     }
 
     /// Sets the clock forward.
@@ -131,16 +107,6 @@ impl Fake {
         self.state().failed
     }
 
-    /// The advice about huge pages so far: address, bytes, advice.
-    pub fn advice(&self) -> Vec<(usize, usize, Huge)> {
-        self.state().advice.clone()
-    }
-
-    /// Bytes committed now.
-    pub fn committed(&self) -> usize {
-        self.state().committed_pages * self.conditions.page_bytes
-    }
-
     /// Bytes of reservations that were not given back.
     pub fn mapped(&self) -> usize {
         self.state().mapped(self.conditions.page_bytes)
@@ -149,29 +115,6 @@ impl Fake {
     /// Sets `RLIMIT_AS`.
     pub fn set_address_limit(&self, limit: Option<usize>) {
         self.state().address_limit = limit;
-    }
-
-    /// Whether the byte at `address` may be read and written.
-    pub fn is_committed(&self, address: usize) -> bool {
-        let page_bytes = self.conditions.page_bytes;
-        self.state().reservations.iter().any(|reservation| {
-            let page = address.wrapping_sub(reservation.base) / page_bytes;
-            reservation.pages.get(page) == Some(&Page::Committed)
-        })
-    }
-
-    /// The state of the page at `address`, a page's start.
-    pub fn guard_at(&self, address: usize) -> Option<FakeGuard> {
-        let state = self.state();
-        let guards = |reservation: &Reservation| reservation.guards.get(&address).copied();
-        state.reservations.iter().find_map(guards)
-    }
-
-    /// How many pages have a guard.
-    pub fn guarded_pages(&self) -> usize {
-        let state = self.state();
-        let guards = |reservation: &Reservation| reservation.guards.len();
-        state.reservations.iter().map(guards).sum()
     }
 
     /// What backs the populated page at `address`.
@@ -444,6 +387,48 @@ impl Os for Fake {
         self.state()
             .remove_guards(addr, bytes, page, FakeGuard::Advice);
         Ok(())
+    }
+
+    unsafe fn install_write_guard(
+        &self,
+        page: NonNull<u8>,
+        within: Range<usize>,
+        least: Range<usize>,
+    ) -> Result<u64, GuardRefused> {
+        let bytes = self.conditions.page_bytes;
+        self.check_range(page, bytes);
+        let mut state = self.state();
+        assert!(least.contains(&page.as_ptr().addr()));
+        assert!(within.start <= least.start && least.end <= within.end);
+        let first = NonNull::new(within.start as *mut u8).unwrap();
+        // In one reservation, or this panics.
+        state.range(first, within.len(), bytes);
+        if state.fails(Call::InstallWriteGuard) {
+            return Err(GuardRefused);
+        }
+        state.write_guards = state.write_guards.max(state.lost_guards + 1);
+        state.set_guards(page, bytes, bytes, FakeGuard::Write);
+        Ok(state.write_guards)
+    }
+
+    unsafe fn remove_write_guard(&self, page: NonNull<u8>) -> Result<(), GuardRefused> {
+        let bytes = self.conditions.page_bytes;
+        self.check_range(page, bytes);
+        let mut state = self.state();
+        if state.fails(Call::RemoveWriteGuard) {
+            return Err(GuardRefused);
+        }
+        state.remove_guards(page, bytes, bytes, FakeGuard::Write);
+        state.purge(page, bytes, bytes);
+        Ok(())
+    }
+
+    fn write_guards(&self, _: bool) -> u64 {
+        let state = self.state();
+        match state.write_guards > state.lost_guards {
+            true => state.write_guards,
+            false => 0,
+        }
     }
 
     unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {

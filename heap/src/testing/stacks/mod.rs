@@ -96,11 +96,12 @@ fn a_deep_stack_does_not_stay_deep() {
 #[test]
 fn guards_fall_back_to_mappings_within_their_share() {
     let conditions = Conditions {
-        most_mappings: 80,
+        most_mappings: 40,
         ..Conditions::default()
     };
     let (pages, pool) = (heap(conditions), Pool::new());
     pages.os().fail(Call::InstallGuard, 0, u32::MAX);
+    pages.os().fail(Call::InstallWriteGuard, 0, u32::MAX);
     let stacks: Vec<_> = (0..10)
         .map(|_| pool.take(&pages, 64 << 10).unwrap())
         .collect();
@@ -125,6 +126,81 @@ fn guards_fall_back_to_mappings_within_their_share() {
         pool.take(&pages, 64 << 10).is_ok(),
         "the share is free again"
     );
+}
+
+/// Heap and pool of a kernel without guards by advice, with some stacks of several sizes.
+fn written() -> (Box<PageHeap<Fake>>, Pool, Vec<usize>) {
+    let (pages, pool) = (heap(Conditions::default()), Pool::new());
+    pages.os().fail(Call::InstallGuard, 0, u32::MAX);
+    let sizes = [64, 64, 8, 1024, 64, 16].map(|kib: usize| kib << 10);
+    let take = |bytes| pool.take(&pages, bytes).unwrap().base();
+    let bases = sizes.into_iter().map(take).collect();
+    (pages, pool, bases)
+}
+
+fn all_are(pages: &PageHeap<Fake>, bases: &[usize], guard: Option<FakeGuard>) -> bool {
+    bases.iter().all(|&base| pages.os().guard_at(base) == guard)
+}
+
+#[test]
+fn without_guards_by_advice_they_are_against_writes() {
+    let (pages, pool, bases) = written();
+    assert!(all_are(&pages, &bases, Some(FakeGuard::Write)));
+    let totals = pool.totals();
+    assert_eq!(totals.write_guards, pages.os().guarded_pages());
+    assert_eq!((totals.guards, totals.mapped_guards), (0, 0));
+}
+
+#[test]
+fn a_child_has_its_guards_back_before_it_has_a_stack() {
+    let (pages, pool, bases) = written();
+    let all = pages.os().guarded_pages();
+    for size in [64 << 10, 64 << 10, 8 << 20] {
+        pages.os().lose_write_guards();
+        assert!(all_are(&pages, &bases, None));
+        let stack = pool.take(&pages, size).unwrap();
+        assert!(all_are(&pages, &bases, Some(FakeGuard::Write)));
+        assert!(all_are(&pages, &[stack.base()], Some(FakeGuard::Write)));
+        pages.os().lose_write_guards();
+        pool.give(&pages, stack).unwrap();
+        assert!(all_are(&pages, &bases, Some(FakeGuard::Write)));
+    }
+    // The two sizes taken.
+    assert_eq!(pages.os().guarded_pages(), all + 2);
+    pages.os().lose_write_guards();
+    pool.retire_idle(&pages, 0);
+    assert!(all_are(&pages, &bases, Some(FakeGuard::Write)), "a round");
+    pool.retire_all(&pages);
+    assert_eq!(pages.os().guarded_pages(), all);
+}
+
+#[test]
+fn what_the_kernel_does_not_give_back_is_a_mapping_or_counted() {
+    let conditions = Conditions {
+        most_mappings: 8,
+        ..Conditions::default()
+    };
+    let (pages, pool) = (heap(conditions), Pool::new());
+    pages.os().fail(Call::InstallGuard, 0, u32::MAX);
+    let stacks = [(); 5].map(|()| pool.take(&pages, 64 << 10).unwrap());
+    pages.os().lose_write_guards();
+    pages.os().fail(Call::InstallWriteGuard, 0, u32::MAX);
+    pool.check_guards(&pages);
+    let totals = pool.totals();
+    assert_eq!(
+        (totals.write_guards, totals.mapped_guards, totals.unguarded),
+        (0, 2, 3)
+    );
+    for stack in stacks {
+        pool.give(&pages, stack).unwrap();
+    }
+    pool.retire_all(&pages);
+    let totals = pool.totals();
+    assert_eq!(
+        (totals.mapped_guards, totals.unguarded, totals.lost),
+        (0, 0, 0)
+    );
+    assert_eq!(pages.os().guarded_pages(), 0);
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub(super) enum Step {
     Span(usize),
     FreeSpan(usize),
     Fail(Call, u32),
+    /// Loses the guards against writes.
+    Lose,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -58,6 +60,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let call = prop::sample::select(
         &[
             Call::InstallGuard,
+            Call::InstallGuard,
+            Call::InstallWriteGuard,
+            Call::RemoveWriteGuard,
             Call::Protect,
             Call::Ask,
             Call::Commit,
@@ -74,6 +79,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..2000u64).prop_map(Step::Advance),
         2 => (1..8usize).prop_map(Step::Span),
         2 => any::<usize>().prop_map(Step::FreeSpan),
+        1 => Just(Step::Lose),
         1 => (call, 1..12u32).prop_map(|(call, times)| Step::Fail(call, times)),
     ];
     prop::collection::vec(step, 1..120)
@@ -118,6 +124,10 @@ impl<'h> World<'h> {
             Step::Advance(ms) => self.pages.os().advance(ms),
             Step::Span(slices) => self.span(slices),
             Step::FreeSpan(span) => self.free_span(span),
+            Step::Lose => {
+                self.pages.os().lose_write_guards();
+                self.pool.check_guards(self.pages);
+            }
             Step::Fail(call, times) => self.pages.os().fail(call, 1, times),
         }
     }
@@ -219,12 +229,13 @@ impl<'h> World<'h> {
         assert_eq!(self.pages.check(), Ok(()));
         let (totals, os) = (self.pool.totals(), self.pages.os());
         assert_eq!(totals.used, self.stacks.len());
-        assert_eq!(totals.guards + totals.mapped_guards, os.guarded_pages());
+        let guards = totals.guards + totals.mapped_guards + totals.write_guards;
+        assert_eq!(guards, os.guarded_pages());
         // Lost stacks are those whose guards the kernel would not remove.
         let owned = totals.used + totals.idle + totals.spare;
         let guarded = os.guarded_pages();
         assert!(
-            owned <= guarded && guarded <= owned + totals.lost,
+            owned <= guarded + totals.unguarded && guarded <= owned + totals.lost,
             "a guard each, and no other"
         );
         let mut ranges: Vec<_> = self
@@ -235,7 +246,8 @@ impl<'h> World<'h> {
         for held in &self.stacks {
             let (base, top) = (held.record.base(), held.record.top());
             ranges.push((base, top));
-            assert!(os.guard_at(base).is_some(), "no guard");
+            let is_guarded = os.guard_at(base).is_some();
+            assert!(is_guarded || totals.unguarded > 0, "no guard");
             for (&at, &stamp) in &held.written {
                 assert_eq!(os.guard_at(at), None);
                 // SAFETY: in a stack in use.

@@ -1,0 +1,110 @@
+//! Lets a program run as on an older kernel, which lacks some ways to guard a page. The tests of
+//! all crates share this file.
+
+#![allow(dead_code)]
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What the kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Everything that this machine's has.
+    Own,
+    /// Guards by write protection and by mappings, as from Linux 5.7 on.
+    WithoutAdvice,
+    /// Guards by mappings, as in a container whose filter refuses `userfaultfd`.
+    WithoutUserfaultfd,
+}
+
+/// The signal that a write to a guard raises on this kernel.
+pub fn guard_signal() -> i32 {
+    const BYTES: usize = 1 << 16;
+    // SAFETY: a mapping of our own, which no code uses.
+    let has_advice = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let at = libc::mmap(std::ptr::null_mut(), BYTES, access, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        let guarded = libc::madvise(at, BYTES, MADV_GUARD_INSTALL as i32) == 0;
+        libc::munmap(at, BYTES);
+        guarded
+    };
+    match !has_advice && has_userfaultfd() {
+        true => libc::SIGBUS,
+        false => libc::SIGSEGV,
+    }
+}
+
+/// Whether a process may have guards by write protection here.
+pub fn has_userfaultfd() -> bool {
+    const USER_MODE_ONLY: i32 = 1;
+    let opens = |flags: i32| {
+        // SAFETY: plain numbers; the descriptor is closed.
+        unsafe {
+            let file = libc::syscall(libc::SYS_userfaultfd, libc::c_long::from(flags)) as i32;
+            file >= 0 && libc::close(file) == 0
+        }
+    };
+    opens(USER_MODE_ONLY) || opens(0)
+}
+
+const MADV_GUARD_INSTALL: u32 = 102;
+
+/// `command` and its children find a system call filter, which is in force before they start, and
+/// which they cannot see.
+pub fn run_on(command: &mut Command, kernel: Kernel) {
+    if kernel == Kernel::Own {
+        return;
+    }
+    let second = match kernel {
+        Kernel::WithoutUserfaultfd => libc::SYS_userfaultfd,
+        // No call.
+        Kernel::Own | Kernel::WithoutAdvice => -1,
+    };
+    // SAFETY: only system calls.
+    unsafe { command.pre_exec(move || refuse(second)) };
+}
+
+fn refuse(second: libc::c_long) -> io::Result<()> {
+    const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+    let step = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let error = |number: i32| libc::SECCOMP_RET_ERRNO | number as u32;
+    let mut steps = [
+        step(LOAD, 0, 0, 0),
+        step(IF_EQUAL, second as u32, 0, 1),
+        step(RETURN, error(libc::EPERM), 0, 0),
+        step(IF_EQUAL, libc::SYS_madvise as u32, 0, 3),
+        // The low half of the third argument.
+        step(LOAD, 32, 0, 0),
+        step(IF_EQUAL, MADV_GUARD_INSTALL, 0, 5),
+        step(RETURN, error(libc::EINVAL), 0, 0),
+        // The answer to the question about filters is 0: there is none.
+        step(IF_EQUAL, libc::SYS_prctl as u32, 0, 3),
+        step(LOAD, 16, 0, 0),
+        step(IF_EQUAL, libc::PR_GET_SECCOMP as u32, 0, 1),
+        step(RETURN, error(0), 0, 0),
+        step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let filter = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
+    // SAFETY: plain numbers, and a filter that the kernel copies.
+    let done = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) == 0
+    };
+    match done {
+        true => Ok(()),
+        false => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,285 @@
+//! Guards by write protection (userfaultfd): they cost no mapping where the kernel has no guards by
+//! advice (before Linux 6.13).
+//!
+//! A guard is a page that maps the shared zero page, write-protected in a range that is registered
+//! with a userfaultfd of ours. A write to it is SIGBUS (`UFFD_FEATURE_SIGBUS`), and a system call
+//! that writes there fails with `EFAULT`. A read is not noticed.
+//!
+//! - Guards are gone in a child that has memory of its own, and when the descriptor is closed. So
+//!   each descriptor has a [generation]: guards of another generation must be made again. It is
+//!   kept in a page with `MADV_WIPEONFORK`, where a child finds zeros.
+//! - Programs close numbers that they do not know, and open other files under them. So device and
+//!   inode are compared before each use. Before Linux 5.12 all files of this kind have one inode;
+//!   there a file of another kind refuses the request.
+//! - A discarded page is a guard no longer, whether there is a descriptor or not.
+//! - A registered range does not merge with its neighbours. So ranges are registered as large as
+//!   the caller allows, and those that do not continue the last one are [limited](MOST_PART).
+//!
+//! The caller lets one thread in at a time.
+
+use super::errno;
+use super::file::{self, FileIdentity, OpenFile};
+use super::process::process_id;
+use super::{GuardRefused, mapping, sandbox};
+use crate::base::sync::plain::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use crate::base::sync::plain::{Ordering, Ordering::Relaxed};
+use core::ffi::{c_long, c_void};
+use core::ops::Range;
+use core::ptr::{NonNull, null_mut};
+
+/// Mappings that a registered range costs if it continues no other.
+const MAPPINGS_EACH: usize = 2;
+/// Such ranges may use one part in this many of the process's mappings.
+const MOST_PART: usize = 4;
+/// How often a process opens a descriptor before it gives up: the program closes it again and
+/// again, or the kernel refuses.
+const MOST_ATTEMPTS: u32 = 64;
+
+/// What belongs to one process. All zero in a new page, and in a child after fork.
+#[repr(C)]
+struct Own {
+    /// That of the descriptor in [`LAST`]; 0 while there is none.
+    generation: AtomicU64,
+    /// The process that opened it. One that shares the memory, but not the descriptors, opens none.
+    owner: AtomicU32,
+    attempts: AtomicU32,
+    /// Registered ranges, neighbours counted once, and the last of them.
+    ranges: AtomicUsize,
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+static OWN: AtomicPtr<Own> = AtomicPtr::new(null_mut());
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// The descriptor last opened; unlike [`Own`], a child finds it.
+struct Last {
+    number: AtomicI32,
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+static LAST: Last = Last {
+    number: AtomicI32::new(-1),
+    device: AtomicU64::new(0),
+    inode: AtomicU64::new(0),
+};
+
+impl Last {
+    fn file(&self) -> OpenFile {
+        OpenFile {
+            descriptor: self.number.load(Relaxed),
+            identity: FileIdentity {
+                device: self.device.load(Relaxed),
+                inode: self.inode.load(Relaxed),
+            },
+        }
+    }
+
+    fn set(&self, file: OpenFile) {
+        self.device.store(file.identity.device, Relaxed);
+        self.inode.store(file.identity.inode, Relaxed);
+        self.number.store(file.descriptor, Relaxed);
+    }
+}
+
+/// The generation of the guards that hold as far as is known without asking; 0 if none do.
+pub(super) fn generation() -> u64 {
+    // SAFETY: null, or a mapping that is never unmapped; zeros are a valid `Own`.
+    let own = unsafe { OWN.load(Ordering::Acquire).as_ref() };
+    own.map_or(0, |own| own.generation.load(Relaxed))
+}
+
+/// [`generation`], after asking whether the descriptor is still open, unless a sandbox forbids it.
+pub(super) fn generation_now() -> u64 {
+    let known = generation();
+    if known != 0 && sandbox::allows_more() && !LAST.file().is_ours() {
+        return 0;
+    }
+    known
+}
+
+/// Makes a page a guard. Registers up to all of `within`, but at least `least`, which contain the
+/// page. Returns the guard's generation.
+///
+/// # Safety
+/// - The ranges are the heap's, the page is committed, and no thread uses the page.
+pub(super) unsafe fn install(
+    page: NonNull<u8>,
+    bytes: usize,
+    within: Range<usize>,
+    least: Range<usize>,
+    most_mappings: usize,
+) -> Result<u64, GuardRefused> {
+    // A filter from before the start may kill for a call that few programs make.
+    let may_ask = sandbox::started_free() && sandbox::allows_more();
+    if !may_ask || !mapping::follows_advice() {
+        return Err(GuardRefused);
+    }
+    let own = own(bytes).ok_or(GuardRefused)?;
+    let generation = own.open_if_lost().ok_or(GuardRefused)?;
+    let mut failure = protect(page, bytes);
+    let mut registers = [within, least].into_iter();
+    let most = most_mappings / MOST_PART / MAPPINGS_EACH;
+    if failure == libc::ENOENT && registers.any(|range| own.register(range, most)) {
+        failure = protect(page, bytes);
+    }
+    match failure {
+        0 => Ok(generation),
+        _ => Err(GuardRefused),
+    }
+}
+
+/// Takes back what [`install`] did. The page reads as zero, or as nothing is known.
+///
+/// # Safety
+/// - The page is committed, and no thread uses it.
+pub(super) unsafe fn remove(page: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+    // SAFETY: the caller's promise.
+    let discarded = unsafe { libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
+    // Where the guards are gone, there is nothing to take back.
+    if discarded == 0 || generation_now() == 0 {
+        return Ok(());
+    }
+    // Locked memory is not discarded. A sandbox may kill for the request.
+    if sandbox::allows_more() && write_protect(page, bytes, 0) == 0 {
+        return Ok(());
+    }
+    Err(GuardRefused)
+}
+
+/// The page that fork wipes; `None` where the kernel cannot.
+fn own(page: usize) -> Option<&'static Own> {
+    if OWN.load(Ordering::Acquire).is_null() {
+        let made = mapping::map_wiped(page)?;
+        OWN.store(made.as_ptr().cast(), Ordering::Release);
+    }
+    // SAFETY: a mapping that is never unmapped; zeros are a valid `Own`.
+    unsafe { OWN.load(Ordering::Acquire).as_ref() }
+}
+
+impl Own {
+    /// The generation of a descriptor that is open now.
+    fn open_if_lost(&self) -> Option<u64> {
+        match generation_now() {
+            0 => self.open(),
+            generation => Some(generation),
+        }
+    }
+
+    #[cold]
+    fn open(&self) -> Option<u64> {
+        let (owner, me) = (self.owner.load(Relaxed), process_id() as u32);
+        if owner != 0 && owner != me || self.attempts.fetch_add(1, Relaxed) >= MOST_ATTEMPTS {
+            return None;
+        }
+        self.generation.store(0, Relaxed);
+        let parents = (owner == 0).then(|| LAST.file());
+        let opened = open()?;
+        if let Some(parents) = parents.filter(is_ours_by_kind) {
+            parents.close();
+        }
+        LAST.set(opened);
+        let generation = GENERATIONS.fetch_add(1, Relaxed) + 1;
+        self.owner.store(me, Relaxed);
+        self.ranges.store(0, Relaxed);
+        self.end.store(0, Relaxed);
+        self.generation.store(generation, Relaxed);
+        Some(generation)
+    }
+
+    /// Registers a range, if it continues the last one, or there are fewer than `most`.
+    fn register(&self, range: Range<usize>, most: usize) -> bool {
+        let (start, end) = (self.start.load(Relaxed), self.end.load(Relaxed));
+        let is_next = range.start <= end && start <= range.end;
+        let ranges = self.ranges.load(Relaxed) + usize::from(!is_next);
+        let mut argument = [range.start as u64, range.len() as u64, WRITES, 0];
+        if ranges > most || ask(REGISTER, &mut argument) != 0 {
+            return false;
+        }
+        self.ranges.store(ranges, Relaxed);
+        let (start, end) = match is_next {
+            true => (start.min(range.start), end.max(range.end)),
+            false => (range.start, range.end),
+        };
+        self.start.store(start, Relaxed);
+        self.end.store(end, Relaxed);
+        true
+    }
+}
+
+/// Maps the zero page where nothing is mapped, and protects what is there. Returns `errno`, or 0.
+fn protect(page: NonNull<u8>, bytes: usize) -> i32 {
+    let mut zeros = [page.as_ptr().addr() as u64, bytes as u64, 0, 0];
+    match ask(ZERO_PAGE, &mut zeros) {
+        0 | libc::EEXIST => write_protect(page, bytes, PROTECTED),
+        failure => failure,
+    }
+}
+
+fn write_protect(page: NonNull<u8>, bytes: usize, mode: u64) -> i32 {
+    let mut argument = [page.as_ptr().addr() as u64, bytes as u64, mode, 0];
+    ask(WRITE_PROTECT, &mut argument)
+}
+
+/// `UFFDIO_REGISTER` and its mode; `UFFDIO_ZEROPAGE`; `UFFDIO_WRITEPROTECT` and its mode;
+/// `UFFDIO_API`; `UFFDIO_WAKE`. Their arguments are words of 64 bits.
+const REGISTER: u32 = 0xc020_aa00;
+const WRITES: u64 = 2;
+const ZERO_PAGE: u32 = 0xc020_aa04;
+const WRITE_PROTECT: u32 = 0xc018_aa06;
+const PROTECTED: u64 = 1;
+const API: u32 = 0xc018_aa3f;
+const WAKE: u32 = 0x8010_aa02;
+const VERSION: u64 = 0xaa;
+/// `UFFD_FEATURE_SIGBUS`.
+const SIGBUS: u64 = 1 << 7;
+/// `UFFD_USER_MODE_ONLY` (Linux 5.11).
+const USER_MODE_ONLY: i32 = 1;
+
+/// Makes a request of our descriptor. Returns `errno`, or 0.
+fn ask(request: u32, argument: &mut [u64; 4]) -> i32 {
+    ask_of(LAST.number.load(Relaxed), request, argument)
+}
+
+/// `ioctl(2)`, by number, because libneap.so has an `ioctl` of its own, which watches the
+/// program's.
+fn ask_of(number: i32, request: u32, argument: &mut [u64; 4]) -> i32 {
+    const TRIES: usize = 8;
+    let [number, request] = [c_long::from(number), c_long::from(request)];
+    let argument: *mut c_void = argument.as_mut_ptr().cast();
+    for _ in 0..TRIES {
+        // SAFETY: the argument of each of these requests has at most four words.
+        if unsafe { libc::syscall(libc::SYS_ioctl, number, request, argument) } == 0 {
+            return 0;
+        }
+        if ![libc::EAGAIN, libc::EINTR].contains(&errno::get()) {
+            break;
+        }
+    }
+    errno::get()
+}
+
+/// Whether a child's number is still its parent's descriptor, of which files of another kind may
+/// have the inode: only this kind knows the request, and refuses an empty range.
+fn is_ours_by_kind(file: &OpenFile) -> bool {
+    file.is_ours() && ask_of(file.descriptor, WAKE, &mut [0; 4]) == libc::EINVAL
+}
+
+/// Opens a descriptor at a number out of the way of the program's own.
+fn open() -> Option<OpenFile> {
+    let open = |flags: i32| {
+        // SAFETY: no pointers.
+        unsafe { libc::syscall(libc::SYS_userfaultfd, c_long::from(flags)) as i32 }
+    };
+    let mut low = open(libc::O_CLOEXEC | USER_MODE_ONLY);
+    if low < 0 && errno::get() == libc::EINVAL {
+        low = open(libc::O_CLOEXEC);
+    }
+    let file = OpenFile::of(file::move_up(low)?)?;
+    if ask_of(file.descriptor, API, &mut [VERSION, SIGBUS, 0, 0]) != 0 {
+        file::close(file.descriptor);
+        return None;
+    }
+    Some(file)
+}

@@ -1,0 +1,178 @@
+//! Guards against writes, where the kernel has none by advice, and their return when they are lost.
+//!
+//! All of them are of one generation. They are gone in a fork's child, and when the program closes
+//! the descriptor behind them. The child has them back before it gets a stack or gives one back,
+//! the program at the next new stack or round. Records change from and to [`Guard::Write`] under
+//! the pool's lock, which is held across the system calls for that.
+
+use super::guard::{self, Counts};
+use super::pool::{Locked, Pool};
+use super::record::{Guard, StackError, StackRecord};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::{HUGE_BYTES, SLICE_BYTES};
+use crate::os::{GuardRefused, Os, fault};
+use crate::pages::PageHeap;
+
+impl Pool {
+    /// [`Pool::locked`], after the guards against writes were installed again, if this process is
+    /// the child of the one that did it.
+    #[inline]
+    pub(super) fn guarded<O: Os>(&self, pages: &PageHeap<O>) -> Locked<'_> {
+        let mut locked = self.locked();
+        if locked.inner.generation != 0 {
+            locked.restore_lost(pages, &self.counts, false);
+        }
+        locked
+    }
+
+    /// Installs the guards against writes again if they are gone: in the child of the process that
+    /// did it, or if the program closed a descriptor that it does not know.
+    pub fn check_guards<O: Os>(&self, pages: &PageHeap<O>) {
+        let mut locked = self.locked();
+        if locked.inner.generation != 0 {
+            locked.restore_lost(pages, &self.counts, true);
+        }
+    }
+
+    /// Installs a guard below a stack that has none: by advice, by write protection, or by a
+    /// mapping.
+    ///
+    /// # Safety
+    /// - The stack's memory is committed, and only this thread uses it.
+    pub(super) unsafe fn install_guard<O: Os>(
+        &self,
+        pages: &PageHeap<O>,
+        stack: &StackRecord,
+    ) -> Result<(), StackError> {
+        debug_assert_eq!(stack.guard(), Guard::None);
+        let (page, bytes) = (guard::page_of(stack), pages.os().page_bytes());
+        // SAFETY: the caller's promise; the guard's page is the stack's lowest.
+        if unsafe { pages.os().install_guard(page, bytes) }.is_ok() {
+            stack.set_guard(Guard::Advice);
+            self.counts.advised.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        let protected = unsafe { self.locked().protect_writes(pages, &self.counts, stack) };
+        if protected {
+            // Without the lock, under which nothing may allocate.
+            fault::expect_bus_errors();
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { guard::protect(pages.os(), &self.counts, stack) }
+    }
+
+    /// Removes the guards of neighbouring stacks. Returns false if the kernel refuses; some guards
+    /// may then remain.
+    ///
+    /// # Safety
+    /// - The stacks are neighbours without a gap, lowest first, committed, and only this thread
+    ///   uses them.
+    pub(super) unsafe fn remove_guards<'h, O: Os>(
+        &self,
+        os: &O,
+        stacks: impl Iterator<Item = &'h StackRecord> + Clone,
+    ) -> bool {
+        let mut removed = true;
+        for stack in stacks.clone().filter(|stack| stack.guard() == Guard::Write) {
+            // Under the lock, another thread cannot install it again.
+            let _locked = self.locked();
+            if stack.guard() != Guard::Write {
+                // It just did, by a mapping.
+                continue;
+            }
+            // SAFETY: the caller's promise.
+            if unsafe { os.remove_write_guard(guard::page_of(stack)) }.is_ok() {
+                stack.set_guard(Guard::None);
+                self.counts.written.fetch_sub(1, Relaxed);
+            } else {
+                removed = false;
+            }
+        }
+        // SAFETY: as above.
+        removed & unsafe { guard::remove(os, stacks, &self.counts) }
+    }
+}
+
+impl Locked<'_> {
+    /// Installs a guard against writes below a stack. If the earlier ones turn out to be lost,
+    /// installs them again. False if the kernel refuses.
+    ///
+    /// # Safety
+    /// - As [`Pool::install_guard`].
+    unsafe fn protect_writes<O: Os>(
+        &mut self,
+        pages: &PageHeap<O>,
+        counts: &Counts,
+        stack: &StackRecord,
+    ) -> bool {
+        // SAFETY: the caller's promise; the pool's lock keeps other threads out.
+        let Ok(generation) = (unsafe { write_guard(pages, stack) }) else {
+            return false;
+        };
+        if generation != self.inner.generation {
+            self.restore(pages, counts);
+        }
+        self.inner.generation = generation;
+        stack.set_guard(Guard::Write);
+        counts.written.fetch_add(1, Relaxed);
+        true
+    }
+
+    /// Installs the guards against writes again if they are gone.
+    fn restore_lost<O: Os>(&mut self, pages: &PageHeap<O>, counts: &Counts, is_asked: bool) {
+        if self.inner.generation != pages.os().write_guards(is_asked) {
+            self.restore(pages, counts);
+        }
+    }
+
+    /// Installs all guards against writes again. Where the kernel refuses, `mprotect` makes one,
+    /// and where that is refused as well, the stack has none.
+    #[cold]
+    fn restore<O: Os>(&mut self, pages: &PageHeap<O>, counts: &Counts) {
+        self.inner.generation = 0;
+        for stack in self.inner.store.all() {
+            if stack.guard() != Guard::Write {
+                continue;
+            }
+            // SAFETY: the guard's page is not the program's, and `remove` takes the lock before
+            // it gives the page up.
+            unsafe {
+                match write_guard(pages, stack) {
+                    Ok(generation) => self.inner.generation = generation,
+                    Err(_) => {
+                        counts.written.fetch_sub(1, Relaxed);
+                        if guard::protect(pages.os(), counts, stack).is_err() {
+                            counts.unguarded.fetch_add(1, Relaxed);
+                            stack.set_guard(Guard::Lost);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Installs a guard against writes below a stack. Returns its generation.
+///
+/// # Safety
+/// - As [`Pool::install_guard`], and the caller holds the pool's lock.
+unsafe fn write_guard<O: Os>(
+    pages: &PageHeap<O>,
+    stack: &StackRecord,
+) -> Result<u64, GuardRefused> {
+    let around = |unit: usize| stack.base() / unit * unit..stack.top().next_multiple_of(unit);
+    let (wide, least) = (around(HUGE_BYTES), around(SLICE_BYTES));
+    let is_ours = |address| pages.locate(address).is_some();
+    let within = match is_ours(wide.start) && is_ours(wide.end - 1) {
+        true => wide,
+        false => least.clone(),
+    };
+    // SAFETY: the caller's promise. Arenas begin at multiples of `HUGE_BYTES` and have no gaps.
+    unsafe {
+        pages
+            .os()
+            .install_write_guard(guard::page_of(stack), within, least)
+    }
+}
