@@ -16,6 +16,8 @@ pub enum Kernel {
     WithoutAdvice,
     /// Guards by mappings, as in a container whose filter refuses `userfaultfd`.
     WithoutUserfaultfd,
+    /// Guards by mappings, as in a sandbox that kills for `userfaultfd`.
+    InSandbox,
 }
 
 /// The signal that a write to a guard raises on this kernel.
@@ -53,21 +55,16 @@ pub fn has_userfaultfd() -> bool {
 const MADV_GUARD_INSTALL: u32 = 102;
 
 /// `command` and its children find a system call filter, which is in force before they start, and
-/// which they cannot see.
+/// which they cannot see, except in a sandbox.
 pub fn run_on(command: &mut Command, kernel: Kernel) {
     if kernel == Kernel::Own {
         return;
     }
-    let second = match kernel {
-        Kernel::WithoutUserfaultfd => libc::SYS_userfaultfd,
-        // No call.
-        Kernel::Own | Kernel::WithoutAdvice => -1,
-    };
     // SAFETY: only system calls.
-    unsafe { command.pre_exec(move || refuse(second)) };
+    unsafe { command.pre_exec(move || refuse(kernel)) };
 }
 
-fn refuse(second: libc::c_long) -> io::Result<()> {
+fn refuse(kernel: Kernel) -> io::Result<()> {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
@@ -78,17 +75,27 @@ fn refuse(second: libc::c_long) -> io::Result<()> {
         k,
     };
     let error = |number: i32| libc::SECCOMP_RET_ERRNO | number as u32;
+    let no_call = -1;
+    let (second, answer) = match kernel {
+        Kernel::WithoutUserfaultfd => (libc::SYS_userfaultfd, error(libc::EPERM)),
+        Kernel::InSandbox => (libc::SYS_userfaultfd, libc::SECCOMP_RET_KILL_PROCESS),
+        Kernel::Own | Kernel::WithoutAdvice => (no_call, 0),
+    };
+    let hidden = match kernel {
+        Kernel::InSandbox => no_call,
+        _ => libc::SYS_prctl,
+    };
     let mut steps = [
         step(LOAD, 0, 0, 0),
         step(IF_EQUAL, second as u32, 0, 1),
-        step(RETURN, error(libc::EPERM), 0, 0),
+        step(RETURN, answer, 0, 0),
         step(IF_EQUAL, libc::SYS_madvise as u32, 0, 3),
         // The low half of the third argument.
         step(LOAD, 32, 0, 0),
         step(IF_EQUAL, MADV_GUARD_INSTALL, 0, 5),
         step(RETURN, error(libc::EINVAL), 0, 0),
         // The answer to the question about filters is 0: there is none.
-        step(IF_EQUAL, libc::SYS_prctl as u32, 0, 3),
+        step(IF_EQUAL, hidden as u32, 0, 3),
         step(LOAD, 16, 0, 0),
         step(IF_EQUAL, libc::PR_GET_SECCOMP as u32, 0, 1),
         step(RETURN, error(0), 0, 0),

@@ -94,8 +94,7 @@ void neap_stack_set_owner(neap_stack_t *stack, const char *name) NEAP_NOEXCEPT;
 
 /* Makes an access to a stack's guard write one line on standard error, with the stack's size and
  * its owner, before the process dies of the signal. For all other faults, the handler of that
- * signal that the program installed before is called. In a child of fork, call this before a
- * coroutine of the parent goes on: it makes guards that the kernel removed anew. The calling thread
+ * signal that the program installed before is called. The calling thread
  * gets an alternate stack (sigaltstack) if it has none, so call this in every thread that runs
  * coroutines. Returns 1, or 0 if there is no memory or the kernel refuses. */
 int neap_stack_report_overflows(void) NEAP_NOEXCEPT;

@@ -22,10 +22,10 @@ use crate::base::sync::{AtomicBool, AtomicPtr, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook::instruments;
 use crate::os;
-use crate::os::fork::FORK;
+use crate::os::fork::{FORK, holds_any};
 use crate::os::lock::Lock;
 use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
-use crate::os::{fault, inquiry, process};
+use crate::os::{fault, inquiry, process, write_guard};
 use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
@@ -175,6 +175,8 @@ pub unsafe fn in_child(copier: Copier) {
         process::note_own();
         // Before anything takes the page heap's lock, which writes to the status page.
         instruments().after_fork_in_child();
+        // A raw copy may share the parent's descriptors.
+        write_guard::close_inherited();
     }
     process::set_memory_locked(false);
     close_inherited_pagemap();
@@ -184,6 +186,10 @@ pub unsafe fn in_child(copier: Copier) {
     }
     // SAFETY: as above.
     unsafe { FORK.end_in_child() };
+    // Not in a handler that interrupted a change, for it may be one that calls no kernel.
+    if HEAP.stacks.has_write_guards() && !holds_any(&|visit| each_lock(visit)) {
+        HEAP.stacks.after_fork_in_child(&HEAP.pages);
+    }
 }
 
 /// Copies the process by `copy`, which returns 0 in the copy, and both times on the stack that it

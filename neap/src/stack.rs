@@ -108,8 +108,7 @@ pub fn free_cached() -> usize {
 /// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
 /// before the signal ends the process: SIGSEGV, or SIGBUS on Linux before 6.13. A handler that the
 /// program installed earlier stays in force for all other faults. A handler that it installs later
-/// replaces this one, unless it calls it. In a child of fork, call this before a coroutine of the
-/// parent goes on: it makes guards that the kernel removed anew.
+/// replaces this one, unless it calls it.
 ///
 /// The handler cannot run on the overflowed stack, so the calling thread gets an alternate stack
 /// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; other threads

@@ -52,7 +52,7 @@ pub type EachLock<'a> = &'a dyn Fn(&mut dyn FnMut(&FutexLock));
 
 /// Whether the calling thread holds one of these locks. If so, it is in a handler that interrupted
 /// a change of its own.
-fn holds_any(each_lock: EachLock<'_>) -> bool {
+pub fn holds_any(each_lock: EachLock<'_>) -> bool {
     let mut holds = false;
     each_lock(&mut |lock| holds |= lock.is_mine());
     holds

@@ -73,7 +73,7 @@ pub mod tagging;
 pub mod tagging;
 pub mod thread;
 mod waits;
-mod write_guard;
+pub mod write_guard;
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]

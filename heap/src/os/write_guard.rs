@@ -9,19 +9,25 @@
 //!   each descriptor has a [generation]: guards of another generation must be made again. It is
 //!   kept in a page with `MADV_WIPEONFORK`, where a child finds zeros.
 //! - Programs close numbers that they do not know, and open other files under them. So device and
-//!   inode are compared before each use. Before Linux 5.12 all files of this kind have one inode;
-//!   there a file of another kind refuses the request.
+//!   inode are compared before each use. Before Linux 5.12 many kinds of files have one inode, so
+//!   ours has a [mark](MARK) as well.
+//! - AArch64 knows the request since Linux 5.7, but protects since 6.10, and before 5.14 it does
+//!   not say so. So the first guard of a process is [tried](stops_writes).
 //! - A discarded page is a guard no longer, whether there is a descriptor or not.
 //! - A registered range does not merge with its neighbours. So ranges are registered as large as
 //!   the caller allows, and those that do not continue the last one are [limited](MOST_PART).
 //!
 //! The caller lets one thread in at a time.
+//!
+//! [generation]: Own::generation
 
 use super::errno;
 use super::file::{self, FileIdentity, OpenFile};
-use super::process::process_id;
+use super::process::{self, process_id};
 use super::{GuardRefused, mapping, sandbox};
-use crate::base::sync::plain::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use crate::base::sync::plain::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+};
 use crate::base::sync::plain::{Ordering, Ordering::Relaxed};
 use core::ffi::{c_long, c_void};
 use core::ops::Range;
@@ -40,9 +46,12 @@ const MOST_ATTEMPTS: u32 = 64;
 struct Own {
     /// That of the descriptor in [`LAST`]; 0 while there is none.
     generation: AtomicU64,
-    /// The process that opened it. One that shares the memory, but not the descriptors, opens none.
+    /// The process that opened it. One that shares the memory, but not the descriptors, opens none,
+    /// and takes none for lost.
     owner: AtomicU32,
     attempts: AtomicU32,
+    /// Whether a guard was seen to stop a write.
+    works: AtomicBool,
     /// Registered ranges, neighbours counted once, and the last of them.
     ranges: AtomicUsize,
     start: AtomicUsize,
@@ -76,6 +85,19 @@ impl Last {
         }
     }
 
+    /// Whether the number still refers to it.
+    fn is_ours(&self) -> bool {
+        let file = self.file();
+        file.is_ours() && file::control(file.descriptor, GET_SIGNAL, 0) == MARK
+    }
+
+    fn close(&self) {
+        if self.is_ours() {
+            file::close(self.number.load(Relaxed));
+        }
+        self.number.store(-1, Relaxed);
+    }
+
     fn set(&self, file: OpenFile) {
         self.device.store(file.identity.device, Relaxed);
         self.inode.store(file.identity.inode, Relaxed);
@@ -83,20 +105,29 @@ impl Last {
     }
 }
 
+fn known() -> Option<&'static Own> {
+    // SAFETY: null, or a mapping that is never unmapped; zeros are a valid `Own`.
+    unsafe { OWN.load(Ordering::Acquire).as_ref() }
+}
+
 /// The generation of the guards that hold as far as is known without asking; 0 if none do.
 pub(super) fn generation() -> u64 {
-    // SAFETY: null, or a mapping that is never unmapped; zeros are a valid `Own`.
-    let own = unsafe { OWN.load(Ordering::Acquire).as_ref() };
-    own.map_or(0, |own| own.generation.load(Relaxed))
+    known().map_or(0, |own| own.generation.load(Relaxed))
 }
 
 /// [`generation`], after asking whether the descriptor is still open, unless a sandbox forbids it.
 pub(super) fn generation_now() -> u64 {
-    let known = generation();
-    if known != 0 && sandbox::allows_more() && !LAST.file().is_ours() {
-        return 0;
+    match known() {
+        Some(own) if sandbox::allows_more() => own.generation_now().unwrap_or(0),
+        _ => generation(),
     }
-    known
+}
+
+/// Closes the parent's descriptor, in a child that `fork` made.
+pub fn close_inherited() {
+    if LAST.number.load(Relaxed) >= 0 {
+        LAST.close();
+    }
 }
 
 /// Makes a page a guard. Registers up to all of `within`, but at least `least`, which contain the
@@ -117,12 +148,22 @@ pub(super) unsafe fn install(
         return Err(GuardRefused);
     }
     let own = own(bytes).ok_or(GuardRefused)?;
-    let generation = own.open_if_lost().ok_or(GuardRefused)?;
+    let generation = own.generation_now().or_else(|| own.open());
+    let generation = generation.ok_or(GuardRefused)?;
     let mut failure = protect(page, bytes);
     let mut registers = [within, least].into_iter();
     let most = most_mappings / MOST_PART / MAPPINGS_EACH;
     if failure == libc::ENOENT && registers.any(|range| own.register(range, most)) {
         failure = protect(page, bytes);
+    }
+    if failure == 0 && !own.works.load(Relaxed) {
+        if !stops_writes(page) {
+            own.attempts.store(MOST_ATTEMPTS, Relaxed);
+            own.generation.store(0, Relaxed);
+            LAST.close();
+            return Err(GuardRefused);
+        }
+        own.works.store(true, Relaxed);
     }
     match failure {
         0 => Ok(generation),
@@ -159,27 +200,26 @@ fn own(page: usize) -> Option<&'static Own> {
 }
 
 impl Own {
-    /// The generation of a descriptor that is open now.
-    fn open_if_lost(&self) -> Option<u64> {
-        match generation_now() {
-            0 => self.open(),
-            generation => Some(generation),
-        }
+    /// The generation, unless the descriptor is lost.
+    fn generation_now(&self) -> Option<u64> {
+        let generation = self.generation.load(Relaxed);
+        let holds = || LAST.is_ours() || self.owner.load(Relaxed) != process_id() as u32;
+        (generation != 0 && holds()).then_some(generation)
     }
 
     #[cold]
     fn open(&self) -> Option<u64> {
-        let (owner, me) = (self.owner.load(Relaxed), process_id() as u32);
-        if owner != 0 && owner != me || self.attempts.fetch_add(1, Relaxed) >= MOST_ATTEMPTS {
+        let me = process_id() as u32;
+        let is_mine = match self.owner.load(Relaxed) {
+            // The first one, or a child's with memory of its own.
+            0 => GENERATIONS.load(Relaxed) > 0 || process::is_own(),
+            owner => owner == me,
+        };
+        if !is_mine || self.attempts.fetch_add(1, Relaxed) >= MOST_ATTEMPTS {
             return None;
         }
         self.generation.store(0, Relaxed);
-        let parents = (owner == 0).then(|| LAST.file());
-        let opened = open()?;
-        if let Some(parents) = parents.filter(is_ours_by_kind) {
-            parents.close();
-        }
-        LAST.set(opened);
+        LAST.set(open()?);
         let generation = GENERATIONS.fetch_add(1, Relaxed) + 1;
         self.owner.store(me, Relaxed);
         self.ranges.store(0, Relaxed);
@@ -223,17 +263,23 @@ fn write_protect(page: NonNull<u8>, bytes: usize, mode: u64) -> i32 {
 }
 
 /// `UFFDIO_REGISTER` and its mode; `UFFDIO_ZEROPAGE`; `UFFDIO_WRITEPROTECT` and its mode;
-/// `UFFDIO_API`; `UFFDIO_WAKE`. Their arguments are words of 64 bits.
+/// `UFFDIO_API`. Their arguments are words of 64 bits.
 const REGISTER: u32 = 0xc020_aa00;
 const WRITES: u64 = 2;
 const ZERO_PAGE: u32 = 0xc020_aa04;
 const WRITE_PROTECT: u32 = 0xc018_aa06;
 const PROTECTED: u64 = 1;
 const API: u32 = 0xc018_aa3f;
-const WAKE: u32 = 0x8010_aa02;
 const VERSION: u64 = 0xaa;
 /// `UFFD_FEATURE_SIGBUS`.
 const SIGBUS: u64 = 1 << 7;
+/// `UFFD_FEATURE_PAGEFAULT_FLAG_WP`, in the kernel's answer.
+const KNOWS_WRITES: u64 = 1;
+/// `F_SETSIG`, `F_GETSIG`: the signal for asynchronous input. Ours asks for none, so it is free to
+/// be a mark: the highest signal.
+const SET_SIGNAL: i32 = 10;
+const GET_SIGNAL: i32 = 11;
+const MARK: i32 = 64;
 /// `UFFD_USER_MODE_ONLY` (Linux 5.11).
 const USER_MODE_ONLY: i32 = 1;
 
@@ -260,10 +306,12 @@ fn ask_of(number: i32, request: u32, argument: &mut [u64; 4]) -> i32 {
     errno::get()
 }
 
-/// Whether a child's number is still its parent's descriptor, of which files of another kind may
-/// have the inode: only this kind knows the request, and refuses an empty range.
-fn is_ours_by_kind(file: &OpenFile) -> bool {
-    file.is_ours() && ask_of(file.descriptor, WAKE, &mut [0; 4]) == libc::EINVAL
+/// Whether the kernel refuses to write to a page.
+fn stops_writes(page: NonNull<u8>) -> bool {
+    let nothing = null_mut::<c_void>();
+    let [how, bytes] = [libc::SIG_BLOCK as usize, size_of::<u64>()];
+    // SAFETY: changes no mask. The page, which no thread uses, has room for the mask.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, nothing, page, bytes) != 0 }
 }
 
 /// Opens a descriptor at a number out of the way of the program's own.
@@ -277,9 +325,29 @@ fn open() -> Option<OpenFile> {
         low = open(libc::O_CLOEXEC);
     }
     let file = OpenFile::of(file::move_up(low)?)?;
-    if ask_of(file.descriptor, API, &mut [VERSION, SIGBUS, 0, 0]) != 0 {
-        file::close(file.descriptor);
-        return None;
+    let mut answer = [VERSION, SIGBUS, 0, 0];
+    if ask_of(file.descriptor, API, &mut answer) == 0
+        && answer[1] & KNOWS_WRITES != 0
+        && file::control(file.descriptor, SET_SIGNAL, MARK) == 0
+    {
+        return Some(file);
     }
-    Some(file)
+    file::close(file.descriptor);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_may_be_written_is_no_guard() {
+        const PAGE: usize = 4096;
+        let page = mapping::map_wiped(PAGE).unwrap();
+        assert!(!stops_writes(page));
+        // SAFETY: this test's own page.
+        let done = unsafe { libc::mprotect(page.as_ptr().cast(), PAGE, libc::PROT_READ) };
+        assert_eq!(done, 0);
+        assert!(stops_writes(page));
+    }
 }

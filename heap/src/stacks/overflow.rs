@@ -19,9 +19,9 @@ const ALTERNATE_BYTES: usize = 32 << 10;
 
 /// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
 /// before the process dies of SIGSEGV as it would have without the line (of SIGBUS where guards are
-/// made by write protection). A handler that the program
-/// installed earlier stays in force for all other faults. A handler that it installs later replaces
-/// this one, unless it calls it or the program runs under libneap.so.
+/// made by write protection). A handler that the program installed earlier stays in force for all
+/// other faults. A handler that it installs later replaces this one, unless it calls it or the
+/// program runs under libneap.so.
 ///
 /// The handler cannot run on the overflowed stack, so the calling thread gets an alternate stack
 /// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; others that run

@@ -74,7 +74,15 @@ impl Pool {
     }
 
     pub(super) fn locked(&self) -> Locked<'_> {
-        let _guard = self.lock.lock();
+        self.with(self.lock.lock())
+    }
+
+    /// [`Pool::locked`], if the lock is free.
+    pub(super) fn try_locked(&self) -> Option<Locked<'_>> {
+        Some(self.with(self.lock.try_lock()?))
+    }
+
+    fn with<'p>(&'p self, _guard: FutexGuard<'p>) -> Locked<'p> {
         // SAFETY: guard and reference are in one value, so the lock is held as long as the
         // reference lives.
         let inner = unsafe { &mut *self.inner.get() };

@@ -1,8 +1,9 @@
 //! Guards against writes, where the kernel has none by advice, and their return when they are lost.
 //!
 //! All of them are of one generation. They are gone in a fork's child, and when the program closes
-//! the descriptor behind them. The child has them back before it gets a stack or gives one back,
-//! the program at the next new stack or round. Records change from and to [`Guard::Write`] under
+//! the descriptor behind them. The child has them back before `fork` returns, or, if it was made in
+//! a way that Neap does not see, before it gets a stack or gives one back; the program at the next
+//! new stack or round. Records change from and to [`Guard::Write`] under
 //! the pool's lock, which is held across the system calls for that.
 
 use super::guard::{self, Counts};
@@ -31,6 +32,19 @@ impl Pool {
         let mut locked = self.locked();
         if locked.inner.generation != 0 {
             locked.restore_lost(pages, &self.counts, true);
+        }
+    }
+
+    /// Whether there are guards against writes, or were before a fork.
+    pub fn has_write_guards(&self) -> bool {
+        self.counts.written.load(Relaxed) != 0
+    }
+
+    /// Installs the guards against writes again, in a child that `fork` made.
+    pub fn after_fork_in_child<O: Os>(&self, pages: &PageHeap<O>) {
+        // A thread that stayed behind may hold it for good.
+        if let Some(mut locked) = self.try_locked() {
+            locked.restore_lost(pages, &self.counts, false);
         }
     }
 
@@ -140,7 +154,11 @@ impl Locked<'_> {
             // it gives the page up.
             unsafe {
                 match write_guard(pages, stack) {
-                    Ok(generation) => self.inner.generation = generation,
+                    // If they are lost once more meanwhile, the next look at them shows it.
+                    Ok(generation) if self.inner.generation == 0 => {
+                        self.inner.generation = generation;
+                    }
+                    Ok(_) => {}
                     Err(_) => {
                         counts.written.fetch_sub(1, Relaxed);
                         if guard::protect(pages.os(), counts, stack).is_err() {
