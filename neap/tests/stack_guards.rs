@@ -196,7 +196,7 @@ fn guards_come_back_when_their_descriptor_is_closed() {
         match round {
             // SAFETY: a plain number; the child of this test inherits them.
             1 => unsafe { (0..64).for_each(|_| _ = libc::dup(0)) },
-            2 => programs = (0..64).map(|_| userfaultfd()).collect(),
+            2 => programs = (0..200).map(|_| userfaultfd()).collect(),
             _ => {}
         }
         match round {
