@@ -19,9 +19,9 @@ mod measures;
 mod misuse;
 #[path = "../../../lab/src/peers/nameable.rs"]
 mod nameable;
-mod operators;
 #[path = "../../../ci/older_kernel.rs"]
 mod older_kernel;
+mod operators;
 mod places;
 mod process;
 mod purge;

@@ -152,7 +152,7 @@ impl Pool {
         });
         if installed.is_err() {
             // SAFETY: as above.
-            unsafe { self.give_up(pages, row.iter(), Age::New) };
+            unsafe { self.give_up_row(pages, row, Age::New) };
         }
         installed
     }

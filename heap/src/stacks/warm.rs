@@ -158,7 +158,7 @@ impl Pool {
         };
         for neighbours in stacks.chunk_by(is_next) {
             // SAFETY: the caller's promise.
-            unsafe { self.give_up(pages, neighbours.iter().flatten().copied(), age) };
+            unsafe { self.give_up(pages, neighbours, age) };
         }
     }
 
@@ -174,8 +174,24 @@ impl Pool {
         let whole = self.locked().set_aside(stack, row);
         if whole {
             // SAFETY: all of the slice's stacks are this thread's now.
-            unsafe { self.give_up(pages, row.iter(), Age::Old) };
+            unsafe { self.give_up_row(pages, row, Age::Old) };
         }
+    }
+
+    /// [`Pool::give_up`] of the stacks of one slice.
+    ///
+    /// # Safety
+    /// - As there.
+    pub(super) unsafe fn give_up_row<O: Os>(
+        &self,
+        pages: &PageHeap<O>,
+        row: &[StackRecord],
+        age: Age,
+    ) {
+        let mut batch = Batch::new();
+        row.iter().for_each(|stack| batch.push(stack));
+        // SAFETY: the caller's promise.
+        unsafe { self.give_up(pages, batch.stacks(), age) };
     }
 
     /// Removes the guards of neighbouring spans of stacks and frees the spans.
@@ -183,12 +199,14 @@ impl Pool {
     /// # Safety
     /// - They are all the stacks of at most [`BATCH`] neighbouring spans, lowest first, and only
     ///   this thread uses them.
-    pub(super) unsafe fn give_up<'h, O: Os>(
+    #[inline(never)]
+    unsafe fn give_up<O: Os>(
         &self,
         pages: &PageHeap<O>,
-        stacks: impl Iterator<Item = &'h StackRecord> + Clone,
+        stacks: &[Option<&StackRecord>],
         age: Age,
     ) {
+        let stacks = stacks.iter().flatten().copied();
         let Some(first) = stacks.clone().next() else {
             return;
         };
