@@ -292,10 +292,14 @@ fn make_kept(page: usize) -> Option<&'static Kept> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::Os;
     use crate::os::child::{Limit, succeeds};
     use crate::os::errno;
+    use crate::os::linux::Linux;
 
-    const PAGE: usize = 4096;
+    fn page() -> usize {
+        Linux.page_bytes()
+    }
 
     /// Each in a child, because the state is the process's.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
@@ -305,12 +309,12 @@ mod tests {
     #[test]
     fn a_descriptor_is_kept_high_and_closed_by_exec() {
         assert!(in_child(|| {
-            let first = proven(PAGE).unwrap().number;
+            let first = proven(page()).unwrap().number;
             // SAFETY: plain numbers.
             let flags = unsafe { libc::fcntl(first, libc::F_GETFD) };
             first >= file::ABOVE[0]
                 && flags & libc::FD_CLOEXEC != 0
-                && proven(PAGE).unwrap().number == first
+                && proven(page()).unwrap().number == first
         }));
     }
 
@@ -318,7 +322,7 @@ mod tests {
     fn errno_survives() {
         assert!(in_child(|| {
             errno::set(77);
-            proven(PAGE).is_some() && errno::get() == 77
+            proven(page()).is_some() && errno::get() == 77
         }));
     }
 
@@ -326,16 +330,16 @@ mod tests {
     fn a_closed_descriptor_is_opened_again_and_not_for_ever() {
         assert!(in_child(|| {
             for _ in 0..MOST_ATTEMPTS {
-                file::close(proven(PAGE).unwrap().number);
+                file::close(proven(page()).unwrap().number);
             }
-            proven(PAGE).is_none()
+            proven(page()).is_none()
         }));
     }
 
     #[test]
     fn an_answer_of_a_descriptor_replaced_meanwhile_does_not_count() {
         assert!(in_child(|| {
-            let first = proven(PAGE).unwrap();
+            let first = proven(page()).unwrap();
             assert!(first.still_holds());
             file::close(first.number);
             !first.still_holds()
@@ -345,11 +349,11 @@ mod tests {
     #[test]
     fn a_replaced_descriptor_is_left_alone() {
         assert!(in_child(|| {
-            let first = proven(PAGE).unwrap().number;
+            let first = proven(page()).unwrap().number;
             let other = file::open_read(c"/dev/null").unwrap();
             // SAFETY: plain numbers.
             unsafe { libc::dup2(other, first) };
-            let second = proven(PAGE).unwrap().number;
+            let second = proven(page()).unwrap().number;
             // Still open on what the program put there.
             second != first && file::file_identity(first) == file::file_identity(other)
         }));
@@ -358,10 +362,10 @@ mod tests {
     #[test]
     fn a_child_opens_its_own() {
         assert!(in_child(|| {
-            let parents = proven(PAGE).unwrap().number;
+            let parents = proven(page()).unwrap().number;
             let identity = file::file_identity(parents);
             in_child(|| {
-                let own = proven(PAGE).unwrap().number;
+                let own = proven(page()).unwrap().number;
                 // The parent's is still open here, and not taken for ours.
                 own != parents
                     && file::file_identity(parents) == identity
@@ -373,7 +377,7 @@ mod tests {
     #[test]
     fn a_child_of_fork_closes_the_parents() {
         assert!(in_child(|| {
-            let parents = proven(PAGE).unwrap().number;
+            let parents = proven(page()).unwrap().number;
             in_child(|| {
                 close_inherited();
                 file::file_identity(parents).is_none()
@@ -385,7 +389,7 @@ mod tests {
     fn a_forbidden_file_is_not_opened() {
         assert!(in_child(|| {
             forbid();
-            proven(PAGE).is_none() && KEPT.load(Ordering::Relaxed).is_null()
+            proven(page()).is_none() && KEPT.load(Ordering::Relaxed).is_null()
         }));
     }
 
@@ -398,7 +402,7 @@ mod tests {
             };
             // SAFETY: a valid buffer; only this child is limited.
             unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) };
-            proven(PAGE).is_none()
+            proven(page()).is_none()
         }));
     }
 }
