@@ -4,6 +4,8 @@ use crate::errno::{fail, or_enomem, set};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use neap_heap::malloc;
+use neap_heap::os::Os;
+use neap_heap::os::linux::Linux;
 
 /// The largest alignment that `neap_heap::malloc` serves: 1 GiB. Requests beyond it fail.
 const LARGEST: usize = 1 << 30;
@@ -70,22 +72,15 @@ pub(crate) unsafe extern "C" fn posix_memalign(
 /// `size` bytes at the start of an OS page.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn valloc(size: usize) -> *mut c_void {
-    memalign(os_page_bytes(), size)
+    memalign(Linux.page_bytes(), size)
 }
 
 /// As [`valloc`], with `size` rounded up to whole OS pages.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    let page = os_page_bytes();
+    let page = Linux.page_bytes();
     match size.checked_next_multiple_of(page) {
         Some(bytes) => memalign(page, bytes),
         None => fail(libc::ENOMEM),
     }
-}
-
-/// Bytes in an OS page: 4, 16 or 64 KiB, known to the C library without a system call.
-fn os_page_bytes() -> usize {
-    // SAFETY: sysconf has no preconditions.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).unwrap_or(4096)
 }

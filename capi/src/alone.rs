@@ -1,9 +1,11 @@
 //! Calls of the C library that require a process with one thread, or around which no thread may
 //! start. The purge thread ends, or waits. Meanwhile the program's own calls do its work.
 
+use crate::copies;
+use crate::errno::ask;
 use crate::loader;
 use crate::next::Next;
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use neap_heap::init;
 use neap_heap::reclaim::thread as purge;
@@ -35,7 +37,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     unsafe {
         match transmute::<*mut c_void, Option<Unshare>>(UNSHARE.get()) {
             Some(next) => next(flags),
-            None => libc::syscall(libc::SYS_unshare, c_long::from(flags)) as c_int,
+            None => ask(libc::SYS_unshare, [flags as usize, 0, 0, 0, 0, 0]) as c_int,
         }
     }
 }
@@ -51,7 +53,7 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
     unsafe {
         match transmute::<*mut c_void, Option<Setns>>(SETNS.get()) {
             Some(next) => next(file, kind),
-            None => libc::syscall(libc::SYS_setns, c_long::from(file), c_long::from(kind)) as c_int,
+            None => ask(libc::SYS_setns, [file as usize, kind as usize, 0, 0, 0, 0]) as c_int,
         }
     }
 }
@@ -70,7 +72,7 @@ unsafe extern "C" fn fork() -> c_int {
     purge::fork_whole(|| unsafe {
         match transmute::<*mut c_void, Option<Fork>>(FORK.found()) {
             Some(next) => next(),
-            None => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as c_int,
+            None => copies::raw_fork() as c_int,
         }
     })
 }

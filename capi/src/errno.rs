@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr::null_mut;
+use neap_heap::os::call_long;
 
 /// Sets the calling thread's `errno`.
 #[cold]
@@ -9,6 +10,20 @@ use core::ptr::null_mut;
 pub(crate) fn set(code: c_int) {
     // SAFETY: glibc gives every thread an errno of its own, valid for its life.
     unsafe { *libc::__errno_location() = code }
+}
+
+/// Calls the kernel, as the C library's function would, where there is none.
+///
+/// # Safety
+/// - As [`call_long`].
+#[cold]
+pub(crate) unsafe fn ask(number: c_long, arguments: [usize; 6]) -> isize {
+    // SAFETY: the caller's promise.
+    let answer = unsafe { call_long(number, arguments) };
+    match answer {
+        -4095..=-1 => fail_raw(answer as c_long) as isize,
+        answer => answer,
+    }
 }
 
 /// Ends a call that asked the kernel itself: its negative number becomes `errno`.

@@ -9,8 +9,7 @@ use crate::imports;
 use crate::optional::optional;
 use crate::options;
 use core::ffi::{CStr, c_char};
-use neap_heap::os::errno::keep_errno;
-use neap_heap::os::process;
+use neap_heap::os::{call, process};
 use neap_shared::sanitizers;
 
 /// Looks for the function of each runtime.
@@ -54,9 +53,11 @@ pub(crate) unsafe fn leave(argv: *const *const c_char, envp: *mut *mut c_char) {
         b", which needs a malloc of its own: it runs without Neap\n",
     ]);
     // SAFETY: the process's own arguments and environment, which end in null.
-    keep_errno(|| unsafe {
-        libc::syscall(libc::SYS_execve, c"/proc/self/exe".as_ptr(), argv, envp)
-    });
+    unsafe {
+        let [argv, envp] = [argv.expose_provenance(), envp.expose_provenance()];
+        let program = c"/proc/self/exe".as_ptr().expose_provenance();
+        call(libc::SYS_execve, [program, argv, envp, 0])
+    };
 }
 
 /// Whether somebody called the loader with the program as its argument: then the loader is what
@@ -71,13 +72,8 @@ fn say(parts: [&[u8]; 5]) {
         iov_base: part.as_ptr().cast_mut().cast(),
         iov_len: part.len(),
     });
+    let place = vector.as_ptr().expose_provenance();
+    let arguments = [libc::STDERR_FILENO as usize, place, vector.len(), 0];
     // SAFETY: each part is as long as it says.
-    keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_writev,
-            libc::STDERR_FILENO,
-            vector.as_ptr(),
-            vector.len(),
-        )
-    });
+    unsafe { call(libc::SYS_writev, arguments) };
 }

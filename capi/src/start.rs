@@ -64,8 +64,7 @@ unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *m
 /// Looks up the functions that this library's functions wrap, once: other threads may close
 /// libraries later. Until then these call the kernel.
 fn look() {
-    static LOOKED: AtomicBool = AtomicBool::new(false);
-    if LOOKED.swap(true, Ordering::Relaxed) {
+    if LOOK.begun.swap(true, Ordering::Relaxed) {
         return;
     }
     #[cfg(not(all(panic = "abort", feature = "archive")))]
@@ -74,6 +73,24 @@ fn look() {
     alone::begin();
     copies::begin();
     dlopen::begin();
+    LOOK.done.store(true, Ordering::Relaxed);
+}
+
+/// How far [`look`] is.
+struct Look {
+    begun: AtomicBool,
+    done: AtomicBool,
+}
+
+static LOOK: Look = Look {
+    begun: AtomicBool::new(false),
+    done: AtomicBool::new(false),
+};
+
+/// Whether this call comes from within [`look`]: another library has a function of the C library's
+/// name, which allocates.
+fn is_looking() -> bool {
+    LOOK.begun.load(Ordering::Relaxed) && !LOOK.done.load(Ordering::Relaxed)
 }
 
 // The heap calls this before a thread's first block (neap_heap::os::loader).
@@ -94,7 +111,7 @@ core::arch::global_asm!(
 /// program glibc allocates while it is not ready, and no other library can come first: the
 /// constructor starts this one.
 extern "C" fn on_the_way() {
-    if STARTED.load(Ordering::Relaxed) || is_static() || !imports::is_up() {
+    if STARTED.load(Ordering::Relaxed) || is_static() || !imports::is_up() || is_looking() {
         return;
     }
     neap_instruments::install();
@@ -112,13 +129,14 @@ unsafe fn start_with(envp: *mut *mut c_char) {
     if is_static() {
         note_static();
     }
+    // First: an option may put a handler of signals in front of the program's.
+    look();
     // A program may have cleared it already.
     let mut empty = null_mut();
     let envp = if envp.is_null() { &raw mut empty } else { envp };
     set_frontend(Frontend::C);
     // SAFETY: the caller's promise.
     unsafe { init::begin(envp) };
-    look();
     streams::begin();
     // SAFETY: the caller's promise.
     unsafe { options::read(envp) };

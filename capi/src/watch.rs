@@ -5,6 +5,7 @@
 //! before that. They take no lock and allocate nothing, so they may be called wherever the
 //! originals may: in a signal handler, or in a child of `vfork`.
 
+use crate::errno::ask;
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
@@ -73,9 +74,9 @@ unsafe extern "C" fn mmap(
         match transmute::<*mut c_void, Option<Mmap>>(MMAP.get()) {
             Some(next) => next(address, bytes, access, flags, file, offset),
             None => {
-                let [access, flags, file] = [access, flags, file].map(c_long::from);
-                libc::syscall(libc::SYS_mmap, address, bytes, access, flags, file, offset)
-                    as *mut c_void
+                let [access, flags, file] = [access, flags, file].map(|number| number as usize);
+                let arguments = [address.addr(), bytes, access, flags, file, offset as usize];
+                ask(libc::SYS_mmap, arguments) as *mut c_void
             }
         }
     };
@@ -120,8 +121,8 @@ unsafe extern "C" fn mremap(
         match transmute::<*mut c_void, Option<Mremap>>(MREMAP.get()) {
             Some(next) => next(old, old_bytes, bytes, flags, new),
             None => {
-                let flags = c_long::from(flags);
-                libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void
+                let arguments = [old.addr(), old_bytes, bytes, flags as usize, new.addr(), 0];
+                ask(libc::SYS_mremap, arguments) as *mut c_void
             }
         }
     };
@@ -142,8 +143,8 @@ unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *
         match transmute::<*mut c_void, Option<Shmat>>(SHMAT.get()) {
             Some(next) => next(id, address, flags),
             None => {
-                let [id, flags] = [id, flags].map(c_long::from);
-                libc::syscall(libc::SYS_shmat, id, address, flags) as *mut c_void
+                let arguments = [id as usize, address.addr(), flags as usize, 0, 0, 0];
+                ask(libc::SYS_shmat, arguments) as *mut c_void
             }
         }
     };
@@ -213,7 +214,11 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
     let answer = unsafe {
         match transmute::<*mut c_void, Option<Ioctl>>(IOCTL.get()) {
             Some(next) => next(file, request, argument),
-            None => libc::syscall(libc::SYS_ioctl, c_long::from(file), request, argument) as c_int,
+            None => {
+                let argument = argument.expose_provenance();
+                let arguments = [file as usize, request as usize, argument, 0, 0, 0];
+                ask(libc::SYS_ioctl, arguments) as c_int
+            }
         }
     };
     if request as u32 == UFFDIO_REGISTER && answer == 0 {
@@ -250,7 +255,7 @@ fn lock_all(flags: c_int) -> c_int {
     unsafe {
         match transmute::<*mut c_void, Option<LockAll>>(MLOCKALL.get()) {
             Some(next) => next(flags),
-            None => libc::syscall(libc::SYS_mlockall, c_long::from(flags)) as c_int,
+            None => ask(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) as c_int,
         }
     }
 }
@@ -265,7 +270,7 @@ unsafe extern "C" fn munlockall() -> c_int {
     let answer = unsafe {
         match transmute::<*mut c_void, Option<UnlockAll>>(MUNLOCKALL.get()) {
             Some(next) => next(),
-            None => libc::syscall(libc::SYS_munlockall) as c_int,
+            None => ask(libc::SYS_munlockall, [0; 6]) as c_int,
         }
     };
     if answer == 0 {
@@ -299,8 +304,10 @@ unsafe extern "C" fn prctl(
         match transmute::<*mut c_void, Option<Prctl>>(PRCTL.get()) {
             Some(next) => next(operation, second, third, fourth, fifth),
             None => {
-                let operation = c_long::from(operation);
-                libc::syscall(libc::SYS_prctl, operation, second, third, fourth, fifth) as c_int
+                let words = [second, third, fourth, fifth].map(|word| word as usize);
+                let [second, third, fourth, fifth] = words;
+                let arguments = [operation as usize, second, third, fourth, fifth, 0];
+                ask(libc::SYS_prctl, arguments) as c_int
             }
         }
     }
@@ -317,7 +324,10 @@ unsafe extern "C" fn setrlimit(resource: c_uint, limit: *const c_void) -> c_int 
     let answer = unsafe {
         match transmute::<*mut c_void, Option<Setrlimit>>(SETRLIMIT.get()) {
             Some(next) => next(resource, limit),
-            None => libc::syscall(libc::SYS_setrlimit, c_long::from(resource), limit) as c_int,
+            None => {
+                let arguments = [resource as usize, limit.expose_provenance(), 0, 0, 0, 0];
+                ask(libc::SYS_setrlimit, arguments) as c_int
+            }
         }
     };
     note_limit(resource, answer);
@@ -350,8 +360,9 @@ unsafe extern "C" fn prlimit(
         match transmute::<*mut c_void, Option<Prlimit>>(PRLIMIT.get()) {
             Some(next) => next(process, resource, limit, old),
             None => {
-                let [process, resource] = [c_long::from(process), c_long::from(resource)];
-                libc::syscall(libc::SYS_prlimit64, process, resource, limit, old) as c_int
+                let [limit, old] = [limit.expose_provenance(), old.expose_provenance()];
+                let arguments = [process as usize, resource as usize, limit, old, 0, 0];
+                ask(libc::SYS_prlimit64, arguments) as c_int
             }
         }
     };

@@ -116,6 +116,7 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
 unsafe fn begin_alone(envp: *mut *mut c_char) {
     process::note_own();
     loader::begin();
+    process::find_clock();
     if !process::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { apply_all(envp) };

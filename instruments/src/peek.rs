@@ -7,15 +7,15 @@
 //! seven times as expensive.
 
 use neap_heap::base::sync::plain::{AtomicU8, Ordering};
-use neap_heap::os::errno::{self, keep_errno};
-use neap_heap::os::sandbox;
+use neap_heap::os::process::process_id;
+use neap_heap::os::{call, call_long, sandbox};
 
 /// No page is smaller. On a machine with larger pages, this costs extra calls but stays correct.
 const PAGE_BYTES: usize = 4096;
 /// Bytes of the kernel's set of signals.
 const SET_BYTES: usize = 8;
 /// A command that no `rt_sigprocmask` has.
-const NO_COMMAND: i32 = -1;
+const NO_COMMAND: usize = -1i32 as usize;
 
 /// Whether the kernel answers as the near way expects.
 static ANSWERS: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -102,21 +102,11 @@ pub fn far(address: usize) -> Option<[u8; 8]> {
         iov_base: core::ptr::with_exposed_provenance_mut(address),
         iov_len: bytes.len(),
     };
-    // Pass whole words. The last goes over the stack, where a shorter value would leave garbage
-    // beside it.
-    let (one, flags): (libc::c_long, libc::c_long) = (1, 0);
+    let [local, remote] =
+        [&raw const local, &raw const remote].map(|part| part.expose_provenance());
+    let arguments = [process_id() as usize, local, 1, remote, 1, 0];
     // SAFETY: writes the local buffer only; the kernel checks the other address.
-    let copied = keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_process_vm_readv,
-            libc::c_long::from(libc::getpid()),
-            &raw const local,
-            one,
-            &raw const remote,
-            one,
-            flags,
-        )
-    });
+    let copied = unsafe { call_long(libc::SYS_process_vm_readv, arguments) };
     (copied == 8).then_some(bytes)
 }
 
@@ -166,26 +156,20 @@ fn learn() {
 /// The error of the call that always fails: EINVAL if the kernel could read `address`, EFAULT if
 /// not.
 fn refusal(address: usize) -> i32 {
-    let nothing = core::ptr::null_mut::<u8>();
-    let set = core::ptr::with_exposed_provenance::<u8>(address);
     // SAFETY: the kernel checks the address, and changes no mask on an unknown command.
-    keep_errno(|| unsafe {
-        let refused = libc::syscall(
+    -unsafe {
+        call(
             libc::SYS_rt_sigprocmask,
-            NO_COMMAND,
-            set,
-            nothing,
-            SET_BYTES,
-        );
-        if refused == 0 { 0 } else { errno::get() }
-    })
+            [NO_COMMAND, address, 0, SET_BYTES],
+        )
+    } as i32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use neap_heap::os::Os;
     use neap_heap::os::linux::Linux;
+    use neap_heap::os::{Os, errno};
 
     #[test]
     fn words_are_read_and_holes_are_not() {

@@ -138,10 +138,19 @@ unsafe extern "C" fn _Fork() -> c_int {
     let child = fork::around(|| unsafe {
         match transmute::<*mut c_void, Option<Fork>>(FORK.get()) {
             Some(next) => next().into(),
-            None => next_syscall([libc::SYS_clone, libc::SIGCHLD.into(), 0, 0, 0, 0, 0]),
+            None => raw_fork(),
         }
     });
     child as c_int
+}
+
+/// Copies the process by the kernel's call.
+///
+/// # Safety
+/// - As `fork(2)`.
+pub(crate) unsafe fn raw_fork() -> c_long {
+    // SAFETY: the caller's promise.
+    unsafe { next_syscall([libc::SYS_clone, libc::SIGCHLD.into(), 0, 0, 0, 0, 0]) }
 }
 
 /// Calls the C library's `syscall`.

@@ -2,10 +2,13 @@
 
 use crate::c_library::CLibrary;
 use crate::support::{
-    Artifact, bare, compile, library, preloaded, run, succeeds, succeeds_or_skips, text,
+    Artifact, aborted, bare, compile, library, limit, output_of, preloaded, run, set_variable,
+    succeeds, succeeds_or_skips, text,
 };
 use std::env;
-use std::process::Output;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
 
 /// What `programs/start/small.c` prints.
 #[derive(Debug)]
@@ -118,4 +121,130 @@ fn the_start_leaves_no_error_to_dlerror() {
     let output = alone.arg(library()).output().expect("it starts");
     assert_eq!(text(&output.stdout), "");
     succeeds(&output, "dlerror.c, opened late");
+}
+
+/// The names that the shipped library takes from others. Variables are not called.
+const IMPORTS: &str = include_str!("../imports.golden");
+const VARIABLES: [&str; 3] = [
+    "__environ",
+    "program_invocation_short_name",
+    "__libc_single_threaded",
+];
+
+/// Names that the library asks whether they are there, and does not call. A program has the
+/// sanitizers' only with their runtimes.
+const ASKED_FOR: [&str; 5] = ["_init", "_ITM_", "__gmon_start__", "_ZSt", "gnu_get_libc"];
+
+/// The compiler calls these for what the language does, also while the heap makes a thread's cache.
+const COPYING: [&str; 5] = ["bcmp", "memcpy", "memmove", "memset", "strlen"];
+
+/// Names of functions that the library wraps, and of calls to the kernel that it makes.
+const WRAPPED_AND_NUMBERED: [&str; 34] = [
+    "_Fork",
+    "__register_atfork",
+    "clock_gettime",
+    "clone",
+    "dlopen",
+    "fork",
+    "fstatfs",
+    "ftruncate",
+    "getpid",
+    "getrusage",
+    "ioctl",
+    "kill",
+    "madvise",
+    "mmap",
+    "mprotect",
+    "mremap",
+    "munmap",
+    "open",
+    "pread",
+    "prctl",
+    "prlimit",
+    "read",
+    "readlink",
+    "sched_getaffinity",
+    "setrlimit",
+    "sigaction",
+    "sigaltstack",
+    "signal",
+    "socket",
+    "syscall",
+    "sysconf",
+    "sysinfo",
+    "unshare",
+    "write",
+];
+
+/// Each function that the library calls is another library's, which allocates in every call. When
+/// the heap called `munmap` or `clock_gettime` by name, it called itself without end.
+#[test]
+fn functions_of_other_libraries_may_allocate() {
+    let Some(program) = compile("programs/start/interposed.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let lines = IMPORTS.lines().filter(|line| !line.starts_with('#'));
+    let imported = lines.filter_map(|line| line.split_whitespace().nth(1));
+    let is_called = |name: &&str| {
+        let is_asked_for = ASKED_FOR.iter().any(|part| name.contains(part));
+        !VARIABLES.contains(name) && !COPYING.contains(name) && !is_asked_for
+    };
+    let names = imported.filter(is_called).chain(WRAPPED_AND_NUMBERED);
+    for name in names {
+        let define = format!("-DNAME={name}");
+        let flags = [define.as_ref()];
+        let Some(other) = compile("programs/start/interposer.c", Artifact::Plugin, &flags) else {
+            return;
+        };
+        works_beside(&program, &other, name);
+    }
+}
+
+/// Runs `interposed.c` with the other library before the one under test, and after it.
+fn works_beside(program: &Path, other: &Path, name: &str) {
+    let own = library();
+    let [own, other] = [&own, other].map(|path| path.to_str().expect("UTF-8"));
+    let settings: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("NEAP_HARDEN", "1"), ("NEAP_PURGE_THREAD", "always")],
+        &[
+            ("NEAP_GUARD", "all"),
+            ("NEAP_SAMPLE", "16K"),
+            ("NEAP_STATUS_PAGE", "1"),
+        ],
+    ];
+    // In musl, stack traces take both: a trace for each block would need a block for each trace.
+    let is_of_traces = ["__errno_location", "dl_iterate_phdr"].contains(&name);
+    let without_traces = usize::from(is_of_traces && CLibrary::under_test() == CLibrary::Musl);
+    let settings = &settings[..settings.len() - without_traces];
+    for order in [[other, own].join(":"), [own, other].join(":")] {
+        for variables in settings {
+            let mut command = preloaded(program, &[]);
+            ends_in_time(command.envs(variables.iter().copied()));
+            set_variable(&mut command, "LD_PRELOAD", order.as_ref());
+            succeeds(
+                &output_of(&mut command),
+                &format!("{name} of another library"),
+            );
+        }
+        let mut command = preloaded(program, &["twice".as_ref()]);
+        ends_in_time(&mut command);
+        limit(&mut command, libc::RLIMIT_CORE, 0);
+        set_variable(&mut command, "LD_PRELOAD", order.as_ref());
+        aborted(
+            &output_of(&mut command),
+            &format!("{name} of another library"),
+        );
+    }
+}
+
+/// A process that hangs ends as SIGALRM.
+fn ends_in_time(command: &mut Command) {
+    let set = || {
+        // SAFETY: takes a number.
+        unsafe { libc::alarm(120) };
+        Ok(())
+    };
+    // SAFETY: the closure makes one async-signal-safe call and does not allocate.
+    unsafe { command.pre_exec(set) };
 }

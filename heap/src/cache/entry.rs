@@ -9,7 +9,7 @@ use super::heap::{HEAP, Heap};
 use super::machine;
 use super::measures::Measures;
 use super::opened::Opened;
-use super::registry::{Destructor, End, Heir};
+use super::registry::{Destructor, End, Heir, Refused};
 use super::thread_cache::{CACHE_BYTES, Cache};
 use super::waiting::Blocks;
 use crate::base::sync::Ordering;
@@ -114,15 +114,15 @@ impl Heap {
     /// [ends](Heap::retire_cache) it.
     #[cold]
     pub fn enter(&'static self, at_end: Destructor) -> Option<&'static Cache> {
-        // A cache and its magazines take two slabs, too much where writable memory is scant.
-        let Some(end) = self
-            .registry
-            .admit(at_end)
-            .filter(|_| !self.pages.is_scant())
-        else {
-            // SAFETY: a static.
-            unsafe { machine::set_slot(self.gone()) };
-            return None;
+        let end = match self.registry.admit(at_end) {
+            // A cache and its magazines take two slabs, too much where writable memory is scant.
+            Ok(end) if !self.pages.is_scant() => end,
+            Err(Refused::Now) => return None,
+            _ => {
+                // SAFETY: a static.
+                unsafe { machine::set_slot(self.gone()) };
+                return None;
+            }
         };
         if self.registry.is_crowded() {
             self.sweep();

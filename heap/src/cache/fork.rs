@@ -45,6 +45,7 @@ impl Heap {
         if let Some(own) = own {
             self.registry.note_main(own);
         }
+        self.registry.forget_unmade_key();
         let is_changing = self.registry.lock.is_mine();
         let is_draining = self.registry.draining.is_mine();
         if is_changing || is_draining {

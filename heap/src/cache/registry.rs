@@ -1,9 +1,7 @@
 //! All caches of the process, which begin and end with their threads.
 
 use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
-use crate::base::sync::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell,
-};
+use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::os::lock::{Lock, Rank};
 use crate::os::thread::{self, Key};
 use crate::slab::class::Class;
@@ -24,7 +22,7 @@ pub struct Registry {
     /// Held while a thread drains the caches of others, so that a cache is offered to one drainer
     /// at a time.
     pub draining: Lock,
-    /// Guards the list and `key`.
+    /// Guards the list.
     pub lock: Lock,
     pub(super) first: AtomicPtr<Cache>,
     pub(super) last: AtomicPtr<Cache>,
@@ -35,8 +33,9 @@ pub struct Registry {
     crowd: AtomicUsize,
     /// The process's first thread had a cache, and has ended.
     pub(super) main_left: AtomicBool,
-    /// guarded by: lock
-    key: UnsafeCell<Option<Key>>,
+    /// [`NO_KEY`], [`MAKES_KEY`], or the number of the key of [`End::WithThread`] plus
+    /// [`FIRST_KEY`].
+    key: AtomicU64,
     /// Calls counted by caches that are gone: allocations, frees, requested bytes.
     past: [AtomicU64; 3],
     /// How many caches were [armed](super::arming) when they ended, and no other cache was armed in
@@ -47,8 +46,9 @@ pub struct Registry {
     entered: AtomicU32,
 }
 
-// SAFETY: `key` is reached only under `lock`.
-unsafe impl Sync for Registry {}
+const NO_KEY: u64 = 0;
+const MAKES_KEY: u64 = 1;
+const FIRST_KEY: u64 = 2;
 
 /// Caches that a drainer has pinned: their memory stays, though their threads may end.
 pub(super) struct Batch {
@@ -86,6 +86,17 @@ pub(super) enum End {
     WithProcess,
 }
 
+/// Why a thread gets no cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The cache could not end: the process has no keys left, or it got the functions of threads
+    /// after its start and this is not the first thread.
+    Lasting,
+    /// The key is being made, perhaps by a caller of this very call: another library may have a
+    /// `pthread_key_create` that allocates.
+    Now,
+}
+
 /// What the C library calls with a thread's cache when the thread ends.
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
@@ -100,7 +111,7 @@ impl Registry {
             count: AtomicUsize::new(0),
             crowd: AtomicUsize::new(LEAST_CROWD),
             main_left: AtomicBool::new(false),
-            key: UnsafeCell::new(None),
+            key: AtomicU64::new(NO_KEY),
             past: [const { AtomicU64::new(0) }; 3],
             owed: AtomicU32::new(0),
             entered: AtomicU32::new(0),
@@ -236,10 +247,12 @@ impl Registry {
 
     /// Counts the calling thread as one that has entered the heap. If it is the second, the first
     /// is [alone](Cache::end_alone) no longer. Returns how the thread's cache is to end. If it ends
-    /// with the thread, the thread's key has `destructor`. `None` if it could not end: the process
-    /// has no keys left, or it got the functions of threads after its start and this is not the
-    /// first thread.
-    pub(super) fn admit(&self, destructor: Destructor) -> Option<End> {
+    /// with the thread, the thread's key has `destructor`.
+    pub(super) fn admit(&self, destructor: Destructor) -> Result<End, Refused> {
+        let key = match thread::are_there() {
+            true => Some(self.key(destructor)?),
+            false => None,
+        };
         let _guard = self.lock.lock();
         let entered = self.entered.load(Ordering::Relaxed);
         self.entered.store((entered + 1).min(2), Ordering::Relaxed);
@@ -250,16 +263,33 @@ impl Registry {
         {
             first.end_alone();
         }
-        if !thread::are_there() {
-            let is_first = self.first.load(Ordering::Relaxed).is_null();
-            return is_first.then_some(End::WithProcess);
+        match key {
+            Some(key) => Ok(End::WithThread(key)),
+            None if self.first.load(Ordering::Relaxed).is_null() => Ok(End::WithProcess),
+            None => Err(Refused::Lasting),
         }
-        // SAFETY: the lock is held.
-        let key = unsafe { &mut *self.key.get() };
-        if key.is_none() {
-            *key = Key::create(destructor);
+    }
+
+    /// The key of all threads, made by the first call.
+    fn key(&self, destructor: Destructor) -> Result<Key, Refused> {
+        let (order, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        match self.key.compare_exchange(NO_KEY, MAKES_KEY, order, failed) {
+            Ok(_) => {
+                let made = Key::create(destructor);
+                let number = made.map_or(NO_KEY, |key| u64::from(key.number()) + FIRST_KEY);
+                self.key.store(number, Ordering::Release);
+                made.ok_or(Refused::Lasting)
+            }
+            Err(MAKES_KEY) => Err(Refused::Now),
+            Err(number) => Ok(Key::numbered((number - FIRST_KEY) as u32)),
         }
-        key.map(End::WithThread)
+    }
+
+    /// In a fork's child: a thread that was making the key stayed in the parent.
+    pub(super) fn forget_unmade_key(&self) {
+        if self.key.load(Ordering::Relaxed) == MAKES_KEY {
+            self.key.store(NO_KEY, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn enroll(&self, cache: &Cache) {

@@ -1,6 +1,6 @@
 //! What AArch64 needs in assembly; see `x86_64.rs`.
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 
 /// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the
 /// switch by the table that the directives make.
@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn call_on(
 ///
 /// # Safety
 /// - As the call of this number with these arguments; it neither makes a process nor a thread.
-pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
+pub unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
     let answer;
     // SAFETY: the kernel changes one register, which is named, and what the caller allows.
     unsafe {
@@ -48,6 +48,30 @@ pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isi
             in("x1") b,
             in("x2") c,
             in("x3") d,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+/// [`call`] with all the arguments that a call can have.
+///
+/// # Safety
+/// - As [`call`].
+#[inline]
+pub unsafe fn call_long(number: libc::c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let answer;
+    // SAFETY: as in `call`.
+    unsafe {
+        core::arch::asm!(
+            "svc #0",
+            in("x8") number,
+            inlateout("x0") a as isize => answer,
+            in("x1") b,
+            in("x2") c,
+            in("x3") d,
+            in("x4") e,
+            in("x5") f,
             options(nostack),
         );
     }
@@ -70,6 +94,24 @@ pub(super) fn library_start() -> *const () {
     }
     address
 }
+
+/// The address of the calling thread's control block: unique among living threads.
+#[inline(always)]
+pub(super) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: reads a register.
+    unsafe {
+        core::arch::asm!(
+            "mrs {0}, tpidr_el0",
+            out(reg) pointer,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    pointer
+}
+
+/// The kernel's name for its function that tells the time.
+pub(super) const CLOCK: &CStr = c"__kernel_clock_gettime";
 
 /// Fills `bytes` bytes with zeros. The C library's `memset` is tuned for this architecture.
 ///

@@ -1,15 +1,15 @@
 //! The stack on which a thread's handlers of signals run, if its own has no room.
 
-use super::errno::keep_errno;
+use super::arch::call;
 use core::mem::MaybeUninit;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::{NonNull, null, null_mut};
 
 /// The calling thread's alternate stack for handlers: its lowest byte, if it has one.
 pub fn current() -> Option<NonNull<u8>> {
     let mut now = MaybeUninit::<libc::stack_t>::zeroed();
     // SAFETY: the buffer is as large as the kernel's answer; zeros are also valid.
     let now = unsafe {
-        keep_errno(|| libc::sigaltstack(core::ptr::null(), now.as_mut_ptr()));
+        switch(null(), now.as_mut_ptr());
         now.assume_init()
     };
     NonNull::new(now.ss_sp.cast()).filter(|_| now.ss_flags & libc::SS_DISABLE == 0)
@@ -26,7 +26,7 @@ pub unsafe fn set(lowest: NonNull<u8>, bytes: usize) -> bool {
         ss_size: bytes,
     };
     // SAFETY: a valid structure; the caller's promise.
-    keep_errno(|| unsafe { libc::sigaltstack(&stack, null_mut()) == 0 })
+    unsafe { switch(&stack, null_mut()) }
 }
 
 /// Takes the calling thread's alternate stack away if it is the one that begins at `lowest`.
@@ -40,5 +40,15 @@ pub fn remove(lowest: NonNull<u8>) {
         ss_size: 0,
     };
     // SAFETY: a valid structure.
-    keep_errno(|| unsafe { libc::sigaltstack(&none, null_mut()) });
+    unsafe { switch(&none, null_mut()) };
+}
+
+/// `sigaltstack(2)`. False if the kernel refuses.
+///
+/// # Safety
+/// - As `sigaltstack(2)`.
+unsafe fn switch(new: *const libc::stack_t, old: *mut libc::stack_t) -> bool {
+    let [new, old] = [new.expose_provenance(), old.expose_provenance()];
+    // SAFETY: the caller's promise.
+    unsafe { call(libc::SYS_sigaltstack, [new, old, 0, 0]) == 0 }
 }

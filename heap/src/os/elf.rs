@@ -7,7 +7,7 @@
 //! The list of objects must not change meanwhile, so a process searches it at its start, before it
 //! has a second thread.
 
-use super::process::auxiliary;
+use super::errno::keep_errno;
 use core::ffi::{CStr, c_char, c_void};
 use core::iter::successors;
 use core::ptr::{NonNull, null, with_exposed_provenance as at};
@@ -67,7 +67,6 @@ pub unsafe fn find(
 }
 
 /// A function of the kernel's own object (vDSO), for calls that need not enter the kernel.
-#[allow(dead_code)]
 pub(super) fn of_kernel(name: &CStr) -> Option<NonNull<c_void>> {
     let header: *const libc::Elf64_Ehdr = at(auxiliary(libc::AT_SYSINFO_EHDR));
     // SAFETY: null, or the kernel's object, which stays mapped.
@@ -80,6 +79,12 @@ pub(super) fn of_kernel(name: &CStr) -> Option<NonNull<c_void>> {
         let dynamic = bias.wrapping_add(part(parts, libc::PT_DYNAMIC)?.p_vaddr as usize);
         Object::of(bias, at(dynamic)).find(name)
     }
+}
+
+/// What the kernel told the program at its start about `kind`; 0 if nothing.
+pub fn auxiliary(kind: libc::c_ulong) -> usize {
+    // SAFETY: getauxval takes no pointers.
+    keep_errno(|| unsafe { libc::getauxval(kind) }) as usize
 }
 
 /// The first part of this kind.

@@ -14,13 +14,6 @@ pub fn get() -> i32 {
     unsafe { *location() }
 }
 
-/// The address of the calling thread's `errno`: unique among living threads.
-#[inline]
-pub(super) fn place() -> usize {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::__errno_location() }.addr()
-}
-
 /// Sets the calling thread's `errno`.
 pub fn set(value: i32) {
     // SAFETY: as in `get`.

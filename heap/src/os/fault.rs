@@ -145,7 +145,8 @@ impl Watch {
 
     /// Whether another handler has replaced ours.
     fn is_replaced(&self) -> bool {
-        let may_be = self.is_watching() && !self.is_back.load(Ordering::Relaxed);
+        let is_set = self.locked.load(Ordering::Relaxed) == 0;
+        let may_be = is_set && self.is_watching() && !self.is_back.load(Ordering::Relaxed);
         may_be && self.action_now().is_some_and(|now| !is_ours(&now))
     }
 
@@ -190,7 +191,8 @@ pub unsafe fn settle(signal: c_int, new: Option<usize>, old: *mut Action) {
 }
 
 /// Whether another handler has replaced ours, in a program whose `sigaction` is the C library's.
-/// Takes a system call until [`come_back`] was called.
+/// Takes a system call until [`come_back`] was called. False while a thread sets an action: it may
+/// be this one, by a function of another library that allocates.
 pub fn is_replaced() -> bool {
     REAL.load(Ordering::Acquire).is_null() && WATCHES.iter().any(Watch::is_replaced)
 }

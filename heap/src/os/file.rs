@@ -2,13 +2,13 @@
 //!
 //! The `malloc` family must not be cancellation points: a thread cancelled inside one would leave
 //! locks held, and memory that no code owns. So where the C library's function is a cancellation
-//! point (`open`, `read`, `write`, `close` …), this file makes the system call by number.
-//! `heap/tests/structure` keeps those functions out of this crate.
+//! point (`open`, `read`, `write`, `close` …), this file makes the system call by number, as all of
+//! this layer does. `heap/tests/structure` keeps those functions out of this crate.
 //!
 //! Every public function keeps the caller's `errno`.
 
-use super::errno::{self, keep_errno};
-use core::ffi::{CStr, c_int, c_long, c_void};
+use super::arch::call;
+use core::ffi::{CStr, c_int};
 
 /// A second descriptor of the same file, numbered above those that programs use, closed by `exec`.
 pub fn duplicate(descriptor: i32) -> Option<i32> {
@@ -17,7 +17,7 @@ pub fn duplicate(descriptor: i32) -> Option<i32> {
 
 /// Like [`duplicate`], with a number of at least `least`.
 pub fn duplicate_above(descriptor: i32, least: i32) -> Option<i32> {
-    let second = keep_errno(|| control(descriptor, libc::F_DUPFD_CLOEXEC, least));
+    let second = control(descriptor, libc::F_DUPFD_CLOEXEC, least);
     (second >= 0).then_some(second)
 }
 
@@ -38,20 +38,26 @@ pub(super) fn move_up(low: i32) -> Option<i32> {
 /// Writes all of `bytes` to `descriptor`; retries after interruptions and short writes. False on an
 /// error, and after [`INTERRUPTIONS`] in a row.
 pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
-    keep_errno(|| {
-        let mut left = INTERRUPTIONS;
-        while !bytes.is_empty() {
-            match sys_write(descriptor, bytes) {
-                written if written > 0 => {
-                    bytes = &bytes[written as usize..];
-                    left = INTERRUPTIONS;
-                }
-                written if written < 0 && errno::get() == libc::EINTR && left > 0 => left -= 1,
-                _ => return false,
+    const INTERRUPTED: isize = -(libc::EINTR as isize);
+    let mut left = INTERRUPTIONS;
+    while !bytes.is_empty() {
+        let place = bytes.as_ptr().expose_provenance();
+        // SAFETY: the bytes are readable for their length.
+        match unsafe {
+            call(
+                libc::SYS_write,
+                [descriptor as usize, place, bytes.len(), 0],
+            )
+        } {
+            written if written > 0 => {
+                bytes = &bytes[written as usize..];
+                left = INTERRUPTIONS;
             }
+            INTERRUPTED if left > 0 => left -= 1,
+            _ => return false,
         }
-        true
-    })
+    }
+    true
 }
 
 /// How often a write without progress may be interrupted. A timer of a profiler interrupts one that
@@ -61,31 +67,36 @@ const INTERRUPTIONS: u32 = 10_000;
 /// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if the file cannot
 /// be opened or read.
 pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
-    keep_errno(|| {
-        let descriptor = open_read(path)?;
-        let read = sys_read(descriptor, buffer);
-        close(descriptor);
-        usize::try_from(read).ok()
-    })
+    let descriptor = open_read(path)?;
+    let read = read_some(descriptor, buffer);
+    close(descriptor);
+    read
 }
 
 /// Reads the next bytes; 0 at the end. `None` on an error.
 pub fn read_some(descriptor: i32, buffer: &mut [u8]) -> Option<usize> {
-    let read = keep_errno(|| sys_read(descriptor, buffer));
+    let place = buffer.as_mut_ptr().expose_provenance();
+    // SAFETY: the buffer is writable for its length.
+    let read = unsafe {
+        call(
+            libc::SYS_read,
+            [descriptor as usize, place, buffer.len(), 0],
+        )
+    };
     usize::try_from(read).ok()
 }
 
 /// Opens `path` for reading; `exec` closes the descriptor.
 pub fn open_read(path: &CStr) -> Option<i32> {
-    let descriptor = keep_errno(|| sys_open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0));
-    (descriptor >= 0).then_some(descriptor)
+    sys_open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)
 }
 
 /// Whether `descriptor` refers to a file of `/proc`.
 pub fn is_proc(descriptor: i32) -> bool {
     let mut system = core::mem::MaybeUninit::<libc::statfs>::zeroed();
+    let place = system.as_mut_ptr().expose_provenance();
     // SAFETY: the buffer is as large as the kernel's answer.
-    keep_errno(|| unsafe { libc::fstatfs(descriptor, system.as_mut_ptr()) }) == 0
+    (unsafe { call(libc::SYS_fstatfs, [descriptor as usize, place, 0, 0]) }) == 0
         // SAFETY: the kernel filled it, and zeros are a valid value.
         && unsafe { system.assume_init() }.f_type == libc::PROC_SUPER_MAGIC as _
 }
@@ -93,14 +104,13 @@ pub fn is_proc(descriptor: i32) -> bool {
 /// Opens `path` for appending, creates it if necessary (mode 0644); `exec` closes the descriptor.
 pub fn open_append(path: &CStr) -> Option<i32> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
-    let descriptor = keep_errno(|| sys_open(path, flags, 0o644));
-    (descriptor >= 0).then_some(descriptor)
+    sys_open(path, flags, 0o644)
 }
 
 /// Closes a descriptor that this layer opened.
 pub fn close(descriptor: i32) {
-    // An error loses no data, so it is ignored.
-    keep_errno(|| sys_close(descriptor));
+    // SAFETY: a number. An error loses no data, so it is ignored.
+    unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0]) };
 }
 
 /// An open file of this process. The program may close its descriptor, and open another file under
@@ -152,22 +162,22 @@ pub struct FileIdentity {
 /// The file that `descriptor` refers to; `None` if it is closed.
 pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
     // SAFETY: `identity` hands over a buffer as large as the kernel's answer.
-    identity(|status| unsafe { libc::syscall(libc::SYS_fstat, c_long::from(descriptor), status) })
+    identity(|status| unsafe { call(libc::SYS_fstat, [descriptor as usize, status, 0, 0]) })
 }
 
 /// The file that `path` names now; `None` if there is none.
 pub fn path_identity(path: &CStr) -> Option<FileIdentity> {
-    let [here, no_flags] = [libc::AT_FDCWD, 0].map(c_long::from);
+    let path = path.as_ptr().expose_provenance();
     // SAFETY: a C string; `identity` hands over a buffer as large as the kernel's answer.
-    identity(|status| unsafe {
-        libc::syscall(libc::SYS_newfstatat, here, path.as_ptr(), status, no_flags)
-    })
+    identity(|status| unsafe { call(libc::SYS_newfstatat, [HERE, path, status, 0]) })
 }
 
-/// Asks by number: glibc before 2.33 has no function of the name `stat`.
-fn identity(ask: impl FnOnce(*mut libc::stat) -> c_long) -> Option<FileIdentity> {
+/// Paths are relative to the current directory.
+const HERE: usize = libc::AT_FDCWD as usize;
+
+fn identity(ask: impl FnOnce(usize) -> isize) -> Option<FileIdentity> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
-    if keep_errno(|| ask(status.as_mut_ptr())) != 0 {
+    if ask(status.as_mut_ptr().expose_provenance()) != 0 {
         return None;
     }
     // SAFETY: the call returned 0, so it filled the buffer.
@@ -183,51 +193,26 @@ fn identity(ask: impl FnOnce(*mut libc::stat) -> c_long) -> Option<FileIdentity>
 }
 
 /// `open(2)`.
-fn sys_open(path: &CStr, flags: c_int, mode: c_int) -> c_int {
+fn sys_open(path: &CStr, flags: c_int, mode: usize) -> Option<i32> {
+    let path = path.as_ptr().expose_provenance();
     // SAFETY: a C string and plain numbers.
-    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, mode) as c_int }
-}
-
-/// `close(2)`.
-fn sys_close(descriptor: c_int) {
-    // SAFETY: plain numbers.
-    unsafe { libc::syscall(libc::SYS_close, c_long::from(descriptor)) };
-}
-
-/// `read(2)`.
-fn sys_read(descriptor: c_int, buffer: &mut [u8]) -> isize {
-    let descriptor = c_long::from(descriptor);
-    // SAFETY: the buffer is writable for its length.
-    unsafe {
-        libc::syscall(
-            libc::SYS_read,
-            descriptor,
-            buffer.as_mut_ptr(),
-            buffer.len(),
-        ) as isize
-    }
+    let descriptor = unsafe { call(libc::SYS_openat, [HERE, path, flags as usize, mode]) };
+    i32::try_from(descriptor).ok().filter(|&number| number >= 0)
 }
 
 /// `pread(2)` of whole words.
 pub(super) fn read_words_at(descriptor: c_int, words: &mut [u64], offset: i64) -> isize {
-    let (descriptor, bytes) = (c_long::from(descriptor), size_of_val(words));
-    let buffer: *mut c_void = words.as_mut_ptr().cast();
+    let (bytes, place) = (size_of_val(words), words.as_mut_ptr().expose_provenance());
+    let arguments = [descriptor as usize, place, bytes, offset as usize];
     // SAFETY: the words are writable, and any bits are one.
-    unsafe { libc::syscall(libc::SYS_pread64, descriptor, buffer, bytes, offset) as isize }
-}
-
-/// `write(2)`.
-fn sys_write(descriptor: c_int, bytes: &[u8]) -> isize {
-    let descriptor = c_long::from(descriptor);
-    // SAFETY: the bytes are readable for their length.
-    unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) as isize }
+    unsafe { call(libc::SYS_pread64, arguments) }
 }
 
 /// `fcntl(2)` with a number.
 pub(super) fn control(descriptor: c_int, command: c_int, argument: c_int) -> c_int {
-    let [descriptor, command, argument] = [descriptor, command, argument].map(c_long::from);
+    let arguments = [descriptor as usize, command as usize, argument as usize, 0];
     // SAFETY: plain numbers.
-    unsafe { libc::syscall(libc::SYS_fcntl, descriptor, command, argument) as c_int }
+    unsafe { call(libc::SYS_fcntl, arguments) as c_int }
 }
 
 /// `sendmsg(2)`.
@@ -236,14 +221,19 @@ pub(super) fn control(descriptor: c_int, command: c_int, argument: c_int) -> c_i
 /// - The message is valid, and what it points to.
 #[cfg(not(loom))]
 pub(super) unsafe fn send(socket: c_int, message: &libc::msghdr, flags: c_int) -> isize {
-    let (socket, flags) = (c_long::from(socket), c_long::from(flags));
-    let message = core::ptr::from_ref(message);
+    let message = core::ptr::from_ref(message).expose_provenance();
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_sendmsg, socket, message, flags) as isize }
+    unsafe {
+        call(
+            libc::SYS_sendmsg,
+            [socket as usize, message, flags as usize, 0],
+        )
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::errno;
     use super::super::process::process_id;
     use super::*;
 

@@ -3,7 +3,7 @@
 //! The kernel finds a sleeper by the page behind the word, so a waker in another process maps the
 //! same file. [`super::lock`] has the cheaper kind, which only one process sees.
 
-use super::errno::keep_errno;
+use super::arch::call;
 use crate::base::sync::plain::AtomicU32;
 use core::ptr::null;
 
@@ -27,21 +27,10 @@ pub fn wait(word: &Word, value: u32, ms: Option<u64>) -> Woken {
         tv_nsec: (ms % 1000 * 1_000_000) as _,
     });
     let limit = time.as_ref().map_or(null(), core::ptr::from_ref);
+    let limit = limit.expose_provenance();
     // SAFETY: the word and the time outlive the call.
-    let error = keep_errno(|| unsafe {
-        match libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            value,
-            limit,
-        ) {
-            0 => 0,
-            _ => super::errno::get(),
-        }
-    });
-    match error {
-        libc::ETIMEDOUT => Woken::ByTime,
+    match unsafe { futex(word, libc::FUTEX_WAIT, value as usize, limit) } {
+        TIMED_OUT => Woken::ByTime,
         _ => Woken::Early,
     }
 }
@@ -49,9 +38,17 @@ pub fn wait(word: &Word, value: u32, ms: Option<u64>) -> Woken {
 /// Wakes all threads that sleep on `word`, in every process.
 pub fn wake(word: &Word) {
     // SAFETY: FUTEX_WAKE only uses the address as a key.
-    keep_errno(|| unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX)
-    });
+    unsafe { futex(word, libc::FUTEX_WAKE, i32::MAX as usize, 0) };
+}
+
+const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
+
+/// # Safety
+/// - As `futex(2)`.
+unsafe fn futex(word: &Word, operation: i32, value: usize, limit: usize) -> isize {
+    let word = word.as_ptr().expose_provenance();
+    // SAFETY: the caller's promise.
+    unsafe { call(libc::SYS_futex, [word, operation as usize, value, limit]) }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,9 +1,10 @@
 //! The real [`Os`].
 
-use super::errno::{self, keep_errno};
+use super::arch::call;
+use super::errno::keep_errno;
 use super::file::read_file;
 use super::lock_order::assert_free;
-use super::process::{is_memory_locked, limit_of};
+use super::process::{clock_time, is_memory_locked, limit_of, usage};
 use super::{Answers, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use super::{mapping, pagemap_file, sandbox, tagging, write_guard};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
@@ -35,6 +36,9 @@ const YES: u8 = 2;
 impl Os for Linux {
     #[inline]
     fn page_bytes(&self) -> usize {
+        if cfg!(target_arch = "x86_64") {
+            return 4096;
+        }
         match PAGE_BYTES.load(Ordering::Relaxed) {
             0 => ask_page_bytes(),
             known => known,
@@ -43,27 +47,25 @@ impl Os for Linux {
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         assert_free();
-        keep_errno(|| {
-            if let Some(base) = reserve_anywhere(bytes, align) {
-                return Some(base);
-            }
-            let first = map_reserved(bytes)?;
-            if (first.as_ptr() as usize).is_multiple_of(align) {
-                return Some(first);
-            }
-            // SAFETY: mapped just above, not used by anybody.
-            unsafe { unmap(first.as_ptr(), bytes) };
-            // Just below it there is room, as a rule, and so nothing over the limit on the address
-            // space is asked for.
-            reserve_below(first, bytes, align)
-                .or_else(|| reserve_and_trim(bytes, align, self.page_bytes()))
-        })
+        if let Some(base) = reserve_anywhere(bytes, align) {
+            return Some(base);
+        }
+        let first = map_reserved(bytes)?;
+        if (first.as_ptr() as usize).is_multiple_of(align) {
+            return Some(first);
+        }
+        // SAFETY: mapped just above, not used by anybody.
+        unsafe { unmap(first.as_ptr(), bytes) };
+        // Just below it there is room, as a rule, and so nothing over the limit on the address
+        // space is asked for.
+        reserve_below(first, bytes, align)
+            .or_else(|| reserve_and_trim(bytes, align, self.page_bytes()))
     }
 
     unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         assert_free();
         // SAFETY: the caller's promise: a whole reservation, out of use.
-        keep_errno(|| unsafe { unmap(base.as_ptr(), bytes) });
+        unsafe { unmap(base.as_ptr(), bytes) };
     }
 
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
@@ -74,7 +76,7 @@ impl Os for Linux {
     unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize) {
         assert_free();
         // SAFETY: the caller's promise: a part of a reservation, out of use.
-        keep_errno(|| unsafe { unmap(addr.as_ptr(), bytes) });
+        unsafe { unmap(addr.as_ptr(), bytes) };
     }
 
     fn reserves_freely(&self) -> bool {
@@ -87,10 +89,8 @@ impl Os for Linux {
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
         assert_free();
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let permit = |access| {
-            // SAFETY: the caller's promise: a range of one reservation.
-            keep_errno(|| unsafe { libc::mprotect(addr.as_ptr().cast(), bytes, access) }) == 0
-        };
+        // SAFETY: the caller's promise: a range of one reservation.
+        let permit = |access| unsafe { mapping::protect(addr.as_ptr(), bytes, access) };
         // Memory above the program break has no tags.
         let tags = tagging::protection();
         let is_permitted = permit(access | tags) || tags != 0 && permit(access);
@@ -103,7 +103,7 @@ impl Os for Linux {
         let flags = RESERVED | libc::MAP_FIXED;
         let at: *mut c_void = addr.as_ptr().cast();
         // SAFETY: the caller's promise: the range lies in one reservation and no thread uses it.
-        let mapped = keep_errno(|| unsafe { map(at, bytes, libc::PROT_NONE, flags) });
+        let mapped = unsafe { map(at, bytes, libc::PROT_NONE, flags) };
         refused_if(mapped == libc::MAP_FAILED)
     }
 
@@ -137,7 +137,7 @@ impl Os for Linux {
         assert_free();
         let advise = |at: NonNull<u8>, bytes, advice| {
             // SAFETY: the caller's promise; the advice changes no contents.
-            keep_errno(|| unsafe { libc::madvise(at.as_ptr().cast(), bytes, advice) });
+            unsafe { mapping::advise(at.as_ptr(), bytes, advice) };
         };
         match huge {
             Huge::Want => advise(addr, bytes, libc::MADV_HUGEPAGE),
@@ -158,7 +158,7 @@ impl Os for Linux {
     ) -> Result<(), Unknown> {
         assert_free();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { pagemap_file::populated(addr, bytes, self.page_bytes(), visit) })
+        unsafe { pagemap_file::populated(addr, bytes, self.page_bytes(), visit) }
     }
 
     fn answers(&self) -> Answers {
@@ -174,15 +174,13 @@ impl Os for Linux {
     ) -> Result<(), RemapError> {
         assert_free();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe {
-            mapping::move_pages(from, to, bytes, most_pieces, self.page_bytes())
-        })
+        unsafe { mapping::move_pages(from, to, bytes, most_pieces, self.page_bytes()) }
     }
 
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         assert_free();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { mapping::renew(addr, bytes, self.page_bytes()) })
+        unsafe { mapping::renew(addr, bytes, self.page_bytes()) }
     }
 
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
@@ -225,9 +223,8 @@ impl Os for Linux {
 
     unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
         assert_free();
-        let at: *mut c_void = addr.as_ptr().cast();
         // SAFETY: the caller's promise.
-        refused_if(keep_errno(|| unsafe { libc::mprotect(at, bytes, libc::PROT_NONE) }) != 0)
+        refused_if(!unsafe { mapping::protect(addr.as_ptr(), bytes, libc::PROT_NONE) })
     }
 
     fn most_mappings(&self) -> usize {
@@ -238,12 +235,7 @@ impl Os for Linux {
     }
 
     fn now_ms(&self) -> u64 {
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the buffer is ours; on a failure it stays zero.
-        keep_errno(|| unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) });
+        let time = clock_time(libc::CLOCK_MONOTONIC_COARSE);
         time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
     }
 
@@ -286,7 +278,7 @@ const USUAL_MAPPINGS: usize = 65_530;
 /// - The range is committed and no thread uses it.
 unsafe fn discard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Purged {
     // SAFETY: the caller's promise.
-    match keep_errno(|| unsafe { libc::madvise(addr.as_ptr().cast(), bytes, advice) }) {
+    match unsafe { mapping::advise(addr.as_ptr(), bytes, advice) } {
         0 => Purged::Zero,
         _ => Purged::MaybeDirty,
     }
@@ -298,8 +290,11 @@ fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
 
 #[cold]
 fn ask_page_bytes() -> usize {
-    // SAFETY: sysconf takes no pointers.
-    let answer = keep_errno(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as usize;
+    // The kernel refuses advice about an address inside a page, even for no bytes.
+    // SAFETY: it changes nothing.
+    let is_start = |at: &usize| unsafe { call(libc::SYS_madvise, [*at, 0, 0, 0]) == 0 };
+    let answer = (12..20).map(|shift| 1 << shift).find(is_start);
+    let answer = answer.unwrap_or(64 << 10);
     PAGE_BYTES.store(answer, Ordering::Relaxed);
     answer
 }
@@ -324,19 +319,15 @@ fn ask_most_mappings() -> usize {
 unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(), GuardRefused> {
     assert_free();
     const TRIES: usize = 8;
-    let at: *mut c_void = addr.as_ptr().cast();
-    keep_errno(|| {
-        for _ in 0..TRIES {
-            // SAFETY: the caller's promise.
-            if unsafe { libc::madvise(at, bytes, advice) } == 0 {
-                return Ok(());
-            }
-            if ![libc::EAGAIN, libc::EINTR].contains(&errno::get()) {
-                break;
-            }
+    for _ in 0..TRIES {
+        // SAFETY: the caller's promise.
+        match -unsafe { mapping::advise(addr.as_ptr(), bytes, advice) } as i32 {
+            0 => return Ok(()),
+            libc::EAGAIN | libc::EINTR => {}
+            _ => break,
         }
-        Err(GuardRefused)
-    })
+    }
+    Err(GuardRefused)
 }
 
 /// Reserves a little, and looks how long that takes: 2 µs by the kernel, 260 to 1,060 by qemu-user
@@ -347,8 +338,7 @@ fn ask_freely() -> bool {
     const TRIES: usize = 3;
     const BYTES: usize = 64 << 20;
     const DEAR_NS: u64 = 100_000;
-    let freely =
-        keep_errno(|| (0..TRIES).any(|_| price_ns(BYTES).is_none_or(|price| price < DEAR_NS)));
+    let freely = (0..TRIES).any(|_| price_ns(BYTES).is_none_or(|price| price < DEAR_NS));
     FREELY.store(if freely { YES } else { NO }, Ordering::Relaxed);
     freely
 }
@@ -379,17 +369,12 @@ fn statm_bytes(field: usize) -> Option<usize> {
 
 /// The most bytes of the process that ever were in RAM at once.
 pub fn peak_resident_bytes() -> Option<usize> {
-    let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the buffer is as large as the kernel's answer.
-    if keep_errno(|| unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) }) != 0 {
-        return None;
-    }
-    // SAFETY: zeroed at first, then filled: valid numbers throughout.
-    Some(unsafe { usage.assume_init() }.ru_maxrss as usize * 1024)
+    Some(usage().ru_maxrss as usize * 1024)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::errno;
     use super::*;
 
     const BYTES: usize = 4 << 20;

@@ -3,9 +3,9 @@
 //!
 //! `testing/gate_models.rs` replaces this module by a machine that a model checker can run.
 
-use super::errno::{self, keep_errno};
+use super::arch::{call, thread_pointer};
 pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};
-use core::ptr::null;
+use core::ptr::{from_ref, null};
 
 /// How often a locker retries before it sleeps.
 pub(super) const SPINS: u32 = 64;
@@ -24,11 +24,11 @@ pub(super) enum Wake {
     All = i32::MAX as isize,
 }
 
-/// The calling thread: the address of its `errno`, which is unique among living threads, a multiple
-/// of 4, and the same in a child of fork.
+/// The calling thread: the address of its control block, which is unique among living threads, a
+/// multiple of 4, and the same in a child of fork.
 #[inline]
 pub(super) fn me() -> usize {
-    errno::place()
+    thread_pointer()
 }
 
 /// Sleeps while the lower half of `word` is that of `value`, for at most `ms` milliseconds if there
@@ -38,29 +38,24 @@ pub(super) fn sleep_while(word: &AtomicUsize, value: usize, ms: Option<u64>) {
         tv_sec: (ms / 1000) as i64,
         tv_nsec: (ms % 1000 * 1_000_000) as _,
     });
+    let time = time.as_ref().map_or(null(), from_ref).expose_provenance();
     // SAFETY: the word and the time outlive the call.
-    keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            half(word),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            value as u32,
-            time.as_ref().map_or(null(), core::ptr::from_ref),
-        )
-    });
+    unsafe { futex(word, libc::FUTEX_WAIT, value as u32 as usize, time) };
 }
 
 /// Wakes threads that sleep on `word`.
 pub(super) fn wake(word: &AtomicUsize, sleepers: Wake) {
     // SAFETY: FUTEX_WAKE only uses the address as a key.
-    keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            half(word),
-            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            sleepers as i32,
-        )
-    });
+    unsafe { futex(word, libc::FUTEX_WAKE, sleepers as usize, 0) };
+}
+
+/// # Safety
+/// - As `futex(2)`, about half of a word that only this process has.
+unsafe fn futex(word: &AtomicUsize, operation: i32, value: usize, time: usize) {
+    let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let word = half(word).expose_provenance();
+    // SAFETY: the caller's promise.
+    unsafe { call(libc::SYS_futex, [word, operation, value, time]) };
 }
 
 /// The half of a word that the kernel compares.

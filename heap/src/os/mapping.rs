@@ -1,7 +1,8 @@
 //! Anonymous mappings: made, removed, and mapped afresh.
 
+pub(super) use super::mmap::{advise, map, map_file, protect, remap, unmap};
 use super::process::{limit_of, now_ns};
-use super::{RemapError, errno, sandbox, tagging};
+use super::{RemapError, sandbox, tagging};
 use crate::base::sync::plain::{AtomicU8, AtomicU64, Ordering};
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -12,19 +13,6 @@ pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 /// What committed memory allows.
 fn committed() -> i32 {
     libc::PROT_READ | libc::PROT_WRITE | tagging::protection()
-}
-
-/// Anonymous memory. By number, because libneap.so has an `mmap` of its own, which watches the
-/// program's.
-///
-/// # Safety
-/// - As `mmap(2)`.
-pub(super) unsafe fn map(at: *mut c_void, bytes: usize, access: i32, flags: i32) -> *mut c_void {
-    let [access, flags, no_file] = [access, flags, -1].map(core::ffi::c_long::from);
-    // SAFETY: the caller's promise.
-    unsafe {
-        libc::syscall(libc::SYS_mmap, at, bytes, access, flags, no_file, 0usize) as *mut c_void
-    }
 }
 
 /// A mapping without access at an address of the kernel's choice.
@@ -146,9 +134,9 @@ fn advice_is(wanted: Advice) -> bool {
     if ANSWER.load(Ordering::Relaxed) == Advice::Unknown as u8 {
         let at = core::ptr::without_provenance_mut(OF_NO_PROCESS);
         // SAFETY: no process has memory in the kernel's half, so nothing is discarded.
-        let discard = || unsafe { libc::madvise(at, BYTES, libc::MADV_DONTNEED) };
+        let answer = unsafe { advise(at, BYTES, libc::MADV_DONTNEED) };
         // qemu-user answers 0, or `EINVAL` where an option limits the addresses.
-        let is_refused = errno::keep_errno(|| discard() != 0 && errno::get() == libc::ENOMEM);
+        let is_refused = answer == -(libc::ENOMEM as isize);
         let advice = match (is_refused, sandbox::is_forbidden()) {
             (false, _) => Advice::Ignored,
             (true, true) => Advice::Restricted,
@@ -183,23 +171,14 @@ pub(super) fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: mapped just above.
     let ready = unsafe {
         follows_advice()
-            && libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
-            && libc::mprotect(at.as_ptr().cast(), bytes, access) == 0
+            && advise(at.as_ptr(), bytes, libc::MADV_WIPEONFORK) == 0
+            && protect(at.as_ptr(), bytes, access)
     };
     if !ready {
         // SAFETY: mapped just above, and not shared.
         unsafe { unmap(at.as_ptr(), bytes) };
     }
     ready.then_some(at)
-}
-
-/// # Safety
-/// - The range is mapped by this layer and out of use, or empty.
-pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: the caller's promise.
-        unsafe { libc::munmap(at.cast(), bytes) };
-    }
 }
 
 /// Not in the `libc` crate for every C library.
@@ -250,16 +229,17 @@ unsafe fn move_mapping(
     page: usize,
 ) -> Result<(), RemapError> {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
-    let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
     // SAFETY: the caller's promise: both ranges are committed and disjoint, and no other thread
     // uses them.
-    if unsafe { remap(source, bytes, bytes, flags, target) } != libc::MAP_FAILED {
+    let error = unsafe { remap(from.as_ptr(), bytes, bytes, flags, to.as_ptr()) };
+    if error == 0 {
         return Ok(());
     }
+    let target: *mut c_void = to.as_ptr().cast();
     // EINVAL: before Linux 5.7 there is no such move, and nothing was done. Where the process has
     // no mapping left, the kernel refuses before it looks at the target. A limit that was lowered
     // since may have cost the target, and what is mapped there now may be another thread's.
-    let kept = errno::get() == libc::EINVAL || !is_limited();
+    let kept = error == libc::EINVAL || !is_limited();
     let untouched = kept && is_mapped(target, page);
     // SAFETY: the caller's promise.
     Err(unsafe { RemapError::refused_if(untouched || map_again(target, bytes)) })
@@ -325,22 +305,6 @@ pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize, page: usize) -> Resu
     Err(unsafe { RemapError::refused_if(is_mapped(start, page) || map_again(start, bytes)) })
 }
 
-/// By number, for libneap.so has an `mremap` of its own, which watches the program's.
-///
-/// # Safety
-/// - As `mremap(2)`.
-unsafe fn remap(
-    old: *mut c_void,
-    old_bytes: usize,
-    bytes: usize,
-    flags: i32,
-    new: *mut c_void,
-) -> *mut c_void {
-    let flags = core::ffi::c_long::from(flags);
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void }
-}
-
 /// Whether a range is one mapping of the kernel's, which is all that one call can move. The caller
 /// must know this first, because `MREMAP_FIXED` unmaps the target before it looks at the source.
 /// Mappings part where pages were moved to, and where the program locked or advised its memory.
@@ -351,14 +315,14 @@ unsafe fn remap(
 /// # Safety
 /// - The range is committed and no other thread uses it.
 unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
-    let start: *mut c_void = from.as_ptr().cast();
+    let start = from.as_ptr();
     // SAFETY: changes nothing but where the address space beyond the range is free, and that is
     // undone.
     unsafe {
-        if remap(start, bytes, bytes + page, 0, start) == libc::MAP_FAILED {
-            return errno::get() == libc::ENOMEM || errno::get() == libc::EAGAIN;
+        match remap(start, bytes, bytes + page, 0, start) {
+            0 => unmap(start.add(bytes), page),
+            error => return error == libc::ENOMEM || error == libc::EAGAIN,
         }
-        unmap(from.as_ptr().add(bytes), page);
     }
     true
 }
@@ -367,7 +331,7 @@ unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
 /// to the same size would not tell: before Linux 5.16 it succeeds in a hole.
 fn is_mapped(start: *mut c_void, page: usize) -> bool {
     // SAFETY: the advice is what each mapping of ours has already, so nothing changes.
-    unsafe { libc::madvise(start, page, libc::MADV_NORMAL) == 0 }
+    unsafe { advise(start.cast(), page, libc::MADV_NORMAL) == 0 }
 }
 
 /// Commits a range again that the kernel unmapped. False if it refuses, or something is mapped

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `system` | the trait [`Os`]: what the page heap needs of an operating system |
-//! | `linux`, `mapping` | the real one; anonymous mappings |
+//! | `linux`, `mapping`, `mmap` | the real one; anonymous mappings; the calls about them |
 //! | `pagemap`, `pagemap_file` | which pages are populated; the file that says so |
 //! | `file`, `process`, `thread` | thin wrappers by noun |
 //! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
@@ -21,6 +21,10 @@
 //! | `x86_64`, `aarch64`, `portable` | what each machine needs in assembly |
 //!
 //! Every function here keeps the caller's `errno`.
+//!
+//! The kernel is called by the number of the call and by its own object (vDSO), never by a name of
+//! the C library's: another library may define the name first, and allocate in its function.
+//! `tests/structure` has the list of the names that remain.
 
 pub mod abort;
 #[cfg(test)]
@@ -57,6 +61,7 @@ mod lock_loom;
 pub mod lock_order;
 mod machine;
 mod mapping;
+mod mmap;
 pub mod operators;
 pub mod own_stack;
 mod pagemap;
@@ -85,7 +90,7 @@ mod arch;
 #[path = "x86_64.rs"]
 mod arch;
 
-pub use arch::clear_streaming;
+pub use arch::{call, call_long, clear_streaming};
 pub use system::{
     Answers, Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
 };

@@ -5,6 +5,7 @@
 //! one process may have, [`Backing::Shared`]. Documentation/admin-guide/mm/pagemap.rst of the
 //! kernel describes both.
 
+use super::arch::call;
 use super::{Backing, Populated, Unknown, file};
 use core::mem::MaybeUninit;
 use neap_shared::pagemap::{HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, Sought, ZERO_PAGE};
@@ -80,13 +81,13 @@ fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -
         ..Sought::default()
     };
     let (request, mut scan) = (
-        u64::from(PAGEMAP_SCAN),
+        PAGEMAP_SCAN as usize,
         Scan::new(at..end, sought, &mut regions),
     );
-    // By number, because libneap.so has an `ioctl` of its own, which watches the program's. SAFETY:
-    // the kernel writes the struct and at most `most_regions` regions; both are ours. The
+    let place = (&raw mut scan).expose_provenance();
+    // SAFETY: the kernel writes the struct and at most `most_regions` regions; both are ours. The
     // descriptor was proven to be a pagemap, whose ioctl writes nothing else.
-    let count = unsafe { libc::syscall(libc::SYS_ioctl, number, request, &mut scan) };
+    let count = unsafe { call(libc::SYS_ioctl, [number as usize, request, place, 0]) };
     if count < 0 {
         return None;
     }

@@ -14,7 +14,6 @@
 //! - There may be no `/proc`, no permission to open it, no free descriptor, or a sandbox that kills
 //!   the process for asking.
 
-use super::errno::keep_errno;
 use super::file::{self, FileIdentity};
 use super::pagemap::{self, Way};
 use super::process;
@@ -98,11 +97,6 @@ impl Proven {
 /// The process's pagemap, opened at the first need. `None` when there is none. An OS page
 /// has `page` bytes.
 pub(super) fn proven(page: usize) -> Option<Proven> {
-    // An older kernel refuses the first question to a new descriptor.
-    keep_errno(|| find_proven(page))
-}
-
-fn find_proven(page: usize) -> Option<Proven> {
     if !ALLOWED.load(Ordering::Relaxed) {
         return None;
     }

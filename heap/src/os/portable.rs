@@ -1,7 +1,8 @@
 //! Other machines: work runs on the caller's stack, because there is no stack switch, and system
 //! calls go through the C library.
 
-use core::ffi::c_void;
+use super::errno;
+use core::ffi::{CStr, c_void};
 
 /// Calls `work(argument)`.
 ///
@@ -16,14 +17,36 @@ pub(super) unsafe fn call_on(
     unsafe { work(argument) }
 }
 
-/// Calls the kernel by the C library. -1 for an error, else the answer.
+/// Calls the kernel by the C library. The negative number of an error, else the answer.
 ///
 /// # Safety
 /// - As the call of this number with these arguments; it neither makes a process nor a thread.
-pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
+pub unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
     // SAFETY: the caller's promise.
-    super::errno::keep_errno(|| unsafe { libc::syscall(number, a, b, c, d) as isize })
+    unsafe { call_long(number, [a, b, c, d, 0, 0]) }
 }
+
+/// [`call`] with all the arguments that a call can have.
+///
+/// # Safety
+/// - As [`call`].
+pub unsafe fn call_long(number: libc::c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    // SAFETY: the caller's promise.
+    errno::keep_errno(
+        || match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
+            -1 => -(errno::get() as isize),
+            answer => answer as isize,
+        },
+    )
+}
+
+/// A name of the calling thread: the address of its `errno`.
+pub(super) fn thread_pointer() -> usize {
+    errno::location().addr()
+}
+
+/// The kernel's name for its function that tells the time, if it has one.
+pub(super) const CLOCK: &CStr = c"__vdso_clock_gettime";
 
 /// Null: libneap.so is not built for this machine.
 pub(super) fn library_start() -> *const () {

@@ -3,11 +3,13 @@
 //! Every function keeps the caller's `errno`.
 
 use super::arch::call;
-use super::errno::{self, keep_errno};
-use super::sandbox;
-use crate::base::sync::plain::{AtomicBool, AtomicI32, Ordering};
-use core::ffi::{CStr, c_char};
-use core::mem::MaybeUninit;
+pub use super::elf::auxiliary;
+use super::errno::keep_errno;
+use super::{arch, elf, sandbox};
+use crate::base::sync::plain::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use core::ffi::{CStr, c_char, c_void};
+use core::mem::{MaybeUninit, transmute};
+use core::ptr::null_mut;
 
 /// Registers handlers around `fork`: before, after in the parent, after in the child. False if the
 /// C library has no memory for them (it may allocate).
@@ -51,7 +53,7 @@ pub(crate) fn is_own() -> bool {
 /// Whether a process with this ID exists.
 pub fn process_exists(id: i32) -> bool {
     // SAFETY: plain numbers; signal 0 only checks that the process exists.
-    keep_errno(|| unsafe { libc::kill(id, 0) == 0 || errno::get() != libc::ESRCH })
+    unsafe { call(libc::SYS_kill, [id as usize, 0, 0, 0]) != -(libc::ESRCH as isize) }
 }
 
 /// Ends the process and all its threads, without exit handlers.
@@ -65,12 +67,6 @@ pub fn exit_at_once(status: i32) -> ! {
 /// Most bytes that the kernel accepts for arguments and environment (three quarters of an 8 MiB
 /// stack), and its own words among them.
 const START_STRINGS: usize = (6 << 20) + (16 << 10);
-
-/// What the kernel told the program at its start about `kind`; 0 if nothing.
-pub fn auxiliary(kind: libc::c_ulong) -> usize {
-    // SAFETY: getauxval takes no pointers.
-    keep_errno(|| unsafe { libc::getauxval(kind) }) as usize
-}
 
 /// Whether the kernel wrote this string of the environment to the program's stack at its start.
 /// Other strings, which the program added, may be constants. The kernel's lie above sixteen random
@@ -151,24 +147,58 @@ pub fn time_of_day_ns() -> u64 {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let time = clock_time(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The kernel's function that tells the time without entering it; null before [`find_clock`], and
+/// where there is none.
+static CLOCK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Looks for the kernel's function.
+pub(crate) fn find_clock() {
+    let found = elf::of_kernel(arch::CLOCK).map_or(null_mut(), |found| found.as_ptr());
+    CLOCK.store(found, Ordering::Relaxed);
+}
+
+/// A clock's time. A preloaded library may have a `clock_gettime` of its own.
+pub(super) fn clock_time(clock: libc::clockid_t) -> libc::timespec {
+    type Clock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> i32;
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the struct is a local variable; these clocks always exist.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    // SAFETY: null, or a function of this type; the buffer is ours, and stays zero on a failure.
+    unsafe {
+        match transmute::<*mut c_void, Option<Clock>>(CLOCK.load(Ordering::Relaxed)) {
+            Some(tell) => _ = tell(clock, &mut time),
+            None => {
+                let place = (&raw mut time).expose_provenance();
+                call(libc::SYS_clock_gettime, [clock as usize, place, 0, 0]);
+            }
+        }
+    }
+    time
 }
 
 /// The process's page faults so far: minor, then major.
 pub fn faults() -> [u64; 2] {
-    let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills the struct, and zeros are a valid value.
-    let usage = keep_errno(|| unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    });
+    let usage = usage();
     [usage.ru_minflt as u64, usage.ru_majflt as u64]
+}
+
+/// What the process has used so far.
+pub(super) fn usage() -> libc::rusage {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    let place = usage.as_mut_ptr().expose_provenance();
+    // SAFETY: the kernel fills the struct, and zeros are a valid value.
+    unsafe {
+        call(
+            libc::SYS_getrusage,
+            [libc::RUSAGE_SELF as usize, place, 0, 0],
+        );
+        usage.assume_init()
+    }
 }
 
 /// By number, because C libraries differ in the type of `resource`.
@@ -220,31 +250,33 @@ pub fn hardware() -> Option<Hardware> {
     if !sandbox::allows_more() {
         return None;
     }
-    keep_errno(|| {
-        Some(Hardware {
-            bytes: memory()?,
-            processors: processors()?,
-        })
+    Some(Hardware {
+        bytes: memory()?,
+        processors: processors()?,
     })
 }
 
 fn memory() -> Option<usize> {
     let mut info = MaybeUninit::<libc::sysinfo>::uninit();
+    let place = info.as_mut_ptr().expose_provenance();
     // SAFETY: a buffer of the right size, which is filled when the call returns 0.
-    let info = unsafe { (libc::sysinfo(info.as_mut_ptr()) == 0).then(|| info.assume_init())? };
+    let info =
+        unsafe { (call(libc::SYS_sysinfo, [place, 0, 0, 0]) == 0).then(|| info.assume_init())? };
     (info.totalram as usize).checked_mul(info.mem_unit as usize)
 }
 
 fn processors() -> Option<usize> {
-    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-    let bytes = size_of::<libc::cpu_set_t>();
-    // SAFETY: a buffer of that size, all of which was zeroed, which is valid.
-    let set = unsafe {
-        let failed = libc::sched_getaffinity(0, bytes, set.as_mut_ptr());
-        (failed == 0).then(|| set.assume_init())?
+    let mut set = [0u64; 64];
+    let place = set.as_mut_ptr().expose_provenance();
+    // SAFETY: a buffer of that size.
+    let bytes = unsafe {
+        call(
+            libc::SYS_sched_getaffinity,
+            [0, size_of_val(&set), place, 0],
+        )
     };
-    // SAFETY: counts the bits of the set.
-    usize::try_from(unsafe { libc::CPU_COUNT(&set) }).ok()
+    let count = set.iter().map(|word| word.count_ones() as usize).sum();
+    (bytes > 0).then_some(count)
 }
 
 #[cfg(test)]

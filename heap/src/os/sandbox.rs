@@ -6,7 +6,7 @@
 //! way that Neap did not see. A filter from before the start means nothing, because containers have
 //! one and do not kill.
 
-use super::errno::keep_errno;
+use super::arch::call;
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
 
 #[unsafe(link_section = "neap_fork")]
@@ -15,20 +15,10 @@ static ALLOWED: AtomicBool = AtomicBool::new(true);
 /// filters or an emulator hides them. Then a later filter cannot be noticed.
 static AT_START: AtomicI8 = AtomicI8::new(-1);
 
-/// `PR_GET_SECCOMP`: 0 without a filter, -1 if the call is refused. By number: libneap.so watches
-/// `prctl`.
+/// `PR_GET_SECCOMP`: 0 without a filter, less if the call is refused.
 fn filters() -> i8 {
     // SAFETY: no pointers.
-    keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_prctl,
-            libc::PR_GET_SECCOMP,
-            0usize,
-            0usize,
-            0usize,
-            0usize,
-        ) as i8
-    })
+    unsafe { call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0]) as i8 }
 }
 
 /// Notes the filter at the process's start.

@@ -2,10 +2,10 @@
 //! it can fault, and a descriptor through which other processes find it.
 
 use super::Os;
-use super::errno::keep_errno;
+use super::arch::call;
 use super::file::{self, OpenFile};
 use super::linux::Linux;
-use super::mapping::follows_advice;
+use super::mapping::{self, follows_advice};
 use super::process::limit_of;
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use core::ffi::CStr;
@@ -70,11 +70,11 @@ fn wiped_page() -> *mut AtomicU8 {
         return null_mut();
     };
     // SAFETY: a reservation of our own, all of it.
-    let wiped = keep_errno(|| unsafe {
+    let wiped = unsafe {
         Linux.commit(page, bytes).is_ok()
             && follows_advice()
-            && libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
-    });
+            && mapping::advise(page.as_ptr(), bytes, libc::MADV_WIPEONFORK) == 0
+    };
     if !wiped {
         // SAFETY: the whole reservation above, which holds no value yet.
         unsafe { Linux.unmap(page, bytes) };
@@ -94,23 +94,22 @@ impl Shared {
     /// Creates a memory file of `bytes`, a multiple of the page size. `None` if the kernel refuses
     /// any step.
     pub fn create(name: &CStr, bytes: usize) -> Option<Shared> {
-        keep_errno(|| {
-            // Making a file longer than RLIMIT_FSIZE would end the process by SIGXFSZ.
-            if limit_of(libc::RLIMIT_FSIZE).is_some_and(|most| most < bytes) {
-                return None;
-            }
-            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-            // SAFETY: a C string and plain flags.
-            let number = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
-            let descriptor = out_of_the_way(i32::try_from(number).ok().filter(|&n| n >= 0)?);
-            claim();
-            let file = OpenFile::of(descriptor)?;
-            let Some(base) = seal(descriptor, bytes).and_then(|()| map(descriptor, bytes)) else {
-                file::close(descriptor);
-                return None;
-            };
-            Some(Shared { base, bytes, file })
-        })
+        // Making a file longer than RLIMIT_FSIZE would end the process by SIGXFSZ.
+        if limit_of(libc::RLIMIT_FSIZE).is_some_and(|most| most < bytes) {
+            return None;
+        }
+        let name = name.as_ptr().expose_provenance();
+        let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+        // SAFETY: a C string and plain flags.
+        let number = unsafe { call(libc::SYS_memfd_create, [name, flags, 0, 0]) };
+        let descriptor = out_of_the_way(i32::try_from(number).ok().filter(|&n| n >= 0)?);
+        claim();
+        let file = OpenFile::of(descriptor)?;
+        let Some(base) = seal(descriptor, bytes).and_then(|()| map(descriptor, bytes)) else {
+            file::close(descriptor);
+            return None;
+        };
+        Some(Shared { base, bytes, file })
     }
 
     /// Closes the descriptor, if its number is still ours.
@@ -124,13 +123,13 @@ impl Shared {
     /// - No thread uses the memory any longer.
     pub unsafe fn unmap(&self) {
         // SAFETY: mapped by `create`; the caller's promise.
-        keep_errno(|| unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) });
+        unsafe { mapping::unmap(self.base.as_ptr(), self.bytes) };
     }
 
     /// Sends `words` and the descriptor to the Unix socket at the path `name`. False if no process
     /// listens there or its queue is full.
     pub fn hand_to(&self, name: &[u8], words: [u64; 3]) -> bool {
-        self.file.is_ours() && keep_errno(|| send(name, &words, self.file.descriptor))
+        self.file.is_ours() && send(name, &words, self.file.descriptor)
     }
 }
 
@@ -149,31 +148,16 @@ fn out_of_the_way(descriptor: i32) -> i32 {
 fn seal(descriptor: i32, bytes: usize) -> Option<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: plain numbers; the descriptor is ours.
-    let sized = unsafe { libc::ftruncate(descriptor, i64::try_from(bytes).ok()?) } == 0;
+    let sized = unsafe { call(libc::SYS_ftruncate, [descriptor as usize, bytes, 0, 0]) } == 0;
     (sized && file::control(descriptor, libc::F_ADD_SEALS, seals) == 0).then_some(())
 }
 
 fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // By number: libneap.so interposes `mmap`. SAFETY: a new mapping at an address of the kernel's
-    // choice.
-    let base = unsafe {
-        libc::syscall(
-            libc::SYS_mmap,
-            null_mut::<u8>(),
-            bytes,
-            access,
-            libc::MAP_SHARED,
-            descriptor,
-            0usize,
-        )
-    };
-    // Raw errors are negative numbers in the last page of addresses; the wrapper turns them into
-    // -1.
-    if base == -1 {
-        return None;
-    }
-    NonNull::new(base as *mut u8)
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let arguments = [0, bytes, access, libc::MAP_SHARED as usize];
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let base = unsafe { mapping::map_file(arguments, descriptor as usize) };
+    NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED)
 }
 
 /// Sends one datagram with a descriptor. Does not wait.
@@ -205,7 +189,11 @@ fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
             .cast::<i32>()
             .write_unaligned(descriptor);
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let socket = libc::socket(libc::AF_UNIX, kind, 0);
+        let socket = call(
+            libc::SYS_socket,
+            [libc::AF_UNIX as usize, kind as usize, 0, 0],
+        );
+        let socket = socket as i32;
         let sent = socket >= 0 && file::send(socket, message, libc::MSG_NOSIGNAL) >= 0;
         if socket >= 0 {
             file::close(socket);

@@ -4,7 +4,7 @@
 //!
 //! `untagged.rs` stands here for machines without tags.
 
-use super::errno::keep_errno;
+use super::arch::call_long;
 use super::process::auxiliary;
 use super::sandbox;
 use crate::base::sync::plain::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ pub fn is_on() -> bool {
 #[cold]
 pub fn start() {
     const HWCAP2_MTE: usize = 1 << 18;
-    const SET_TAGGED_ADDR_CTRL: libc::c_long = 55;
+    const SET_TAGGED_ADDR_CTRL: usize = 55;
     const ENABLE: usize = 1;
     const SYNCHRONOUS: usize = 1 << 1;
     /// Which tags the processor may choose: all but 0.
@@ -43,17 +43,8 @@ pub fn start() {
         return;
     }
     let control = ENABLE | SYNCHRONOUS | CHOICES;
-    // By number: libneap.so interposes `prctl`. SAFETY: plain numbers.
-    let answer = keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_prctl,
-            SET_TAGGED_ADDR_CTRL,
-            control,
-            0usize,
-            0usize,
-            0usize,
-        )
-    });
+    // SAFETY: plain numbers.
+    let answer = unsafe { call_long(libc::SYS_prctl, [SET_TAGGED_ADDR_CTRL, control, 0, 0, 0, 0]) };
     ON.store(answer == 0, Ordering::Relaxed);
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Every function keeps the caller's `errno`.
 
-use super::arch::call;
-use super::errno::{self, keep_errno};
+use super::arch::{call, thread_pointer};
+use super::errno::keep_errno;
 use super::loader::{is_glibc, is_there, symbol};
 use super::own_stack;
 use super::process::{self, process_id};
@@ -22,8 +22,8 @@ pub fn are_there() -> bool {
 pub struct Key(libc::pthread_key_t);
 
 impl Key {
-    /// A new key; `None` if the process has no more. Its caller holds the registry's lock, which
-    /// an allocation might wait for: glibc and musl allocate nothing here.
+    /// A new key; `None` if the process has no more. It may allocate, where another library has a
+    /// function of the C library's name.
     pub fn create(at_thread_end: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
         if !are_there() {
             return None;
@@ -180,37 +180,29 @@ pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
     SignalMask(before)
 }
 
-/// A name of the calling thread, the address of its `errno`: never 0, and of no other live thread.
-/// `pthread_self` gives 0 before glibc 2.27 where libpthread is missing.
+/// A name of the calling thread, the address of its control block: never 0, and of no other live
+/// thread. `pthread_self` gives 0 before glibc 2.27 where libpthread is missing.
 pub fn own_name() -> usize {
-    errno::place()
+    thread_pointer()
 }
 
-/// Names the calling thread, as tools like `top` show it. By number: libneap.so interposes `prctl`.
+/// Names the calling thread, as tools like `top` show it.
 pub fn name_thread(name: &CStr) {
+    let name = name.as_ptr().expose_provenance();
     // SAFETY: a C string; the kernel copies at most 16 bytes of it.
-    keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_prctl,
-            libc::PR_SET_NAME,
-            name.as_ptr(),
-            0usize,
-            0usize,
-            0usize,
-        )
-    });
+    unsafe { call(libc::SYS_prctl, [libc::PR_SET_NAME as usize, name, 0, 0]) };
 }
 
 /// The calling thread's TID.
 pub fn thread_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
-    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+    unsafe { call(libc::SYS_gettid, [0; 4]) as i32 }
 }
 
 /// Whether this process has a thread with this TID.
 pub fn thread_exists(id: i32) -> bool {
     // Signal 0 only checks that the thread exists.
-    signal_thread(id, 0)
+    signal_thread(id, 0) == 0
 }
 
 /// Names the calling thread for [`has_ended`]: its TID, or [`MAIN`]. 0 where `has_ended` could not
@@ -234,11 +226,7 @@ pub const LEFT: i32 = -2;
 /// Whether the thread that had this [`lasting_id`] has ended. False if that is not known, as for
 /// the first thread, or where the kernel does not answer as it should.
 pub fn has_ended(id: i32) -> bool {
-    let is_missing = |id: i32| {
-        let arguments = [process_id() as usize, id as usize, 0, 0];
-        // SAFETY: plain numbers; signal 0 only checks that the thread exists.
-        unsafe { call(libc::SYS_tgkill, arguments) == -(libc::ESRCH as isize) }
-    };
+    let is_missing = |id: i32| signal_thread(id, 0) == -(libc::ESRCH as isize);
     id > 0 && is_missing(id) && !is_missing(thread_id())
 }
 
@@ -248,9 +236,10 @@ pub fn signal_self(signal: i32) {
     signal_thread(thread_id(), signal);
 }
 
-fn signal_thread(id: i32, signal: i32) -> bool {
+fn signal_thread(id: i32, signal: i32) -> isize {
+    let arguments = [process_id() as usize, id as usize, signal as usize, 0];
     // SAFETY: plain numbers.
-    keep_errno(|| unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, signal) == 0 })
+    unsafe { call(libc::SYS_tgkill, arguments) }
 }
 
 /// The two commands of `membarrier(2)` in use here.
@@ -265,7 +254,7 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// microsecond. Later the kernel first waits for an RCU grace period: for 6 to 30 ms, and for much
 /// longer on an overloaded machine. A fork's child inherits the registration.
 pub fn prepare_barrier() {
-    let is_registered = keep_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED));
+    let is_registered = membarrier(REGISTER_PRIVATE_EXPEDITED);
     REGISTERED.store(is_registered, Ordering::Relaxed);
 }
 
@@ -277,7 +266,7 @@ pub fn has_barrier() -> bool {
 
 fn membarrier(command: i32) -> bool {
     // SAFETY: membarrier takes no pointers.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    unsafe { call(libc::SYS_membarrier, [command as usize, 0, 0, 0]) == 0 }
 }
 
 /// Makes every running thread of the process pass a full memory barrier before it returns.
@@ -287,10 +276,8 @@ pub fn heavy_barrier() -> bool {
     if sandbox::is_forbidden() {
         return false;
     }
-    let passes = keep_errno(|| {
-        membarrier(PRIVATE_EXPEDITED)
-            || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
-    });
+    let passes = membarrier(PRIVATE_EXPEDITED)
+        || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED));
     if !passes {
         REGISTERED.store(false, Ordering::Relaxed);
     }
@@ -306,8 +293,10 @@ pub fn give_way() {
     };
     const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let never_woken = 0u32;
+    let word = (&raw const never_woken).expose_provenance();
+    let moment = core::ptr::from_ref(&MOMENT).expose_provenance();
     // SAFETY: the word and the time outlive the call.
-    keep_errno(|| unsafe { libc::syscall(libc::SYS_futex, &never_woken, WAIT, 0, &MOMENT) });
+    unsafe { call(libc::SYS_futex, [word, WAIT as usize, 0, moment]) };
 }
 
 #[cfg(test)]

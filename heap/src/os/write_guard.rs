@@ -21,7 +21,7 @@
 //!
 //! [generation]: Own::generation
 
-use super::errno;
+use super::arch::call;
 use super::file::{self, FileIdentity, OpenFile};
 use super::process::{self, process_id};
 use super::{GuardRefused, mapping, sandbox};
@@ -29,7 +29,6 @@ use crate::base::sync::plain::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
 };
 use crate::base::sync::plain::{Ordering, Ordering::Relaxed};
-use core::ffi::{c_long, c_void};
 use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
 
@@ -177,7 +176,7 @@ pub(super) unsafe fn install(
 /// - The page is committed, and no thread uses it.
 pub(super) unsafe fn remove(page: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
     // SAFETY: the caller's promise.
-    let discarded = unsafe { libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
+    let discarded = unsafe { mapping::advise(page.as_ptr(), bytes, libc::MADV_DONTNEED) };
     // Where the guards are gone, there is nothing to take back.
     if discarded == 0 || generation_now() == 0 {
         return Ok(());
@@ -288,40 +287,38 @@ fn ask(request: u32, argument: &mut [u64; 4]) -> i32 {
     ask_of(LAST.number.load(Relaxed), request, argument)
 }
 
-/// `ioctl(2)`, by number, because libneap.so has an `ioctl` of its own, which watches the
-/// program's.
+/// `ioctl(2)`. Returns the number of an error, or 0.
 fn ask_of(number: i32, request: u32, argument: &mut [u64; 4]) -> i32 {
     const TRIES: usize = 8;
-    let [number, request] = [c_long::from(number), c_long::from(request)];
-    let argument: *mut c_void = argument.as_mut_ptr().cast();
+    let argument = argument.as_mut_ptr().expose_provenance();
+    let arguments = [number as usize, request as usize, argument, 0];
+    let mut error = 0;
     for _ in 0..TRIES {
         // SAFETY: the argument of each of these requests has at most four words.
-        if unsafe { libc::syscall(libc::SYS_ioctl, number, request, argument) } == 0 {
-            return 0;
-        }
-        if ![libc::EAGAIN, libc::EINTR].contains(&errno::get()) {
+        error = -unsafe { call(libc::SYS_ioctl, arguments) } as i32;
+        if ![libc::EAGAIN, libc::EINTR].contains(&error) {
             break;
         }
     }
-    errno::get()
+    error
 }
 
 /// Whether the kernel refuses to write to a page.
 fn stops_writes(page: NonNull<u8>) -> bool {
-    let nothing = null_mut::<c_void>();
     let [how, bytes] = [libc::SIG_BLOCK as usize, size_of::<u64>()];
+    let arguments = [how, 0, page.as_ptr().expose_provenance(), bytes];
     // SAFETY: changes no mask. The page, which no thread uses, has room for the mask.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, nothing, page, bytes) != 0 }
+    unsafe { call(libc::SYS_rt_sigprocmask, arguments) != 0 }
 }
 
 /// Opens a descriptor at a number out of the way of the program's own.
 fn open() -> Option<OpenFile> {
     let open = |flags: i32| {
         // SAFETY: no pointers.
-        unsafe { libc::syscall(libc::SYS_userfaultfd, c_long::from(flags)) as i32 }
+        unsafe { call(libc::SYS_userfaultfd, [flags as usize, 0, 0, 0]) as i32 }
     };
     let mut low = open(libc::O_CLOEXEC | USER_MODE_ONLY);
-    if low < 0 && errno::get() == libc::EINVAL {
+    if low == -libc::EINVAL {
         low = open(libc::O_CLOEXEC);
     }
     let file = OpenFile::of(file::move_up(low)?)?;

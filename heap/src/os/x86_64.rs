@@ -3,7 +3,7 @@
 //! touches.
 
 use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 
 /// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the
 /// switch by the table that the directives make.
@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn call_on(
 ///
 /// # Safety
 /// - As the call of this number with these arguments; it neither makes a process nor a thread.
-pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
+pub unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
     let answer;
     // SAFETY: the kernel changes three registers, which are named, and what the caller allows.
     unsafe {
@@ -50,6 +50,32 @@ pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isi
             in("rsi") b,
             in("rdx") c,
             in("r10") d,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+/// [`call`] with all the arguments that a call can have.
+///
+/// # Safety
+/// - As [`call`].
+#[inline]
+pub unsafe fn call_long(number: libc::c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let answer;
+    // SAFETY: as in `call`.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => answer,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            in("r8") e,
+            in("r9") f,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
@@ -76,6 +102,24 @@ pub(super) fn library_start() -> *const () {
     }
     address
 }
+
+/// The address of the calling thread's control block: unique among living threads.
+#[inline(always)]
+pub(super) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: the ABI has the block's address in its first word.
+    unsafe {
+        core::arch::asm!(
+            "mov {0}, fs:[0]",
+            out(reg) pointer,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    pointer
+}
+
+/// The kernel's name for its function that tells the time.
+pub(super) const CLOCK: &CStr = c"__vdso_clock_gettime";
 
 /// Fills `bytes` bytes with zeros by stores that bypass the caches.
 ///

@@ -29,7 +29,6 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook;
-use crate::os::errno::keep_errno;
 use crate::os::linux::Linux;
 use crate::os::{Os, futex, pagemap_file, process, sandbox, shared, thread};
 use crate::pages::Driver;
@@ -297,7 +296,7 @@ fn start_masked() -> bool {
     shared::claim();
     if HEAP.pages.limits().has_group() {
         // In a group at its limit, the purge thread would wait for memory to open the file.
-        keep_errno(|| pagemap_file::prepare(Linux.page_bytes()));
+        pagemap_file::prepare(Linux.page_bytes());
     }
     THREAD.store(0, Ordering::SeqCst);
     let started = thread::spawn(body, STACK_BYTES);

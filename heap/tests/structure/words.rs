@@ -56,6 +56,28 @@ const CANCELLATION_POINTS: &[&str] = &[
     "writev",
 ];
 
+/// The functions of the C library that are called by name. Another library may define a name first,
+/// and allocate in its function, so these are called with no lock held that an allocation takes.
+/// Calls to the kernel go by number (`os/mod.rs`).
+const BY_NAME: &[&str] = &[
+    "__errno_location",
+    "abort",
+    "dl_iterate_phdr",
+    "dlsym",
+    "getauxval",
+    "pthread_atfork",
+    "pthread_attr_destroy",
+    "pthread_attr_init",
+    "pthread_attr_setdetachstate",
+    "pthread_attr_setstacksize",
+    "pthread_create",
+    "pthread_getspecific",
+    "pthread_key_create",
+    "pthread_setspecific",
+    "sbrk",
+    "sigaction",
+];
+
 /// Files that alone may contain a word.
 const ONLY_THERE: &[(&str, &[&str])] = &[
     ("sync::atomic", &["base/sync.rs"]),
@@ -128,6 +150,35 @@ fn source_files_that_comments_name_exist() {
         }
     }
     assert!(wrong.is_empty(), "no such file: {wrong:#?}");
+}
+
+/// The functions of the crate `libc` that a text calls. Its macros are in capitals.
+fn called(text: &str) -> Vec<String> {
+    let is_of_a_name = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+    let parts = text.split("libc::").skip(1);
+    let names = parts.filter_map(|rest| {
+        let name: String = rest.chars().take_while(is_of_a_name).collect();
+        rest[name.len()..].starts_with('(').then_some(name)
+    });
+    let is_macro = |name: &String| name.starts_with(|c: char| c.is_ascii_uppercase());
+    names.filter(|name| !is_macro(name)).collect()
+}
+
+#[test]
+fn the_kernel_is_called_by_number() {
+    let mut wrong = Vec::new();
+    for (file, text) in files_of_both() {
+        let is_exempt = room_of(&file) == "testing" || file == "os/portable.rs";
+        let names = called(&text).into_iter();
+        for name in names.filter(|name| !is_exempt && !BY_NAME.contains(&name.as_str())) {
+            wrong.push(format!("{file} calls {name}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(
+        called("libc::SYS_x, libc::kill(1), libc::SIGRTMIN()"),
+        ["kill"]
+    );
 }
 
 #[test]

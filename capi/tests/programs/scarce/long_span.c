@@ -1,6 +1,6 @@
 /* Large blocks of which one page was touched are freed and trimmed. Calls that give pages back are
    counted: they are to be about as many as blocks, not as there are parts of 8 MiB. */
-#include "check.h"
+#include "own_calls.h"
 #include <malloc.h>
 #include <sys/mman.h>
 
@@ -9,15 +9,14 @@ static const size_t block_bytes = (size_t)512 << 20;
 
 static int calls;
 
-/* Stands in front of the C library's, which Neap calls. */
-int madvise(void *start, size_t bytes, int advice) {
-    static int (*next)(void *, size_t, int);
-    if (!next) next = (int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "madvise");
-    __atomic_add_fetch(&calls, advice == MADV_DONTNEED, __ATOMIC_RELAXED);
-    return next(start, bytes, advice);
+static long seen(long number, const long *arguments) {
+    int purges = number == SYS_madvise && arguments[2] == MADV_DONTNEED;
+    __atomic_add_fetch(&calls, purges, __ATOMIC_RELAXED);
+    return passed(number, arguments);
 }
 
 int main(void) {
+    prepare_calls();
     static char *blocks[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = malloc(block_bytes);
@@ -27,8 +26,10 @@ int main(void) {
         }
         blocks[i][block_bytes / 2] = 1;
     }
+    watch_calls(1);
     for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
     malloc_trim(0);
+    watch_calls(0);
     if (calls > 8 * BLOCKS) dprintf(2, "%d calls for %d blocks\n", calls, BLOCKS);
     char *zeros = calloc(1, block_bytes);
     CHECK(zeros != NULL);

@@ -1,6 +1,6 @@
 /* Threads ask again and again for what cannot be had, while they use the heap. Giving free pages
    back to the kernel does not help them: these calls are counted. */
-#include "check.h"
+#include "own_calls.h"
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -8,17 +8,16 @@ enum { ROUNDS = 1000, HELD = 16 };
 
 static int calls, refused;
 
-/* Stands in front of the C library's, which Neap calls. */
-int madvise(void *start, size_t bytes, int advice) {
-    static int (*next)(void *, size_t, int);
-    if (!next) next = (int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "madvise");
-    __atomic_add_fetch(&calls, advice == MADV_DONTNEED, __ATOMIC_RELAXED);
-    return next(start, bytes, advice);
+static long seen(long number, const long *arguments) {
+    int purges = number == SYS_madvise && arguments[2] == MADV_DONTNEED;
+    __atomic_add_fetch(&calls, purges, __ATOMIC_RELAXED);
+    return passed(number, arguments);
 }
 
 static void *work(void *number) {
     unsigned seed = (unsigned)(uintptr_t)number;
     void *blocks[64] = {0};
+    watch_calls(1);
     for (int i = 0; i < ROUNDS; i++) {
         if (malloc((size_t)512 << 20) == NULL) __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
         for (int k = 0; k < 4; k++) {
@@ -28,12 +27,14 @@ static void *work(void *number) {
             blocks[at] = malloc(16 + (seed >> 8 & 131071));
         }
     }
+    watch_calls(0);
     for (int i = 0; i < 64; i++) free(blocks[i]);
     return NULL;
 }
 
 int main(int count, char **arguments) {
     CHECK(count == 2);
+    prepare_calls();
     int threads = atoi(arguments[1]);
     pthread_t running[32];
     void *held[HELD];

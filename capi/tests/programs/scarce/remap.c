@@ -1,22 +1,19 @@
 /* While realloc moves the pages of a block, the limit on address space becomes lower, as if by
    another thread: the kernel unmaps the target of the move, then refuses the move. realloc returns
    NULL with ENOMEM or a copy, never memory that is not its own. */
-#include "../check.h"
+#include "../own_calls.h"
 #include <malloc.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 enum { MIB = 1 << 20, PAGE = 4096 };
 
 static const char *volatile armed;
 static char *volatile taken;
-static long (*next)(long, ...);
 
 static void set_limit(unsigned long bytes) {
     struct rlimit64 limit = {bytes, RLIM64_INFINITY};
-    CHECK(next(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL) == 0);
+    CHECK(next_syscall(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL) == 0);
 }
 
 static unsigned long mapped(void) {
@@ -31,30 +28,21 @@ static long refused_move(const long *arguments) {
     const char *how = armed;
     armed = NULL;
     set_limit(mapped() - PAGE);
-    long answer = next(SYS_mremap, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
-    int error = errno;
-    CHECK(answer == -1 && error == ENOMEM);
+    long answer = passed(SYS_mremap, arguments);
+    CHECK(answer == -ENOMEM);
     if (!strcmp(how, "raised")) set_limit(RLIM64_INFINITY);
     if (!strcmp(how, "taken")) {
         int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-        taken = (char *)next(SYS_mmap, arguments[4], (long)PAGE, (long)PROT_READ | PROT_WRITE, (long)kind, -1l, 0l);
+        taken = (char *)next_syscall(SYS_mmap, arguments[4], (long)PAGE, (long)PROT_READ | PROT_WRITE, (long)kind, -1l, 0l);
         CHECK(taken == (char *)arguments[4]);
         memset(taken, 0x77, PAGE);
     }
-    errno = error;
     return answer;
 }
 
-/* Stands in front of the C library's, which Neap calls. */
-long syscall(long number, ...) {
-    long arguments[6];
-    va_list list;
-    va_start(list, number);
-    for (int i = 0; i < 6; i++) arguments[i] = va_arg(list, long);
-    va_end(list);
-    if (!next) next = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+static long seen(long number, const long *arguments) {
     if (armed && number == SYS_mremap && (arguments[3] & MREMAP_FIXED)) return refused_move(arguments);
-    return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+    return passed(number, arguments);
 }
 
 static void holds(const char *block, int value) {
@@ -64,6 +52,7 @@ static void holds(const char *block, int value) {
 
 int main(int count, char **arguments) {
     CHECK(count == 2 && served_by_neap("malloc"));
+    prepare_calls();
     char *blocks[8], *block = NULL;
     for (int i = 0; i < 8; i++) CHECK((blocks[i] = malloc(4 * MIB)) != NULL);
     /* One that cannot grow where it is. */
@@ -73,10 +62,13 @@ int main(int count, char **arguments) {
     CHECK(block != NULL);
     memset(block, 7, 4 * MIB);
     armed = arguments[1];
+    watch_calls(1);
     errno = 0;
     char *moved = realloc(block, hidden(8 * MIB));
+    int error = errno;
+    watch_calls(0);
     CHECK(armed == NULL); /* the pages were about to be moved */
-    if (strcmp(arguments[1], "raised")) CHECK(moved == NULL && errno == ENOMEM);
+    if (strcmp(arguments[1], "raised")) CHECK(moved == NULL && error == ENOMEM);
     if (moved) block = moved;
     holds(block, 7);
     set_limit(RLIM64_INFINITY);
