@@ -9,6 +9,8 @@ use crate::optional::optional;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use core::ptr::NonNull;
+#[cfg(not(all(panic = "abort", feature = "archive")))]
+use neap_heap::base::sync::plain::{AtomicUsize, Ordering};
 use neap_heap::os::elf;
 
 /// The definition of `name` that comes after this library in the search order.
@@ -28,8 +30,23 @@ pub(crate) fn next_at_start(name: &CStr) -> Option<NonNull<c_void>> {
 /// Whether the process's `malloc` is this library's, which another object's may come before.
 #[cfg(not(all(panic = "abort", feature = "archive")))]
 pub(crate) fn serves() -> bool {
-    let malloc = address_of!("malloc");
-    own_image().contains(&malloc.addr())
+    static SERVES: AtomicUsize = AtomicUsize::new(0);
+    let known = SERVES.load(Ordering::Relaxed);
+    if known != 0 {
+        return known == 1;
+    }
+    // In a program that is not position-independent, the address of `malloc` may be that of a jump
+    // to its definition. So definitions are looked for where the loader has a list.
+    let own = Some(optional!("_DYNAMIC").cast());
+    // SAFETY: as in `next_at_start`.
+    let listed = unsafe { elf::find(own, c"malloc").and_then(|_| elf::find(None, c"malloc")) };
+    let malloc = match listed {
+        Ok(Some(found)) => found.as_ptr().addr(),
+        _ => address_of!("malloc").addr(),
+    };
+    let serves = own_image().contains(&malloc);
+    SERVES.store(if serves { 1 } else { 2 }, Ordering::Relaxed);
+    serves
 }
 
 /// The linker has chosen this one.

@@ -3,6 +3,7 @@
 use crate::loader;
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
+use neap_heap::base::sync::plain::AtomicBool;
 use neap_heap::base::sync::{AtomicPtr, Ordering};
 
 /// A function of the next library in the search order; null until it was looked for, or if there is
@@ -27,15 +28,31 @@ impl Next {
         }
     }
 
-    /// [`Next::get`], also in a call that comes before the library's constructor.
+    /// [`Next::get`], also in a call that comes before the library's constructor. After it, the
+    /// loader is asked: other threads may close libraries.
     pub(crate) fn found(&self) -> *mut c_void {
-        if self.get().is_null() {
+        if self.get().is_null() && !has_looked() {
             self.look();
         }
-        self.get()
+        match self.get() {
+            found if !found.is_null() => found,
+            _ => loader::next(self.name).map_or(null_mut(), |found| found.as_ptr()),
+        }
     }
 
     pub(crate) fn get(&self) -> *mut c_void {
         self.found.load(Ordering::Relaxed)
     }
+}
+
+/// Whether all of them were looked for.
+static LOOKED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn has_looked() -> bool {
+    LOOKED.load(Ordering::Relaxed)
+}
+
+/// From now on other threads may open and close libraries.
+pub(crate) fn note_looked() {
+    LOOKED.store(true, Ordering::Relaxed);
 }

@@ -9,7 +9,7 @@
 //! text it allocates, to the program's `dlerror`.
 
 use crate::cxx::replaced;
-use crate::{alone, copies, dlopen, imports, loader, options, streams, watch};
+use crate::{alone, copies, dlopen, imports, loader, next, options, streams, watch};
 use core::ffi::{c_char, c_int};
 use core::ops::Range;
 use core::ptr::null_mut;
@@ -64,7 +64,7 @@ unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *m
 /// Looks up the functions that this library's functions wrap, once: other threads may close
 /// libraries later. Until then these call the kernel.
 fn look() {
-    if LOOK.begun.swap(true, Ordering::Relaxed) {
+    if LOOKS.swap(true, Ordering::Relaxed) {
         return;
     }
     #[cfg(not(all(panic = "abort", feature = "archive")))]
@@ -73,24 +73,16 @@ fn look() {
     alone::begin();
     copies::begin();
     dlopen::begin();
-    LOOK.done.store(true, Ordering::Relaxed);
+    next::note_looked();
 }
 
-/// How far [`look`] is.
-struct Look {
-    begun: AtomicBool,
-    done: AtomicBool,
-}
-
-static LOOK: Look = Look {
-    begun: AtomicBool::new(false),
-    done: AtomicBool::new(false),
-};
+/// Whether [`look`] has begun.
+static LOOKS: AtomicBool = AtomicBool::new(false);
 
 /// Whether this call comes from within [`look`]: another library has a function of the C library's
 /// name, which allocates.
 fn is_looking() -> bool {
-    LOOK.begun.load(Ordering::Relaxed) && !LOOK.done.load(Ordering::Relaxed)
+    LOOKS.load(Ordering::Relaxed) && !next::has_looked()
 }
 
 // The heap calls this before a thread's first block (neap_heap::os::loader).

@@ -173,7 +173,10 @@ unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) ->
     let answer = unsafe {
         match transmute::<*mut c_void, Option<Madvise>>(MADVISE.get()) {
             Some(next) => next(start, bytes, advice),
-            None => libc::syscall(libc::SYS_madvise, start, bytes, c_long::from(advice)) as c_int,
+            None => {
+                let advised = [start.addr(), bytes, advice as usize, 0, 0, 0];
+                ask(libc::SYS_madvise, advised) as c_int
+            }
         }
     };
     // Also after an error, before which the kernel may have followed the advice for some pages.

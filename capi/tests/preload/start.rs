@@ -96,6 +96,16 @@ fn a_program_with_its_own_malloc_is_left_alone() {
     }
 }
 
+/// In such a program the address of `malloc` is one of the program's own.
+#[test]
+fn a_program_that_is_not_position_independent_is_served_from_its_start() {
+    let flags = ["-fno-pie".as_ref(), "-no-pie".as_ref()];
+    if let Some(program) = compile("programs/start/not_pie.c", Artifact::Program, &flags) {
+        let output = run(&program, &[], &[("NEAP_PURGE_THREAD", "always")]);
+        succeeds(&output, "not_pie.c");
+    }
+}
+
 #[test]
 fn the_start_leaves_no_error_to_dlerror() {
     let Some(program) = compile("programs/start/dlerror.c", Artifact::Program, &[]) else {

@@ -150,8 +150,14 @@ impl Object {
         };
         // SAFETY: the caller's promise.
         for [kind, value] in unsafe { entries(dynamic) } {
-            // glibc adds the bias in the section, musl and the kernel do not.
-            let address = if value < bias { value + bias } else { value };
+            // glibc adds the bias in the section, musl and the kernel do not. The tables are near
+            // the section; with gVisor's kernel object the bias is negative.
+            let biased = bias.wrapping_add(value);
+            let distance = |address: usize| address.abs_diff(dynamic.addr());
+            let address = match distance(biased) < distance(value) {
+                true => biased,
+                false => value,
+            };
             match kind {
                 4 => object.hash = at(address),
                 5 => object.strings = at(address),

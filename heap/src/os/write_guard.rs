@@ -344,10 +344,8 @@ mod tests {
         let page = mapping::map_reserved(BYTES).unwrap();
         let allow = |access| {
             // SAFETY: this test's own pages.
-            assert_eq!(
-                unsafe { libc::mprotect(page.as_ptr().cast(), BYTES, access) },
-                0
-            );
+            let failed = unsafe { libc::mprotect(page.as_ptr().cast(), BYTES, access) };
+            assert_eq!(failed, 0);
         };
         allow(libc::PROT_READ | libc::PROT_WRITE);
         assert!(!stops_writes(page));
