@@ -17,9 +17,9 @@
 //!   [`Os::install_write_guard`] ([`write_guards`]); if that is refused as well, from
 //!   [`Os::protect`]. The last cost two mappings each, so [`guard`] counts and limits them.
 //!
-//! The pool's lock is not held across system calls, except those for metadata. Without the lock, a
-//! thread changes only a stack that it alone holds. `docs/decisions/0008-stacks.md` has the
-//! measurements behind the numbers.
+//! The pool's lock is held across no system calls but those for metadata and for write guards.
+//! Without the lock, a thread changes only a stack that it alone holds.
+//! `docs/decisions/0008-stacks.md` has the measurements behind the numbers.
 //!
 //! [`Os::install_write_guard`]: crate::os::Os::install_write_guard
 //! [`Os::install_guard`]: crate::os::Os::install_guard
