@@ -63,9 +63,9 @@ int neap_start_purge_thread(void) NEAP_NOEXCEPT;
  *
  * A stack is memory of the same heap: malloc reuses the pages of ended coroutines, and new stacks
  * reuse the pages of freed blocks. Pages are committed as they are touched. The lowest page is a
- * guard: an overflow raises SIGSEGV (SIGBUS if the guard is by write protection, on Linux before
- * 6.13) instead of silently damaging memory. Stacks grow down from `top`. Every function may be
- * called by any thread. None changes errno. */
+ * guard: an overflow raises a signal instead of silently damaging memory. The signal is SIGSEGV, or
+ * SIGBUS where Neap makes the guard by write protection: before Linux 6.13, and in locked memory.
+ * Stacks grow down from `top`. Every function may be called by any thread. None changes errno. */
 typedef struct {
     void *top;    /* one past the highest byte; the start of an OS page */
     void *limit;  /* the lowest byte that may be used; the guard is just below */
@@ -74,8 +74,8 @@ typedef struct {
 
 /* Fills `*out` with a stack of `bytes` bytes of address space, guard included: 8 KiB to 8 MiB,
  * rounded up to 8, 16 or 32 KiB or a multiple of 64 KiB. Its contents are undefined. Returns 0;
- * EINVAL for another size; ENOMEM when out of memory, or out of mappings (vm.max_map_count) if
- * guards need some: before Linux 6.13, if the kernel or a filter refuses userfaultfd. */
+ * EINVAL for another size; ENOMEM when out of memory, or out of mappings (vm.max_map_count) where
+ * guards need some: before Linux 6.13 and in locked memory, if Neap cannot use userfaultfd. */
 int neap_stack_alloc(size_t bytes, neap_stack_t *out) NEAP_NOEXCEPT;
 
 /* Gives back a stack on which no coroutine runs any more. Reads only `stack->top`, and leaves
@@ -93,10 +93,10 @@ size_t neap_stack_trim(const neap_stack_t *stack, const void *sp) NEAP_NOEXCEPT;
 void neap_stack_set_owner(neap_stack_t *stack, const char *name) NEAP_NOEXCEPT;
 
 /* Makes an access to a stack's guard write one line on standard error, with the stack's size and
- * its owner, before the process dies of the signal. For all other faults, the handler of that
- * signal that the program installed before is called. The calling thread
- * gets an alternate stack (sigaltstack) if it has none, so call this in every thread that runs
- * coroutines. Returns 1, or 0 if there is no memory or the kernel refuses. */
+ * its owner, before the process dies of the signal. For all other faults, Neap calls the handler
+ * that the program installed before for that signal. The calling thread gets an alternate stack
+ * (sigaltstack) if it has none, so call this in every thread that runs coroutines. Returns 1, or 0
+ * if there is no memory or the kernel refuses. */
 int neap_stack_report_overflows(void) NEAP_NOEXCEPT;
 
 #ifdef __cplusplus
