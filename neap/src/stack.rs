@@ -30,8 +30,8 @@ impl Stack {
     /// # Errors
     /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
     /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
-    /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, it or a filter refuses
-    ///   `userfaultfd`, and there are already too many stacks.
+    /// - [`StackError::OutOfMappings`]: guards need mappings, and there are already too many stacks.
+    ///   They do before Linux 6.13 and in locked memory, if Neap cannot use `userfaultfd`.
     pub fn new(bytes: usize) -> Result<Stack, StackError> {
         heap::Stack::new(bytes).map(Stack)
     }
@@ -106,9 +106,9 @@ pub fn free_cached() -> usize {
 }
 
 /// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
-/// before the signal ends the process: SIGSEGV, or SIGBUS on Linux before 6.13. A handler that the
-/// program installed earlier stays in force for all other faults. A handler that it installs later
-/// replaces this one, unless it calls it.
+/// before the signal ends the process: SIGSEGV, or SIGBUS before Linux 6.13 and in locked memory. A
+/// handler that the program installed earlier stays in force for all other faults. A handler that
+/// it installs later replaces this one, unless it calls it.
 ///
 /// The handler cannot run on the overflowed stack, so the calling thread gets an alternate stack
 /// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; other threads
