@@ -197,7 +197,9 @@ fn functions_of_other_libraries_may_allocate() {
     let imported = lines.filter_map(|line| line.split_whitespace().nth(1));
     let is_called = |name: &&str| {
         let is_asked_for = ASKED_FOR.iter().any(|part| name.contains(part));
-        !VARIABLES.contains(name) && !COPYING.contains(name) && !is_asked_for
+        // In musl the other library would find the next function of this name by itself.
+        let is_finder = *name == "dlsym" && CLibrary::under_test() == CLibrary::Musl;
+        !is_finder && !VARIABLES.contains(name) && !COPYING.contains(name) && !is_asked_for
     };
     let names = imported.filter(is_called).chain(WRAPPED_AND_NUMBERED);
     for name in names {

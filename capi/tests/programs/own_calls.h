@@ -59,8 +59,11 @@ static void c_library(unsigned long *start, unsigned long *end) {
 static void prepare_calls(void) {
 #ifdef __x86_64__
     struct sigaction action = {.sa_sigaction = on_call, .sa_flags = SA_SIGINFO};
-    next_syscall = (long (*)(long, ...))dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "syscall");
-    CHECK(next_syscall && sigaction(SIGSYS, &action, NULL) == 0);
+    void *library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    next_syscall = (long (*)(long, ...))dlsym(library, "syscall");
+    // Older glibc's libpthread has one too, whose handlers return from there: a call that is shown.
+    int (*act)(int, const struct sigaction *, struct sigaction *) = dlsym(library, "sigaction");
+    CHECK(next_syscall && act && act(SIGSYS, &action, NULL) == 0);
 #endif
 }
 

@@ -150,13 +150,11 @@ impl Object {
         };
         // SAFETY: the caller's promise.
         for [kind, value] in unsafe { entries(dynamic) } {
-            // glibc adds the bias in the section, musl and the kernel do not. The tables are near
-            // the section; with gVisor's kernel object the bias is negative.
-            let biased = bias.wrapping_add(value);
-            let distance = |address: usize| address.abs_diff(dynamic.addr());
-            let address = match distance(biased) < distance(value) {
-                true => biased,
-                false => value,
+            // glibc adds the bias in the section, musl and the kernel do not. An object has less
+            // than 4 GiB. With gVisor's kernel object the bias is negative.
+            let address = match value.wrapping_sub(bias) < 1 << 32 {
+                true => value,
+                false => bias.wrapping_add(value),
             };
             match kind {
                 4 => object.hash = at(address),
