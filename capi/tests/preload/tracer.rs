@@ -301,7 +301,9 @@ impl<'l> Tracer<'l> {
         words_of(pid, stack)
             .into_iter()
             .take_while(|&word| program.offset(word).is_none())
-            .find_map(|word| library.offset(word))
+            .filter(|&word| library.offset(word).is_some())
+            .find(|&word| follows_call(pid, word))
+            .and_then(|word| library.offset(word))
     }
 }
 
@@ -341,6 +343,16 @@ fn codes(pid: Pid, library: &Path) -> Option<[Code; 2]> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     Some([Code::of(&maps, library)?, Code::of(&maps, &program)?])
+}
+
+/// Whether an address in code may be where a call returns. Addresses of functions, which callers
+/// leave on the stack, are none.
+fn follows_call(pid: Pid, address: u64) -> bool {
+    let mut before = [0; 6];
+    let memory = File::open(format!("/proc/{pid}/mem"));
+    let read = memory.and_then(|memory| memory.read_exact_at(&mut before, address - 6));
+    // A call to a fixed distance, or one of several lengths by a register or by memory.
+    read.is_ok() && (before[1] == 0xe8 || [0, 3, 4].iter().any(|&at| before[at] == 0xff))
 }
 
 /// The words at the top of a stack.
