@@ -38,8 +38,8 @@ impl Stack {
     /// # Errors
     /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
     /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
-    /// - [`StackError::OutOfMappings`]: guards need mappings, and there are already too many stacks.
-    ///   They do before Linux 6.13 and in locked memory, if Neap cannot use `userfaultfd`.
+    /// - [`StackError::OutOfMappings`]: guards need mappings, and there are too many stacks. Guards
+    ///   need them before Linux 6.13 and in locked memory, if Neap cannot use `userfaultfd`.
     pub fn new(bytes: usize) -> Result<Self, StackError> {
         if let Some(record) = HEAP.stacks.recycle(&HEAP.pages, bytes)? {
             return Ok(Self { record });
