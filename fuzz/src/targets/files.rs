@@ -65,6 +65,7 @@ pub fn program(bytes: &[u8]) {
         order: Endianness::Little,
         loader: None,
         needs_libraries: true,
+        has_unwind_table: true,
         has_neap: true,
     };
     let words: Vec<OsString> = vec![file.clone().into(), "argument".into()];
