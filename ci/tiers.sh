@@ -51,7 +51,8 @@ required() {
 summary() {
     local name
     for name in "${failed[@]}"; do
-        echo "=== the end of $name, which failed"
+        echo "=== $name, which failed: what its tests say, and its end"
+        awk '/^---- .* ----/ { left = 15 } left-- > 0' "$printed/$name" | head -n 60
         tail -n 20 "$printed/$name"
     done
     echo "=== summary, $SECONDS s in all"

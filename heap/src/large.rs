@@ -10,9 +10,8 @@ use crate::cache::heap::{HEAP, Mode, slab_of};
 use crate::cache::magazine::Tag;
 use crate::cache::measures::{Form, Measures};
 use crate::cache::misuse::{self, Call};
-use crate::cache::thread_cache::EMPTY;
 use crate::hook;
-use crate::init::{begin_on_the_way, count_allocation, current, entered};
+use crate::init::{count_allocation, entered};
 use crate::mapped_over;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
@@ -63,11 +62,11 @@ fn zeroed(span: &Span<'_>, size: usize) -> *mut u8 {
 }
 
 fn begin(size: usize) {
-    if ptr::eq(current(), &EMPTY) {
-        begin_on_the_way();
-    }
+    // The purge thread lives as long as a thread has a cache. So one that has only large blocks has
+    // one, too.
+    let cache = entered();
     if HEAP.mode() == Mode::Counting
-        && let Some(cache) = entered()
+        && let Some(cache) = cache
     {
         count_allocation(cache, size, None);
     }

@@ -36,9 +36,7 @@ impl Freed {
         let program = built(&room);
         let stderr = File::create(room.path().join("stderr")).unwrap();
         let mut command = neap();
-        // The program allocates too seldom to start the thread that answers.
-        command.args(["run", "--purge-thread", "always", "--"]);
-        command.arg(&program).arg(mode);
+        command.args(["run", "--"]).arg(&program).arg(mode);
         command.envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(stderr).spawn().unwrap();
