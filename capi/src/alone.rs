@@ -1,6 +1,7 @@
 //! Calls of the C library that require a process with one thread, or around which no thread may
 //! start. The purge thread ends, or waits. Meanwhile the program's own calls do its work.
 
+use crate::at_fork;
 use crate::copies;
 use crate::errno::ask;
 use crate::loader;
@@ -69,10 +70,11 @@ unsafe extern "C" fn fork() -> c_int {
         init::begin_on_the_way();
     }
     // SAFETY: as in `unshare`; without the C library's own there is none that runs handlers.
-    purge::fork_whole(|| unsafe {
+    let copy = || unsafe {
         match transmute::<*mut c_void, Option<Fork>>(FORK.found()) {
             Some(next) => next(),
             None => copies::raw_fork() as c_int,
         }
-    })
+    };
+    purge::fork_whole(|| at_fork::around(copy))
 }

@@ -4,8 +4,11 @@
 //!
 //! Before glibc 2.34 a program's libraries may have been initialised before this one, because
 //! libpthread takes its place. So the library also starts when another one registers handlers.
+//!
+//! While glibc copies a process of several threads, it holds the lock of its list of handlers. A
+//! handler of a signal that came then, and forked, would wait for ever. So signals are masked
+//! during a fork, unless there are handlers of others: these find the mask that the thread has.
 
-#[cfg(panic = "abort")]
 use crate::imports::is_glibc;
 use crate::loader;
 use crate::next::Next;
@@ -13,11 +16,25 @@ use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 #[cfg(panic = "abort")]
 use core::ptr::null;
+use neap_heap::base::sync::plain::{AtomicBool, Ordering};
+use neap_heap::fork::is_own_handler;
 use neap_heap::init;
+use neap_heap::os::thread::with_signals_masked;
 
 static REGISTER: Next = Next::new(c"__register_atfork");
 #[cfg(panic = "abort")]
 static AT_FORK: Next = Next::new(c"pthread_atfork");
+
+/// Whether others have registered handlers.
+static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
+
+/// Calls `fork`, the C library's.
+pub(crate) fn around<T>(fork: impl FnOnce() -> T) -> T {
+    match is_glibc() && !HAS_OTHERS.load(Ordering::Relaxed) {
+        true => with_signals_masked(fork),
+        false => fork(),
+    }
+}
 
 type Handler = Option<unsafe extern "C" fn()>;
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int;
@@ -37,6 +54,10 @@ unsafe extern "C" fn __register_atfork(
 ) -> c_int {
     if loader::serves() {
         init::begin_on_the_way();
+    }
+    // Without `pthread_atfork` below, the heap's own come this way, too.
+    if !before.is_some_and(is_own_handler) {
+        HAS_OTHERS.store(true, Ordering::Relaxed);
     }
     // SAFETY: the caller's promise.
     unsafe { register(before, in_parent, in_child, library) }.unwrap_or(libc::ENOSYS)

@@ -174,11 +174,6 @@ judge() {
     home=$work/runs/${name//\//.}
     mkdir -p "$home"
     run "$home" "$library $witness" "$@" || status=$?
-    if [ $status -eq 124 ] && listed again "$name"; then
-        echo "once more: $name: $(meaning $status); $reason"
-        status=0
-        run "$home" "$library $witness" "$@" || status=$?
-    fi
     if [ $status -eq 77 ]; then
         verdict skipped "$name" "the test says that it cannot run here"
     elif [ $status -ne 126 ] && [ $status -ne 127 ] && ! proven "$home/witness"; then

@@ -43,6 +43,11 @@ pub(crate) fn register() {
     os::process::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
+/// Whether `handler`, to be called before a fork, is the heap's.
+pub fn is_own_handler(handler: unsafe extern "C" fn()) -> bool {
+    core::ptr::fn_addr_eq(handler, before_fork as unsafe extern "C" fn())
+}
+
 /// The C library's lock on its list of streams, which its `fork` takes after all handlers.
 ///
 /// A thread that holds it waits for streams (`fflush(NULL)`), and a thread that holds a stream

@@ -62,6 +62,28 @@ fn fork_beside_a_thread_that_forks_in_handlers() {
     }
 }
 
+/// A handler that forks while glibc forks waits for a lock of glibc.
+#[test]
+fn a_signal_that_comes_within_a_fork_is_handled_after_it() {
+    let (Some(program), Some(other)) = (
+        built("signalled"),
+        compile("programs/fork/signalled_library.c", Artifact::Plugin, &[]),
+    ) else {
+        return;
+    };
+    let both = [library().display(), other.display()].map(|path| path.to_string());
+    for variable in [NONE, ("NEAP_PURGE_THREAD", "always")] {
+        let variables = [
+            ("LD_PRELOAD", both.join(":")),
+            (variable.0, variable.1.into()),
+        ];
+        let variables = variables
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        succeeds(&run(&program, &[], &variables), &format!("{variable:?}"));
+    }
+}
+
 #[test]
 fn fork_in_a_handler_that_interrupted_the_heap() {
     let Some(program) = built("handler") else {

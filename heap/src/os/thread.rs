@@ -131,7 +131,7 @@ pub fn learn_least_stack() {
 }
 
 /// Runs `work` with the signals of [`SignalMask::all`] masked.
-pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
+pub fn with_signals_masked<T>(work: impl FnOnce() -> T) -> T {
     let before = mask_signals(SignalMask::all());
     let done = work();
     mask_signals(before);
