@@ -3,7 +3,8 @@
 # does not stop the others. A failed `required` tier does, because the others depend on it. If
 # `latest_start` is set, a tier that has not started by then, in seconds, fails. With TIERS="NAME
 # NAME…" in the environment, only the named and the required tiers run. The summary lists the tiers
-# left out, and for each that failed its failed tests and last lines. A name that no tier has is a failure.
+# left out, and for each that failed its failed tests and last lines. A name that no tier has is a
+# failure.
 
 results=()
 failed=()
