@@ -1,5 +1,5 @@
 //! Calls of the C library that Neap must know of: those that map over the heap, fill its pages or
-//! advise on them, lock its memory, enter a sandbox, or limit the address space.
+//! advise on them, lock its memory, or enter a sandbox.
 //!
 //! Each then calls the next library's function, which the constructor found, or the kernel directly
 //! before that. They take no lock and allocate nothing, so they may be called wherever the
@@ -7,12 +7,11 @@
 
 use crate::errno::ask;
 use crate::next::Next;
-use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::mem::transmute;
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::init;
 use neap_heap::mapped_over;
-use neap_heap::os::errno;
 use neap_heap::os::process;
 
 static MMAP: Next = Next::new(c"mmap");
@@ -21,8 +20,6 @@ static SHMAT: Next = Next::new(c"shmat");
 static MADVISE: Next = Next::new(c"madvise");
 static IOCTL: Next = Next::new(c"ioctl");
 static PRCTL: Next = Next::new(c"prctl");
-static SETRLIMIT: Next = Next::new(c"setrlimit");
-static PRLIMIT: Next = Next::new(c"prlimit");
 static MLOCKALL: Next = Next::new(c"mlockall");
 static MUNLOCKALL: Next = Next::new(c"munlockall");
 
@@ -34,8 +31,6 @@ type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 type LockAll = unsafe extern "C" fn(c_int) -> c_int;
 type UnlockAll = unsafe extern "C" fn() -> c_int;
 type Prctl = unsafe extern "C" fn(c_int, ...) -> c_int;
-type Setrlimit = unsafe extern "C" fn(c_uint, *const c_void) -> c_int;
-type Prlimit = unsafe extern "C" fn(c_int, c_uint, *const c_void, *mut c_void) -> c_int;
 
 /// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
@@ -48,8 +43,6 @@ pub(crate) fn begin() {
         &PRCTL,
         &MLOCKALL,
         &MUNLOCKALL,
-        &SETRLIMIT,
-        &PRLIMIT,
     ];
     watched.into_iter().for_each(Next::look);
 }
@@ -239,28 +232,17 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
 /// - None: it takes no pointers. Unsafe as all functions here, which C calls.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    let before = errno::get();
-    let mut answer = lock_all(flags);
-    if answer != 0 && errno::get() == libc::ENOMEM && flags & libc::MCL_CURRENT != 0 {
-        // `RLIMIT_MEMLOCK` also counts what is only reserved.
-        init::unreserve();
-        answer = lock_all(flags);
-    }
-    if answer == 0 {
-        errno::set(before);
-        process::set_memory_locked(true);
-    }
-    answer
-}
-
-fn lock_all(flags: c_int) -> c_int {
     // SAFETY: as in `mmap`.
-    unsafe {
+    let answer = unsafe {
         match transmute::<*mut c_void, Option<LockAll>>(MLOCKALL.get()) {
             Some(next) => next(flags),
             None => ask(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) as c_int,
         }
+    };
+    if answer == 0 {
+        process::set_memory_locked(true);
     }
+    answer
 }
 
 /// Unlocks it.
@@ -313,85 +295,5 @@ unsafe extern "C" fn prctl(
                 ask(libc::SYS_prctl, arguments) as c_int
             }
         }
-    }
-}
-
-/// Limits the process. The heap's reserved address space counts against a limit on address space,
-/// so its unused part is released.
-///
-/// # Safety
-/// - As `setrlimit(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn setrlimit(resource: c_uint, limit: *const c_void) -> c_int {
-    // SAFETY: as in `mmap`.
-    let answer = unsafe {
-        match transmute::<*mut c_void, Option<Setrlimit>>(SETRLIMIT.get()) {
-            Some(next) => next(resource, limit),
-            None => {
-                let arguments = [resource as usize, limit.expose_provenance(), 0, 0, 0, 0];
-                ask(libc::SYS_setrlimit, arguments) as c_int
-            }
-        }
-    };
-    note_limit(resource, answer);
-    answer
-}
-
-/// The same: limits have 64 bits anyway.
-///
-/// # Safety
-/// - As `setrlimit(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn setrlimit64(resource: c_uint, limit: *const c_void) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { setrlimit(resource, limit) }
-}
-
-/// Limits a process, which may be this one.
-///
-/// # Safety
-/// - As `prlimit(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn prlimit(
-    process: c_int,
-    resource: c_uint,
-    limit: *const c_void,
-    old: *mut c_void,
-) -> c_int {
-    // SAFETY: as in `mmap`.
-    let answer = unsafe {
-        match transmute::<*mut c_void, Option<Prlimit>>(PRLIMIT.get()) {
-            Some(next) => next(process, resource, limit, old),
-            None => {
-                let [limit, old] = [limit.expose_provenance(), old.expose_provenance()];
-                let arguments = [process as usize, resource as usize, limit, old, 0, 0];
-                ask(libc::SYS_prlimit64, arguments) as c_int
-            }
-        }
-    };
-    if !limit.is_null() {
-        note_limit(resource, answer);
-    }
-    answer
-}
-
-/// The same: limits have 64 bits anyway.
-///
-/// # Safety
-/// - As `prlimit(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn prlimit64(
-    process: c_int,
-    resource: c_uint,
-    limit: *const c_void,
-    old: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { prlimit(process, resource, limit, old) }
-}
-
-fn note_limit(resource: c_uint, answer: c_int) {
-    if answer == 0 && resource == libc::RLIMIT_AS as c_uint {
-        init::address_limit_changed();
     }
 }

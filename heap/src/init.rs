@@ -243,19 +243,6 @@ pub fn open() {
     HEAP.pages.open();
 }
 
-/// Gives up the address space that is reserved and was never used.
-pub fn unreserve() {
-    HEAP.pages.unreserve();
-}
-
-/// To be called when the limit on the process's address space has changed. In a child of `vfork`,
-/// which has limits of its own and its parent's memory, nothing is done.
-pub fn address_limit_changed() {
-    if process::is_own() {
-        HEAP.pages.address_limit_changed();
-    }
-}
-
 /// What becomes of a variable.
 enum Fate {
     /// It stays as it is.

@@ -31,8 +31,9 @@ fn is_here(program: &str, package: &str) -> bool {
 #[test]
 fn a_program_that_uses_up_its_mappings_first_is_served() {
     if let Some(program) = compile("programs/scarce/mappings.c", Artifact::Program, &[]) {
-        let output = run(&program, &[OsStr::new("program")], &STILL);
-        succeeds(&output, "mappings.c");
+        for when in ["program", "grown"] {
+            succeeds(&run(&program, &[OsStr::new(when)], &STILL), when);
+        }
     }
 }
 
@@ -72,8 +73,11 @@ fn threads_start_after_the_limit_on_address_space_is_lowered() {
     let Some(program) = compile("programs/scarce/lowered.c", Artifact::Program, &[]) else {
         return;
     };
-    for how in ["setrlimit", "setrlimit64", "prlimit", "raw"] {
-        succeeds(&run(&program, &[OsStr::new(how)], &[]), how);
+    for how in ["setrlimit", "setrlimit64", "prlimit", "raw", "other"] {
+        for meanwhile in ["busy", "idle"] {
+            let arguments = [OsStr::new(how), OsStr::new(meanwhile)];
+            succeeds(&run(&program, &arguments, &[]), how);
+        }
     }
 }
 

@@ -5,19 +5,23 @@ use super::errno::keep_errno;
 use super::file::read_file;
 use super::lock_order::assert_free;
 use super::process::{clock_time, is_memory_locked, limit_of, usage};
-use super::{Answers, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
-use super::{mapping, pagemap_file, sandbox, tagging, write_guard};
+use super::{
+    Answers, Claim, ClaimError, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError,
+    Unknown,
+};
+use super::{claim, mapping, pagemap_file, tagging, write_guard};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use super::claim::reserve_anywhere;
+pub use super::claim::scatter;
+pub use super::mapping::test_advice;
 use super::mapping::{
-    RESERVED, at_break, follows_advice, map, map_reserved, price_ns, reserve_and_trim,
-    reserve_anywhere, reserve_below, unmap,
+    RESERVED, at_break, follows_advice, map, map_reserved, reserve_and_trim, reserve_below, unmap,
 };
-pub use super::mapping::{scatter, test_advice};
 
 /// Linux.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,8 +31,6 @@ static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The cached answer about `vm.overcommit_memory`.
 static STRICT: AtomicU8 = AtomicU8::new(UNASKED);
-/// The cached answer about the price of address space.
-static FREELY: AtomicU8 = AtomicU8::new(UNASKED);
 const UNASKED: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
@@ -64,7 +66,7 @@ impl Os for Linux {
 
     unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         assert_free();
-        // SAFETY: the caller's promise: a whole reservation, out of use.
+        // SAFETY: the caller's promise: out of use.
         unsafe { unmap(base.as_ptr(), bytes) };
     }
 
@@ -73,17 +75,20 @@ impl Os for Linux {
         keep_errno(|| at_break(bytes, align))
     }
 
-    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize) {
+    fn claim(&self, bytes: usize, align: usize, owner: usize, nth: usize) -> Option<NonNull<u8>> {
         assert_free();
-        // SAFETY: the caller's promise: a part of a reservation, out of use.
-        unsafe { unmap(addr.as_ptr(), bytes) };
+        claim::claim(bytes, align, owner, nth, self.page_bytes())
     }
 
-    fn reserves_freely(&self) -> bool {
-        match FREELY.load(Ordering::Relaxed) {
-            UNASKED => ask_freely(),
-            known => known == YES,
-        }
+    unsafe fn map_claimed(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        as_what: Claim,
+    ) -> Result<(), ClaimError> {
+        assert_free();
+        // SAFETY: the caller's promise.
+        unsafe { claim::map_claimed(addr, bytes, as_what, self.page_bytes()) }
     }
 
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
@@ -251,11 +256,6 @@ impl Os for Linux {
         limit_of(libc::RLIMIT_AS)
     }
 
-    fn mapped_bytes(&self) -> Option<usize> {
-        assert_free();
-        sandbox::allows_more().then(|| statm_bytes(0))?
-    }
-
     fn data_limit(&self) -> Option<usize> {
         assert_free();
         limit_of(libc::RLIMIT_DATA)
@@ -330,19 +330,6 @@ unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(
     Err(GuardRefused)
 }
 
-/// Reserves a little, and looks how long that takes: 2 µs by the kernel, 260 to 1,060 by qemu-user
-/// 7.2, which notes every page. A thread that waits for a processor meanwhile must not be mistaken
-/// for that, so it is tried more than once.
-#[cold]
-fn ask_freely() -> bool {
-    const TRIES: usize = 3;
-    const BYTES: usize = 64 << 20;
-    const DEAR_NS: u64 = 100_000;
-    let freely = (0..TRIES).any(|_| price_ns(BYTES).is_none_or(|price| price < DEAR_NS));
-    FREELY.store(if freely { YES } else { NO }, Ordering::Relaxed);
-    freely
-}
-
 #[cold]
 fn ask_strict() -> bool {
     assert_free();
@@ -355,14 +342,9 @@ fn ask_strict() -> bool {
 
 /// Bytes of the process in RAM now; `None` without /proc.
 pub fn resident_bytes() -> Option<usize> {
-    statm_bytes(1)
-}
-
-/// A field of `/proc/self/statm`, in bytes.
-fn statm_bytes(field: usize) -> Option<usize> {
     let mut text = [0; 128];
     let read = read_file(c"/proc/self/statm", &mut text)?;
-    let field = text[..read].split(|&byte| byte == b' ').nth(field)?;
+    let field = text[..read].split(|&byte| byte == b' ').nth(1)?;
     let pages = core::str::from_utf8(field).ok()?.parse::<usize>().ok()?;
     Some(pages * Linux.page_bytes())
 }

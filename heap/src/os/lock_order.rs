@@ -74,7 +74,7 @@ order! {
     9 Depot: "depot", "the slabs of one size class and user", "no holder waits";
     10 Stacks: "stacks", "ended stacks, and records", "records that were being made are lost";
     11 Opening: "opening", "a file of the kernel that is opened or closed", "the file is closed";
-    12 Committing: "committing", "memory on its way from the kernel", "it is committed once more";
+    12 Committing: "committing", "memory on its way from the kernel", "it is committed once more, or its arena ends";
     13 Purging: "purging", "a piece of a free span, or a block's tail, on its way to the kernel", "the piece is lost";
     14 Pages: "page heap", "spans", "no holder waits";
 }
@@ -104,6 +104,12 @@ fn held() -> usize {
     let mut words = HELD.iter().map(|place| place.load(Relaxed));
     let own = words.find(|word| word >> RANKS == me());
     own.map_or(0, |word| word & ALL_RANKS)
+}
+
+/// Whether the calling thread is known to hold a lock of this rank, or not known not to.
+#[cfg(test)]
+pub fn may_hold(rank: Rank) -> bool {
+    !CHECKS || held() & bit(rank) != 0
 }
 
 /// The process ends in the calling thread, perhaps in a handler of signals that interrupted holders

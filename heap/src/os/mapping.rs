@@ -1,9 +1,9 @@
 //! Anonymous mappings: made, removed, and mapped afresh.
 
 pub(super) use super::mmap::{advise, map, map_file, protect, remap, unmap};
-use super::process::{limit_of, now_ns};
+use super::process::limit_of;
 use super::{RemapError, sandbox, tagging};
-use crate::base::sync::plain::{AtomicU8, AtomicU64, Ordering};
+use crate::base::sync::plain::{AtomicU8, Ordering};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// What committed memory allows.
-fn committed() -> i32 {
+pub(super) fn committed() -> i32 {
     libc::PROT_READ | libc::PROT_WRITE | tagging::protection()
 }
 
@@ -38,52 +38,9 @@ pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.addr().next_multiple_of(align) as *mut u8)
 }
 
-/// The time to reserve this many bytes, in ns; `None` if the kernel refuses.
-pub(super) fn price_ns(bytes: usize) -> Option<u64> {
-    let begin = now_ns();
-    let at = map_reserved(bytes)?;
-    let price = now_ns().saturating_sub(begin);
-    // SAFETY: mapped just above, and not shared.
-    unsafe { unmap(at.as_ptr(), bytes) };
-    Some(price)
-}
-
 /// Reserves at the last multiple of `align` before `near`, if that is free.
 pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let wish = near.as_ptr().map_addr(|at| at / align * align);
-    // SAFETY: a new mapping takes nothing from others: the address is a wish.
-    let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
-    if at == libc::MAP_FAILED || at.cast() == wish {
-        return NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED);
-    }
-    // SAFETY: mapped just above, and not shared.
-    unsafe { unmap(at.cast(), bytes) };
-    None
-}
-
-/// The state of the addresses that [`reserve_anywhere`] chooses; 0: the kernel chooses.
-static ANYWHERE: AtomicU64 = AtomicU64::new(0);
-
-/// From now on, arenas lie at addresses that follow from `seed`.
-pub fn scatter(seed: u64) {
-    ANYWHERE.store(seed | 1, Ordering::Relaxed);
-}
-
-/// Reserves an arena at a multiple of `align` that the seed of [`scatter`] chooses, if that is
-/// free.
-pub(super) fn reserve_anywhere(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    const LEAST_BYTES: usize = 1 << 20;
-    const LOWEST: usize = 1 << 40;
-    const HIGHEST: usize = 127 << 40;
-    let state = ANYWHERE.load(Ordering::Relaxed);
-    if state == 0 || bytes < LEAST_BYTES {
-        return None;
-    }
-    let next = state.wrapping_mul(0xd6e8_feb8_6659_fd93);
-    ANYWHERE.store(next ^ (next >> 32) << 1, Ordering::Relaxed);
-    let room = (HIGHEST - LOWEST).checked_sub(bytes)? / align;
-    let wish = LOWEST.next_multiple_of(align) + (next >> 16) as usize % room * align;
-    let wish = core::ptr::without_provenance_mut::<u8>(wish);
     // SAFETY: a new mapping takes nothing from others: the address is a wish.
     let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
     if at == libc::MAP_FAILED || at.cast() == wish {
@@ -329,7 +286,7 @@ unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
 
 /// Whether the page at `start` is mapped. The kernel unmaps all of a range or nothing. An `mremap`
 /// to the same size would not tell: before Linux 5.16 it succeeds in a hole.
-fn is_mapped(start: *mut c_void, page: usize) -> bool {
+pub(super) fn is_mapped(start: *mut c_void, page: usize) -> bool {
     // SAFETY: the advice is what each mapping of ours has already, so nothing changes.
     unsafe { advise(start.cast(), page, libc::MADV_NORMAL) == 0 }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `system` | the trait [`Os`]: what the page heap needs of an operating system |
 //! | `linux`, `mapping`, `mmap` | the real one; anonymous mappings; the calls about them |
+//! | `claim` | mappings at chosen addresses |
 //! | `pagemap`, `pagemap_file` | which pages are populated; the file that says so |
 //! | `file`, `process`, `thread` | thin wrappers by noun |
 //! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
@@ -36,6 +37,7 @@ pub mod cgroup;
 #[cfg(test)]
 #[path = "../testing/child.rs"]
 pub mod child;
+mod claim;
 pub mod elf;
 pub mod errno;
 #[cfg(test)]
@@ -92,5 +94,6 @@ mod arch;
 
 pub use arch::{call, call_long, clear_streaming};
 pub use system::{
-    Answers, Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
+    Answers, Backing, Claim, ClaimError, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged,
+    RemapError, Unknown,
 };

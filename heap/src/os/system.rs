@@ -7,6 +7,38 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
+/// Why a part of a claimed range was not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimError {
+    /// The kernel (or a limit) refused.
+    OutOfMemory,
+    /// Something else is mapped there.
+    Taken,
+}
+
+impl From<OutOfMemory> for ClaimError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<ClaimError> for OutOfMemory {
+    fn from(_: ClaimError) -> Self {
+        Self
+    }
+}
+
+/// What a part of a claimed range is mapped as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// As if by [`Os::reserve`].
+    Reserved,
+    /// Committed at once.
+    Committed,
+    /// The same; before it is a part that is mapped already and may be extended.
+    Extended,
+}
+
 /// Why pages were not moved, or a range not mapped afresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemapError {
@@ -100,22 +132,31 @@ pub trait Os: Sync {
     /// Reserves `bytes` of address space at a multiple of `align` (a power of two): no access, no
     /// commit charge.
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
-    /// Gives a whole reservation back.
+    /// The address of a range of `bytes` bytes, at a multiple of `align` (a power of two), of which
+    /// nothing is mapped, as a rule, and where the kernel maps nothing of its own choice. Each
+    /// owner's ranges differ from others', and its `nth` from those before. `None` where addresses
+    /// are few.
+    fn claim(&self, bytes: usize, align: usize, owner: usize, nth: usize) -> Option<NonNull<u8>>;
+    /// Maps a part of a range from [`Os::claim`]; it reads as zero once committed, and is a
+    /// reservation from now on, together with the parts beside it.
     ///
     /// # Safety
-    /// - `base` and `bytes` are exactly one earlier reservation that no thread uses any more.
+    /// - The part is in a claimed range. With [`Claim::Extended`], the page before it is the
+    ///   caller's and in use by no one, or committed and as it was.
+    unsafe fn map_claimed(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        claim: Claim,
+    ) -> Result<(), ClaimError>;
+    /// Gives a reservation back, or a part of one.
+    ///
+    /// # Safety
+    /// - No thread uses the range, nor will.
     unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize);
     /// Like [`Os::reserve`], for when no mapping can be added: moves the program break (`brk`),
     /// which extends an existing mapping. The range is committed at once. Never given back.
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
-    /// Gives a part of a reservation back, for good.
-    ///
-    /// # Safety
-    /// - The range lies in one reservation, and is neither in use nor will be.
-    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize);
-    /// Whether reserved address space costs next to nothing. Not so under an emulator that records
-    /// every page of it.
-    fn reserves_freely(&self) -> bool;
     /// Makes a reserved range readable and writable; it reads as zero if it has not been committed
     /// since reserve or uncommit.
     ///
@@ -224,9 +265,6 @@ pub trait Os: Sync {
     fn strict_commit(&self) -> bool;
     /// `RLIMIT_AS` in bytes, if there is one.
     fn address_limit(&self) -> Option<usize>;
-    /// Bytes of the process's address space that are mapped: what counts against that limit. `None`
-    /// if the kernel does not report it, or may not be asked.
-    fn mapped_bytes(&self) -> Option<usize>;
     /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
     fn data_limit(&self) -> Option<usize>;
 }

@@ -1,4 +1,4 @@
-//! One reserved address range, its tables and its bits.
+//! One address range, its tables and its bits.
 //!
 //! ```text
 //! base                                             head                frontier
@@ -8,8 +8,13 @@
 //!                       commit bits | dirty masks | records | side entries | far side entries
 //! ```
 //!
-//! Groups run downwards from `head`, so that the first group and the first slices are neighbours
-//! and one system call commits both. Everything is committed as the frontier moves up.
+//! Groups run downwards from `head`, so that in a reserved arena the first group and the first
+//! slices are neighbours, and one system call commits both. Everything is committed as the frontier
+//! moves up.
+//!
+//! A claimed arena reserves nothing: of it, only tags, groups and slices below its end are mapped,
+//! and each of the three grows into addresses that, as a rule, nothing else takes. Where something
+//! does, the arena ends.
 
 use super::layout::Layout;
 use super::span::{RECORD_BYTES, SpanRecord, State, Use, ZeroState};
@@ -17,6 +22,7 @@ use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use crate::base::units::SLICE_BYTES;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Most arenas of one heap.
@@ -30,11 +36,11 @@ pub(super) struct Step {
     pub(super) slices: usize,
 }
 
-/// One reserved address range.
+/// One address range.
 ///
 /// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`,
-/// `frontier <= end <= slices`; tags below `tagged` and group data of slices in `head..ready` are
-/// committed and never given back.
+/// `frontier <= end <= slices`, `frontier <= reach <= slices`; tags below `tagged` and group data
+/// of slices in `head..ready` are committed and never given back.
 #[derive(Debug)]
 pub struct Arena {
     /// Written once, before `tagged` first becomes non-zero.
@@ -47,9 +53,13 @@ pub struct Arena {
     /// The lowest slice that never was in a span. Written by the holder of `committing`, under the
     /// heap's lock.
     frontier: AtomicUsize,
-    /// Slices that may be used: all of the reservation, or as many as were left of it. Written
-    /// under the heap's lock.
+    /// The slice up to which addresses are mapped: of a reserved arena, all. Written by the holder
+    /// of `committing`.
     end: AtomicUsize,
+    /// The slice up to which the arena may grow. Written by the holder of `committing`.
+    reach: AtomicUsize,
+    /// The address from which on groups are mapped. Written by the holder of `committing`.
+    groups_from: AtomicUsize,
 }
 
 // SAFETY: `layout` is written once, by the holder of `committing`, before `tagged` is stored with
@@ -67,6 +77,8 @@ impl Arena {
             ready: AtomicUsize::new(0),
             frontier: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
+            reach: AtomicUsize::new(0),
+            groups_from: AtomicUsize::new(0),
         }
     }
 
@@ -83,9 +95,16 @@ impl Arena {
     pub(super) unsafe fn prepare(&self, layout: Layout) {
         // SAFETY: no other thread can see this arena: the caller's promise.
         unsafe { *self.layout.get() = layout };
+        let (end, groups) = match layout.claimed {
+            true => (layout.head, layout.address(layout.head)),
+            false => (layout.slices, layout.base),
+        };
+        self.tagged.store(0, Ordering::Relaxed);
         self.ready.store(layout.head, Ordering::Relaxed);
         self.frontier.store(layout.head, Ordering::Relaxed);
-        self.end.store(layout.slices, Ordering::Relaxed);
+        self.end.store(end, Ordering::Relaxed);
+        self.reach.store(layout.slices, Ordering::Relaxed);
+        self.groups_from.store(groups, Ordering::Relaxed);
     }
 
     pub(super) fn tagged(&self) -> usize {
@@ -100,7 +119,7 @@ impl Arena {
         self.frontier.load(Ordering::Acquire)
     }
 
-    /// The slice after the last one that may be used.
+    /// The slice after the last one that is mapped.
     pub(super) fn end(&self) -> usize {
         self.end.load(Ordering::Relaxed)
     }
@@ -109,14 +128,44 @@ impl Arena {
         self.end.store(index, Ordering::Relaxed);
     }
 
-    /// Where the tables are that slices below `index` need, and those that are committed: the end
-    /// address of the tags, and the address of the last group.
-    pub(super) fn tables(&self, index: usize) -> (usize, usize) {
+    /// The slice up to which spans may reach.
+    pub(super) fn reach(&self) -> usize {
+        self.reach.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn groups_from(&self) -> usize {
+        self.groups_from.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_groups_from(&self, address: usize) {
+        self.groups_from.store(address, Ordering::Relaxed);
+    }
+
+    /// From now on the arena ends where its mapped slices or its tables do.
+    pub(super) fn stop_growing(&self) {
+        let tables = self.ready().min(self.tagged.load(Ordering::Relaxed));
+        self.reach.store(self.end().min(tables), Ordering::Relaxed);
+    }
+
+    /// The committed tables: the end address of the tags, and the address of the last group.
+    pub(super) fn tables(&self) -> (usize, usize) {
         let layout = self.layout();
-        let tags = self.tagged().max(index);
-        let (_, groups) = layout.groups_below(self.ready().max(index));
-        let tags_end = layout.base + tags.next_multiple_of(layout.page_bytes());
+        let (_, groups) = layout.groups_below(self.ready());
+        let tags_end = layout.base + self.tagged().next_multiple_of(layout.page_bytes());
         (tags_end.min(groups), groups)
+    }
+
+    /// The addresses that the arena has mapped.
+    pub(super) fn mapped(&self) -> [Range<usize>; 2] {
+        let layout = self.layout();
+        if !layout.claimed {
+            return [layout.range(), 0..0];
+        }
+        let (tags_end, _) = self.tables();
+        [
+            layout.base..tags_end,
+            self.groups_from()..layout.address(self.end()),
+        ]
     }
 
     pub(super) fn set_tagged(&self, slices: usize) {
@@ -144,7 +193,7 @@ impl Arena {
         let generous = index
             .max(2 * tagged)
             .max(layout.head + SLICE_BYTES)
-            .min(self.end());
+            .min(layout.slices);
         let (from, to) = (
             tagged.next_multiple_of(page),
             generous.next_multiple_of(page),
@@ -152,7 +201,7 @@ impl Arena {
         Some(Step {
             address: layout.base + from,
             bytes: to - from,
-            slices: to.min(self.end()),
+            slices: to.min(layout.slices),
         })
     }
 

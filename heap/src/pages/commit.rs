@@ -198,12 +198,13 @@ impl<O: Os> PageHeap<O> {
         range: &CommitRange<'h>,
     ) -> (Locked<'h, O>, Result<Fit<'h>, OutOfMemory>) {
         let (arena, from, to) = (range.arena, range.from, range.to);
-        let committed = self.commit_with_tables(range.id, from, to);
-        let committed = committed.and_then(|()| {
-            let limit = range
-                .limit
-                .unwrap_or_else(|| arena.ready().min(arena.end()));
-            self.commit(arena, from, to, limit)
+        let grown = match to > arena.end() {
+            true => self.grow(arena, from, to, range.limit),
+            false => self.commit_with_tables(arena, from, to),
+        };
+        let committed = grown.and_then(|()| {
+            let most = arena.ready().min(arena.end());
+            self.commit(arena, from, to, range.limit.unwrap_or(most))
         });
         if committed.is_ok() {
             self.advise_units(range);
@@ -284,6 +285,8 @@ impl Tries {
         match (lack, made) {
             (Lack::Slices(_), Ok(())) => {}
             (Lack::Arena, Ok(())) => self.arena = false,
+            // The arena ends before; others may have room.
+            (Lack::Slices(range), Err(_)) if range.to > range.arena.reach() => {}
             (Lack::Slices(range), Err(_)) if range.units > 0 => {
                 self.units = usize::from(range.units > 1);
             }
@@ -300,7 +303,13 @@ impl<'h, O: Os> Locked<'h, O> {
     /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is
     /// committed.
     fn widen(&self, arena: &Arena, to: usize, limit: usize) -> usize {
-        let unit = if self.heap.is_thrifty() {
+        let unit_end = self.unit_end(to).min(limit);
+        arena.find(to, unit_end, Commit::Yes).max(to)
+    }
+
+    /// Where the unit ends in which the slices before `to` are.
+    pub(super) fn unit_end(&self, to: usize) -> usize {
+        to.next_multiple_of(if self.heap.is_thrifty() {
             1
         } else if self.heap.os.strict_commit() {
             HUGE_SLICES
@@ -308,10 +317,7 @@ impl<'h, O: Os> Locked<'h, O> {
             (self.inner.counts.committed_slices / 8)
                 .next_power_of_two()
                 .clamp(HUGE_SLICES, MOST_UNIT)
-        };
-        arena
-            .find(to, to.next_multiple_of(unit).min(limit), Commit::Yes)
-            .max(to)
+        })
     }
 
     /// What a request lacks that finds no committed room; `None` when it cannot be met. What is to
@@ -378,7 +384,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .filter(|free| !free.is_huge())
             .map_or(frontier, |free| free.index.get());
         let at = arena.layout().align_up(start, request.align);
-        let at = request.start_in(at, self.heap.growth_end(id))?;
+        let at = request.start_in(at, arena.reach())?;
         self.range_over_frontier(id, at, request.slices)
     }
 
@@ -400,7 +406,7 @@ impl<'h, O: Os> Locked<'h, O> {
         slices: usize,
     ) -> Option<CommitRange<'h>> {
         let (arena, to) = (self.arena(id), at + slices);
-        if to > self.heap.growth_end(id) {
+        if to > arena.reach() {
             return None;
         }
         let frontier = arena.frontier();
@@ -443,7 +449,7 @@ impl<'h, O: Os> Locked<'h, O> {
     fn units_in(&self, id: usize, units: usize) -> Option<CommitRange<'h>> {
         let arena = self.arena(id);
         let at = arena.frontier().next_multiple_of(HUGE_SLICES);
-        let room = self.heap.growth_end(id).checked_sub(at)? / HUGE_SLICES;
+        let room = arena.reach().checked_sub(at)? / HUGE_SLICES;
         let units = units.min(room);
         (units > 0).then(|| CommitRange::of_units(arena, id, at, units))
     }

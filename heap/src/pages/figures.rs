@@ -73,7 +73,7 @@ pub struct Totals {
 /// The running counts behind [`Totals`], in the units they change by.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    pub(super) reserved_slices: usize,
+    pub(super) reserved_bytes: usize,
     pub(super) committed_slices: usize,
     pub(super) metadata_bytes: usize,
     pub(super) used_slices: usize,
@@ -142,7 +142,7 @@ impl CallCounts {
 impl Counts {
     pub(super) const fn new() -> Self {
         Self {
-            reserved_slices: 0,
+            reserved_bytes: 0,
             committed_slices: 0,
             metadata_bytes: 0,
             used_slices: 0,
@@ -214,7 +214,7 @@ impl Counts {
             self.free_dirty_pages * page_bytes,
             self.metadata_bytes,
             self.committed_slices * SLICE_BYTES + self.metadata_bytes,
-            self.reserved_slices * SLICE_BYTES,
+            self.reserved_bytes,
             self.purges,
             self.purged_bytes,
             self.regretted_bytes,

@@ -36,9 +36,6 @@ pub struct PageHeap<O: Os> {
     /// the test `(address - primary_base) / SLICE_BYTES < primary_slices`.
     pub primary_slices: AtomicUsize,
     arenas_in_use: AtomicUsize,
-    /// How many of the first arenas no longer grow, although they have room. Written by the holder
-    /// of `committing`.
-    pub(super) closed: AtomicUsize,
     pub(super) limits: Limits,
     /// Bytes of pages of spans in use that are known not to be resident.
     pub(super) absent: AtomicIsize,
@@ -68,7 +65,7 @@ pub struct PageHeap<O: Os> {
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
-    tables: &'static Tables,
+    pub(super) tables: &'static Tables,
 }
 
 /// The parts of a page heap that are zero at first. The process's heap keeps them in a separate
@@ -193,7 +190,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let counts = &self.inner.counts;
         Totals {
             arenas: self.heap.arenas().len(),
-            reserved: counts.reserved_slices * SLICE_BYTES,
+            reserved: counts.reserved_bytes,
             committed: counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
             metadata: counts.metadata_bytes,
             in_use: counts.used_slices * SLICE_BYTES,
@@ -237,7 +234,6 @@ impl<O: Os> PageHeap<O> {
             primary_base: AtomicUsize::new(NO_BASE),
             primary_slices: AtomicUsize::new(0),
             arenas_in_use: AtomicUsize::new(0),
-            closed: AtomicUsize::new(0),
             limits: Limits::new(),
             absent: AtomicIsize::new(0),
             huge: AtomicU8::new(Policy::Auto as u8),
@@ -379,24 +375,19 @@ impl<O: Os> PageHeap<O> {
         self.huge.store(policy as u8, Relaxed);
     }
 
-    /// Gives the kernel the policy's advice for a whole new mapping; by default there is none.
-    ///
-    /// # Safety
-    /// - The range is of one reservation, and no thread uses it.
-    pub(super) unsafe fn advise_mapping(&self, base: NonNull<u8>, bytes: usize) {
-        let advice = match self.huge_policy() {
-            Policy::Auto => return,
-            Policy::Never => Huge::Avoid,
-            Policy::Always => Huge::Want,
-        };
-        // SAFETY: the caller's promise; the advice changes no contents.
-        unsafe { self.os.advise_huge(base, bytes, advice) };
+    /// Gives the kernel the policy's advice for a new mapping of an arena; by default there is
+    /// none.
+    pub(super) fn advise_mapping(&self, range: Range<usize>) {
+        match self.huge_policy() {
+            Policy::Auto => {}
+            Policy::Never => self.advise(range, Huge::Avoid),
+            Policy::Always => self.advise(range, Huge::Want),
+        }
     }
 
     pub(super) fn advise(&self, range: Range<usize>, advice: Huge) {
         if let Some(start) = NonNull::new(range.start as *mut u8) {
-            // SAFETY: all callers name ranges of one arena, which is one reservation; advice
-            // changes no contents.
+            // SAFETY: all callers name mapped ranges of one arena; advice changes no contents.
             unsafe { self.os.advise_huge(start, range.len(), advice) };
         }
     }
@@ -406,15 +397,6 @@ impl<O: Os> PageHeap<O> {
             0 => Policy::Auto,
             1 => Policy::Never,
             _ => Policy::Always,
-        }
-    }
-
-    /// The slice of an arena up to which spans may reach.
-    pub(super) fn growth_end(&self, id: usize) -> usize {
-        let arena = &self.arenas()[id];
-        match id < self.closed.load(Relaxed) {
-            true => arena.frontier(),
-            false => arena.end(),
         }
     }
 
@@ -452,11 +434,6 @@ impl<O: Os> PageHeap<O> {
         self.with(self.lock.lock())
     }
 
-    /// The heap, locked, if no other thread holds the lock now.
-    pub(super) fn try_locked(&self) -> Option<Locked<'_, O>> {
-        Some(self.with(self.lock.try_lock()?))
-    }
-
     fn with<'h>(&'h self, _guard: FutexGuard<'h>) -> Locked<'h, O> {
         // SAFETY: the lock is held as long as the reference lives: one value has it and the guard.
         let inner = unsafe { &mut *self.inner.get() };
@@ -490,11 +467,12 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Tells the fast path how many tags of the first arena may be read. The caller holds
-    /// `committing`.
+    /// Tells the fast path how many tags of the first arena may be read, if there is one. What lies
+    /// beyond its end may belong to another arena. The caller holds `committing`.
     pub(super) fn publish_tags(&self) {
-        let first = &self.tables.arenas[0];
-        self.primary_slices
-            .store(first.tagged().min(first.end()), Ordering::Release);
+        if let Some(first) = self.arenas().first() {
+            self.primary_slices
+                .store(first.tagged().min(first.end()), Ordering::Release);
+        }
     }
 }

@@ -6,6 +6,10 @@ use core::ops::Range;
 
 /// Slices whose metadata is committed together (fewer in an arena that has fewer).
 const GROUP_SLICES: usize = 1024;
+/// A claimed arena maps the addresses of at least this many groups (of 256 MiB of slices), and of
+/// twice as many as it uses, because groups cannot grow once the process has as many mappings as it
+/// may.
+const GROUPS_MAPPED: usize = 4;
 /// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of a 2 MiB
 /// range. The slices and the end of the arena's tables then share a page of the kernel's page
 /// tables, and a fork copies one less.
@@ -18,8 +22,10 @@ const GROUP_MIN: usize = 64;
 pub(super) struct Layout {
     /// Address of slice 0.
     pub(super) base: usize,
-    /// Slices in the reservation.
+    /// Slices in the range.
     pub(super) slices: usize,
+    /// Whether the range is only mapped as far as it is used.
+    pub(super) claimed: bool,
     /// Leading slices that hold the tables.
     pub(super) head: usize,
     /// OS pages in a slice.
@@ -45,6 +51,7 @@ impl Layout {
     pub(super) const EMPTY: Self = Self {
         base: 0,
         slices: 0,
+        claimed: false,
         head: 0,
         pages_per_slice: 0,
         group_shift: 0,
@@ -69,6 +76,7 @@ impl Layout {
         Self {
             base: 0,
             slices,
+            claimed: false,
             head: match slices >= AMPLE {
                 true => head.next_multiple_of(HUGE_SLICES) + HUGE_SLICES / 2,
                 false => head,
@@ -96,8 +104,12 @@ impl Layout {
     }
 
     /// The plan, laid out at `base`.
-    pub(super) fn at(self, base: usize) -> Self {
-        Self { base, ..self }
+    pub(super) fn at(self, base: usize, claimed: bool) -> Self {
+        Self {
+            base,
+            claimed,
+            ..self
+        }
     }
 
     /// The addresses of the arena.
@@ -144,6 +156,15 @@ impl Layout {
     pub(super) fn groups_below(&self, index: usize) -> (usize, usize) {
         let count = (index - self.head).div_ceil(1 << self.group_shift);
         (count, self.address(self.head) - count * self.group_bytes)
+    }
+
+    /// Address of the last group that a claimed arena should have mapped once slices below `index`
+    /// have groups.
+    pub(super) fn groups_ahead(&self, index: usize) -> usize {
+        let (count, _) = self.groups_below(index);
+        let most = self.slices.div_ceil(1 << self.group_shift);
+        let count = (2 * count).next_multiple_of(GROUPS_MAPPED).min(most);
+        self.address(self.head) - count * self.group_bytes
     }
 
     /// How many slices `count` groups serve, the head included.

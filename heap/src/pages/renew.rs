@@ -66,8 +66,13 @@ impl<O: Os> PageHeap<O> {
         if keeps || moved_spans >= MOST_MOVED || source.record().is_overmapped() {
             return Err(RemapError::Refused);
         }
+        // A move takes the page after the source for a moment, if nothing is mapped there.
+        let arena = source.arena;
+        let is_last = from.as_ptr().addr() + bytes == arena.layout().address(arena.end());
+        let not_growing = is_last.then(|| self.committing.lock());
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
         let moved = unsafe { self.os.move_pages(from, to, bytes, most_pieces) };
+        drop(not_growing);
         self.calls.count_move();
         // Where a later piece was refused, the earlier ones left their mappings in the target.
         let may_be_parted = moved.is_ok() || moved == Err(RemapError::Refused) && most_pieces > 1;
@@ -108,8 +113,8 @@ impl<O: Os> PageHeap<O> {
         }
         let renewed = renewed.is_ok();
         if renewed {
-            // SAFETY: mapped afresh just now, and the caller's promise.
-            unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
+            let start = base.as_ptr().addr() + kept * SLICE_BYTES;
+            self.advise_mapping(start..start + bytes);
         }
         if !renewed && record.is_overmapped() {
             return Renewal::Refused;
@@ -139,8 +144,8 @@ impl<O: Os> PageHeap<O> {
         // SAFETY: the caller's promise; a span in use is committed.
         let renewed = unsafe { self.os.renew(start, bytes) }.is_ok();
         if renewed {
-            // SAFETY: mapped afresh just now, and the caller's promise.
-            unsafe { self.advise_mapping(start, bytes) };
+            let start = start.as_ptr().addr();
+            self.advise_mapping(start..start + bytes);
         }
         renewed
     }

@@ -1,35 +1,37 @@
-//! Address space: opens arenas, commits their tables, and gives up what was never used of them.
+//! Address space: opens arenas, lets them grow, and commits their tables.
+//!
+//! An arena claims addresses, and maps what it uses of them. Thus what the heap does not use does
+//! not count against a limit on the address space, which another process may lower at any time.
+//! Where no addresses can be claimed, arenas are reserved, the first with 256 MiB.
 //!
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 
-use super::arena::{Arena, Commit, MAX_ARENAS, Step};
+use super::arena::{Arena, Commit, SliceRef, Step};
 use super::heap::{Locked, PageHeap};
 use super::layout::Layout;
 use super::request::SpanRequest;
-use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Os, OutOfMemory};
+use crate::os::{Claim, ClaimError, Os, OutOfMemory};
 use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Slices of the preferred arena (1 TiB), and of the smallest that is worth a system call (1 MiB).
 const MOST_SLICES: usize = (1 << 40) / SLICE_BYTES;
 const LEAST_SLICES: usize = (1 << 20) / SLICE_BYTES;
-/// An arena takes at most this part of a limited address space, unless one request needs more.
+/// A reserved arena takes at most this part of a limited address space, unless one request needs
+/// more.
 const LIMIT_PART: usize = 8;
 /// Under a limit below this (64 MiB), on the address space or on writable memory, arenas are small,
-/// so that their tables are small, and nothing is committed ahead.
+/// so that their tables are small, they are reserved, and nothing is committed ahead.
 const AMPLE_SLICES: usize = (64 << 20) / SLICE_BYTES;
 /// Under a limit on writable memory below this (4 MiB), there are no thread caches, and a request
 /// may get a block of a larger class.
 const SCANT_SLICES: usize = (4 << 20) / SLICE_BYTES;
-/// Slices of the first arena where reserving address space is expensive (256 MiB); a further one
-/// has as many as all before it.
+/// Slices of the first reserved arena (256 MiB), and of the smallest that is claimed; a further
+/// reserved one has as many as all before it.
 const DEAR_SLICES: usize = (256 << 20) / SLICE_BYTES;
 /// Slices of the first arena at the program break (4 MiB).
 const BREAK_SLICES: usize = (4 << 20) / SLICE_BYTES;
-/// How often to try a lock whose holder the caller may have interrupted.
-const LOCK_TRIES: usize = 1000;
 /// Fewest slices to commit with an arena's first tables.
 const FIRST_SLICES: usize = HUGE_SLICES / 2;
 
@@ -47,9 +49,38 @@ impl core::convert::From<OutOfMemory> for Refusal {
     }
 }
 
-/// Slices that an arena may reserve under a limit on the address space.
-fn kept_slices(limit: usize) -> usize {
-    (limit / LIMIT_PART / SLICE_BYTES).min(MOST_SLICES)
+/// The largest size between `least` and `most` slices, halved again and again, for which there is a
+/// place, and the place.
+fn first_found(
+    most: usize,
+    least: usize,
+    place: impl Fn(usize) -> Option<NonNull<u8>>,
+) -> Option<(usize, NonNull<u8>)> {
+    let mut slices = most.max(least);
+    loop {
+        if let Some(base) = place(slices) {
+            return Some((slices, base));
+        }
+        if slices == least {
+            return None;
+        }
+        slices = (slices / 2).max(least);
+    }
+}
+
+/// Where the first slices of an arena end that are committed together.
+fn first_end(head: usize) -> usize {
+    (head + FIRST_SLICES).next_multiple_of(HUGE_SLICES)
+}
+
+/// What a refusal in an arena means to a request. If something is mapped where the arena would
+/// grow, it ends.
+#[cold]
+fn refused_in(arena: &Arena, refused: ClaimError) -> OutOfMemory {
+    if refused == ClaimError::Taken {
+        arena.stop_growing();
+    }
+    OutOfMemory
 }
 
 impl<O: Os> PageHeap<O> {
@@ -63,187 +94,124 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// To be called when the limit on the process's address space may have changed: what is
-    /// reserved and not used counts against it, and keeps threads from starting. Does not wait for
-    /// the heap's locks for long: the caller may have interrupted their holder.
-    pub fn address_limit_changed(&self) {
-        self.fit_address_limit(self.os.address_limit().unwrap_or(usize::MAX));
-    }
-
-    /// Makes arenas that are too long for a limit of `limit` bytes of address space fit it.
-    ///
-    /// A program that sets the limit a little above the size of its address space counts the
-    /// reserve as used. Under such a limit the arenas keep what they reserved and stop growing, and
-    /// the kernel bounds what is opened in addition. Under any other limit, they give back what is
-    /// reserved and not used.
-    pub(super) fn fit_address_limit(&self, limit: usize) {
-        let kept = kept_slices(limit);
-        let is_long = |arena: &Arena| arena.end() > arena.layout().head + kept;
-        let last_long = || self.arenas().iter().rposition(is_long);
-        if last_long().is_none() && self.closed.load(Relaxed) == 0 {
-            return;
-        }
-        let Some(_alone) = (0..LOCK_TRIES).find_map(|_| self.committing.try_lock()) else {
-            return;
-        };
-        let counts_reserve = self.leaves_little(limit);
-        let closed = last_long().filter(|_| counts_reserve);
-        self.closed
-            .store(closed.map_or(0, |last| last + 1), Relaxed);
-        if !counts_reserve {
-            let shortened = self.arenas().iter().map(|arena| self.shorten(arena, kept));
-            shortened
-                .flatten()
-                .flatten()
-                .for_each(|range| self.unmap_range(range));
-        }
-    }
-
-    /// Whether a limit leaves the process room, but little compared with what is mapped.
-    fn leaves_little(&self, limit: usize) -> bool {
-        let reserved = || self.arenas().iter().map(Arena::end).sum::<usize>() * SLICE_BYTES;
-        let mapped = self.os.mapped_bytes().unwrap_or_else(reserved);
-        let room = limit.checked_sub(mapped);
-        room.is_some_and(|room| room < limit / LIMIT_PART)
-    }
-
-    /// Bytes reserved by arenas that no longer grow.
-    fn closed_bytes(&self) -> usize {
-        let closed = &self.arenas()[..self.closed.load(Relaxed)];
-        let rest = closed.iter().map(|arena| arena.end() - arena.frontier());
-        rest.sum::<usize>() * SLICE_BYTES
-    }
-
-    /// Shortens an arena to what was used of it and `kept` slices. Returns the addresses that it no
-    /// longer needs. Concurrent frees are not affected: tags and tables of slices that were ever
-    /// used stay. The caller holds `committing`.
-    fn shorten(&self, arena: &Arena, kept: usize) -> Option<[Range<usize>; 3]> {
-        let mut locked = (0..LOCK_TRIES).find_map(|_| self.try_locked())?;
-        let (layout, old) = (arena.layout(), arena.end());
-        let used = arena.find(arena.frontier(), arena.ready(), Commit::No);
-        let end = (layout.head + kept).max(used);
-        if end >= old {
-            return None;
-        }
-        let (tags, groups) = arena.tables(end);
-        let (old_tags, old_groups) = arena.tables(old);
-        let slices = layout.address(end)..layout.address(old);
-        let ranges = match old == layout.slices {
-            true => [slices, tags..groups, 0..0],
-            // What lies between was given back earlier, and may have another owner by now.
-            false => [slices, tags..old_tags, old_groups..groups],
-        };
-        let committed = arena.set_commit(end, arena.ready().max(end), Commit::No);
-        let counts = &mut locked.inner.counts;
-        counts.committed_slices -= committed;
-        let released = ranges.iter().map(Range::len).sum::<usize>() / SLICE_BYTES;
-        counts.reserved_slices = counts.reserved_slices.saturating_sub(released);
-        arena.set_end(end);
-        // What lies beyond may soon belong to another arena.
-        self.publish_tags();
-        locked.write_mirror();
-        Some(ranges)
-    }
-
-    fn unmap_range(&self, range: Range<usize>) {
-        if let Some(start) = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty()) {
-            // SAFETY: of one arena; no span was ever there, nor tables that are committed, and none
-            // will be: the arena ends before.
-            unsafe { self.os.unmap_part(start, range.len()) };
-        }
-    }
-
     /// Opens a new arena in which the request fits. An error when there is no address space, or
     /// when the kernel refused to commit its tables.
     pub(super) fn open_arena(&self, request: &SpanRequest) -> Result<(), Refusal> {
         // Asked once, and not first under the lock, because the answer is in a file.
         let _ = self.os.strict_commit();
         let (id, arena) = self.unopened().ok_or(Refusal::Space)?;
-        let layout = self.reserve(request).ok_or(Refusal::Space)?;
-        // SAFETY: `committing` is held and the arena not published.
-        unsafe { arena.prepare(layout) };
-        let base = NonNull::new(layout.base as *mut u8).ok_or(Refusal::Space)?;
-        if let Err(refused) = self.open_tables(arena) {
-            // SAFETY: the whole reservation of `reserve`, not yet published.
-            unsafe { self.os.unmap(base, layout.slices * SLICE_BYTES) };
-            return Err(refused.into());
+        let least = self.least_slices(request).ok_or(Refusal::Space)?;
+        let liked = self.liked_slices();
+        let claims = !self.is_thrifty() && self.claim(arena, least, id);
+        if !(claims && self.open_prepared(arena).is_ok()) {
+            if !self.reserve(arena, liked, least) {
+                return Err(Refusal::Space);
+            }
+            self.open_prepared(arena)?;
         }
-        // SAFETY: the whole reservation of `reserve`, not yet published.
-        unsafe { self.advise_mapping(base, layout.slices * SLICE_BYTES) };
-        self.locked().inner.counts.reserved_slices += layout.slices;
         self.publish(id);
         Ok(())
     }
 
-    /// Gives up what is reserved and was never used, because it counts where the bytes that the
-    /// process may lock are limited. Later requests open arenas of what size the kernel then
-    /// grants. Does nothing if half of all arenas are open, because a program may call this again
-    /// and again without success.
-    pub fn unreserve(&self) {
-        if self.arenas().len() < MAX_ARENAS / 2 {
-            self.fit_address_limit(0);
-        }
-    }
-
-    /// Reserves an arena of the preferred size, or else ever smaller ones, down to what the request
-    /// needs.
-    fn reserve(&self, request: &SpanRequest) -> Option<Layout> {
+    /// Slices of the smallest arena in which the request fits. Like the next three, apart from its
+    /// caller, whose frame stays small, because stacks may be.
+    #[inline(never)]
+    fn least_slices(&self, request: &SpanRequest) -> Option<usize> {
         let page = self.os.page_bytes().min(SLICE_BYTES);
         let usable = request.slices.checked_add(request.align - 1)?;
         let least = Layout::plan_for(usable, self.sides, page)?;
-        let least = least.slices.max(LEAST_SLICES);
-        let mut slices = self.liked_slices().max(least);
-        loop {
-            if let Some(base) = self.reserve_slices(slices) {
-                let plan = Layout::plan(slices, self.sides, page);
-                return Some(plan.at(base.as_ptr() as usize));
+        Some(least.slices.max(LEAST_SLICES))
+    }
+
+    /// Opens an arena that has its layout.
+    #[inline(never)]
+    fn open_prepared(&self, arena: &Arena) -> Result<(), OutOfMemory> {
+        // Only the holder of `committing` changes these.
+        let counted = {
+            let counts = &self.locked().inner.counts;
+            (counts.metadata_bytes, counts.reserved_bytes)
+        };
+        let opened = match arena.layout().claimed {
+            true => self.open_claim(arena),
+            false => self.open_reservation(arena),
+        };
+        if opened.is_err() {
+            for range in arena.mapped() {
+                self.unmap(range);
             }
-            if slices == least {
-                return self.reserve_at_break(least);
-            }
-            slices = (slices / 2).max(least);
+            let counts = &mut self.locked().inner.counts;
+            (counts.metadata_bytes, counts.reserved_bytes) = counted;
+        }
+        opened
+    }
+
+    fn unmap(&self, range: Range<usize>) {
+        if let Some(start) = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty()) {
+            // SAFETY: all callers name what an arena has mapped and no thread uses.
+            unsafe { self.os.unmap(start, range.len()) };
         }
     }
 
-    /// Slices of the preferred arena.
-    fn liked_slices(&self) -> usize {
-        let limit = self.os.address_limit();
-        let kept = limit.map_or(MOST_SLICES, |limit| {
-            kept_slices(limit.saturating_sub(self.closed_bytes()))
-        });
-        let data = self
-            .os
-            .data_limit()
-            .map_or(MOST_SLICES, |limit| limit / SLICE_BYTES);
-        if data < AMPLE_SLICES || kept < AMPLE_SLICES / LIMIT_PART {
-            self.be_thrifty();
-            if data < SCANT_SLICES {
-                self.be_scant();
-            }
-            return kept.min(data.max(AMPLE_SLICES / LIMIT_PART));
-        }
-        let paid = match self.os.reserves_freely() {
-            true => MOST_SLICES,
-            false => self.reserved_slices().max(DEAR_SLICES),
+    /// Gives an arena addresses for the preferred size, or half of it and so on, down to `least`
+    /// slices, of which nothing is mapped. False if there are none.
+    #[inline(never)]
+    fn claim(&self, arena: &Arena, least: usize, nth: usize) -> bool {
+        let least = least.max(DEAR_SLICES);
+        let owner = core::ptr::from_ref(self.tables).addr();
+        let claim = |slices: usize| {
+            let bytes = slices.checked_mul(SLICE_BYTES)?;
+            self.os.claim(bytes, HUGE_BYTES, owner, nth)
         };
-        kept.min(paid)
+        let found = first_found(MOST_SLICES, least, claim);
+        self.prepare(arena, found, true)
+    }
+
+    /// Reserves an arena of the liked size, or else ever smaller ones, down to `least` slices.
+    #[inline(never)]
+    fn reserve(&self, arena: &Arena, liked: usize, least: usize) -> bool {
+        let found = first_found(liked, least, |slices| self.reserve_slices(slices));
+        let found = found.or_else(|| self.reserve_at_break(least));
+        self.prepare(arena, found, false)
+    }
+
+    fn prepare(&self, arena: &Arena, found: Option<(usize, NonNull<u8>)>, claimed: bool) -> bool {
+        let page = self.os.page_bytes().min(SLICE_BYTES);
+        found.is_some_and(|(slices, base)| {
+            let plan = Layout::plan(slices, self.sides, page);
+            // SAFETY: `committing` is held and the arena not published.
+            unsafe { arena.prepare(plan.at(base.as_ptr().addr(), claimed)) };
+            true
+        })
+    }
+
+    /// Slices of an arena that is reserved. Also looks at the limits in force.
+    fn liked_slices(&self) -> usize {
+        let in_slices = |limit: Option<usize>| limit.unwrap_or(usize::MAX) / SLICE_BYTES;
+        let kept = in_slices(self.os.address_limit()) / LIMIT_PART;
+        let data = in_slices(self.os.data_limit());
+        if data >= AMPLE_SLICES && kept >= AMPLE_SLICES / LIMIT_PART {
+            return kept.min(self.reserved_slices().max(DEAR_SLICES));
+        }
+        self.be_thrifty();
+        if data < SCANT_SLICES {
+            self.be_scant();
+        }
+        kept.min(data.max(AMPLE_SLICES / LIMIT_PART))
     }
 
     fn reserved_slices(&self) -> usize {
-        self.locked().inner.counts.reserved_slices
+        self.locked().inner.counts.reserved_bytes / SLICE_BYTES
     }
 
     /// An arena where no mapping can be added, because the process has as many as it may.
-    fn reserve_at_break(&self, least: usize) -> Option<Layout> {
-        let page = self.os.page_bytes().min(SLICE_BYTES);
+    fn reserve_at_break(&self, least: usize) -> Option<(usize, NonNull<u8>)> {
         let doubled = self.reserved_slices().min(DEAR_SLICES);
         [doubled.max(BREAK_SLICES).max(least), least]
             .into_iter()
             .find_map(|slices| {
                 self.calls.count_reserve();
                 let bytes = slices.checked_mul(SLICE_BYTES)?;
-                let base = self.os.reserve_at_break(bytes, HUGE_BYTES)?;
-                Some(Layout::plan(slices, self.sides, page).at(base.as_ptr() as usize))
+                Some((slices, self.os.reserve_at_break(bytes, HUGE_BYTES)?))
             })
     }
 
@@ -253,10 +221,12 @@ impl<O: Os> PageHeap<O> {
             .reserve(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)
     }
 
-    /// Commits the first tables of an arena; the first slices, their neighbours, in the same call
-    /// if the kernel lets us.
-    fn open_tables(&self, arena: &Arena) -> Result<(), OutOfMemory> {
-        let head = arena.layout().head;
+    /// Commits the first tables of a reserved arena; the first slices, their neighbours, in the
+    /// same call if the kernel lets us.
+    #[inline(never)]
+    fn open_reservation(&self, arena: &Arena) -> Result<(), OutOfMemory> {
+        let layout = arena.layout();
+        let (head, base) = (layout.head, layout.base);
         let (Some(tags), Some(group)) = (arena.tags_step(head + 1), arena.groups_step(head + 1))
         else {
             return Err(OutOfMemory);
@@ -264,9 +234,7 @@ impl<O: Os> PageHeap<O> {
         self.commit_bytes(tags.address, tags.bytes)?;
         let first = match self.is_thrifty() {
             true => head,
-            false => (head + FIRST_SLICES)
-                .next_multiple_of(HUGE_SLICES)
-                .min(group.slices),
+            false => first_end(head).min(group.slices),
         };
         let slices_too = group.bytes + (first - head) * SLICE_BYTES;
         let together = self.commit_bytes(group.address, slices_too).is_ok();
@@ -275,12 +243,91 @@ impl<O: Os> PageHeap<O> {
         }
         arena.set_tagged(tags.slices);
         arena.set_ready(group.slices);
+        self.advise_mapping(base..base + layout.slices * SLICE_BYTES);
         let mut locked = self.locked();
         if together {
             locked.set_committed(arena, head, first);
         }
-        locked.inner.counts.metadata_bytes += tags.bytes + group.bytes;
+        let counts = &mut locked.inner.counts;
+        counts.metadata_bytes += tags.bytes + group.bytes;
+        counts.reserved_bytes += layout.slices * SLICE_BYTES;
         Ok(())
+    }
+
+    /// Maps the first slices of a claimed arena and their tables.
+    fn open_claim(&self, arena: &Arena) -> Result<(), OutOfMemory> {
+        let head = arena.layout().head;
+        Ok(self.grow_exactly(arena, head, first_end(head))?)
+    }
+
+    /// Maps and commits the slices of a claimed arena from its end to `to`, and their tables. If
+    /// they begin beyond its end, the slices between are only mapped. Goes on to the end of a unit,
+    /// but not beyond `limit`; `None`: as far as there are tables.
+    pub(super) fn grow(
+        &self,
+        arena: &Arena,
+        from: usize,
+        to: usize,
+        limit: Option<usize>,
+    ) -> Result<(), OutOfMemory> {
+        let limit = limit.unwrap_or(arena.ready()).min(arena.reach());
+        let wide = self.locked().unit_end(to).min(limit).max(to);
+        let mut grown = self.grow_exactly(arena, from, wide);
+        if grown.is_err() && wide > to {
+            grown = self.grow_exactly(arena, from, to);
+        }
+        grown.map_err(|refused| refused_in(arena, refused))
+    }
+
+    /// The slices first: tables are never given back, so a request that is refused must not have
+    /// paid for them.
+    #[inline(never)]
+    fn grow_exactly(&self, arena: &Arena, from: usize, to: usize) -> Result<(), ClaimError> {
+        let (layout, end) = (arena.layout(), arena.end());
+        let mut from = from.max(end);
+        let gap = layout.address(end)..layout.address(from);
+        // A short gap is committed as well, because that takes no mapping of its own. A long one is
+        // where none can be added.
+        let skips = from - end >= HUGE_SLICES;
+        match skips.then(|| self.map_claimed(gap, Claim::Reserved)) {
+            Some(Ok(())) => arena.set_end(from),
+            Some(Err(ClaimError::Taken)) => return Err(ClaimError::Taken),
+            Some(Err(ClaimError::OutOfMemory)) | None => from = end,
+        }
+        let slices = layout.address(from)..layout.address(to);
+        let claim = match self.locked().may_extend(arena, from) {
+            true => Claim::Extended,
+            false => Claim::Committed,
+        };
+        self.map_claimed(slices.clone(), claim)?;
+        if let Err(refused) = self.ready_tables(arena, to) {
+            self.unmap_claimed(slices);
+            return Err(refused);
+        }
+        self.locked().set_committed(arena, from, to);
+        arena.set_end(to);
+        self.publish_tags();
+        Ok(())
+    }
+
+    /// Maps a part of a claimed arena, and gives the kernel the policy's advice for it.
+    fn map_claimed(&self, range: Range<usize>, claim: Claim) -> Result<(), ClaimError> {
+        match claim {
+            Claim::Reserved => self.calls.count_reserve(),
+            Claim::Committed | Claim::Extended => self.calls.count_commit(),
+        }
+        let start = NonNull::new(range.start as *mut u8).ok_or(ClaimError::OutOfMemory)?;
+        // SAFETY: the callers name what lies beside the mapped parts of a claimed arena; what is to
+        // be extended is the arena's own.
+        unsafe { self.os.map_claimed(start, range.len(), claim)? };
+        self.locked().inner.counts.reserved_bytes += range.len();
+        self.advise_mapping(range);
+        Ok(())
+    }
+
+    fn unmap_claimed(&self, range: Range<usize>) {
+        self.locked().inner.counts.reserved_bytes -= range.len();
+        self.unmap(range);
     }
 
     pub(super) fn commit_bytes(&self, address: usize, bytes: usize) -> Result<(), OutOfMemory> {
@@ -290,48 +337,80 @@ impl<O: Os> PageHeap<O> {
         unsafe { self.os.commit(start, bytes) }
     }
 
-    fn commit_step(&self, step: Step) -> Result<(), OutOfMemory> {
-        self.commit_bytes(step.address, step.bytes)?;
-        self.locked().inner.counts.metadata_bytes += step.bytes;
-        Ok(())
-    }
-
     /// Commits what slices below `to` need in the tables.
-    fn ready_tables(&self, id: usize, to: usize) -> Result<(), OutOfMemory> {
-        let arena = &self.arenas()[id];
+    #[inline(never)]
+    fn ready_tables(&self, arena: &Arena, to: usize) -> Result<(), ClaimError> {
         if let Some(step) = arena.tags_step(to) {
-            self.commit_step(step)?;
+            self.commit_tags(arena, &step)?;
+            self.locked().inner.counts.metadata_bytes += step.bytes;
             arena.set_tagged(step.slices);
-            if id == 0 {
-                self.publish_tags();
-            }
+            self.publish_tags();
         }
         if let Some(step) = arena.groups_step(to) {
-            self.commit_step(step)?;
+            self.commit_groups(arena, &step)?;
+            self.locked().inner.counts.metadata_bytes += step.bytes;
             arena.set_ready(step.slices);
         }
         Ok(())
     }
 
+    fn commit_tags(&self, arena: &Arena, step: &Step) -> Result<(), ClaimError> {
+        if !arena.layout().claimed {
+            return Ok(self.commit_bytes(step.address, step.bytes)?);
+        }
+        let claim = match arena.tagged() {
+            0 => Claim::Committed,
+            _ => Claim::Extended,
+        };
+        self.map_claimed(step.address..step.address + step.bytes, claim)
+    }
+
+    fn commit_groups(&self, arena: &Arena, step: &Step) -> Result<(), ClaimError> {
+        let before = arena.groups_from();
+        self.map_groups(arena, step)?;
+        let committed = self.commit_bytes(step.address, step.bytes);
+        let now = arena.groups_from();
+        if committed.is_err() && now < before {
+            self.unmap_claimed(now..before);
+            arena.set_groups_from(before);
+        }
+        Ok(committed?)
+    }
+
+    /// Maps addresses for groups, ahead of their use if the kernel lets us.
+    fn map_groups(&self, arena: &Arena, step: &Step) -> Result<(), ClaimError> {
+        let mut mapped = Ok(());
+        for start in [arena.layout().groups_ahead(step.slices), step.address] {
+            let from = arena.groups_from();
+            if start >= from {
+                return Ok(());
+            }
+            mapped = self.map_claimed(start..from, Claim::Reserved);
+            if mapped.is_ok() {
+                arena.set_groups_from(start);
+            }
+        }
+        mapped
+    }
+
     /// Commits those of the slices `from..to` that have no tables yet, and their tables. The slices
-    /// first: tables are never given back, so a request that is refused must not have paid for
-    /// them.
+    /// first, as in [`PageHeap::grow_exactly`].
     pub(super) fn commit_with_tables(
         &self,
-        id: usize,
+        arena: &Arena,
         from: usize,
         to: usize,
     ) -> Result<(), OutOfMemory> {
-        let arena = &self.arenas()[id];
         let from = from.max(arena.ready());
         if from >= to {
-            return self.ready_tables(id, to);
+            let ready = self.ready_tables(arena, to);
+            return ready.map_err(|refused| refused_in(arena, refused));
         }
         let (address, bytes) = (arena.layout().address(from), (to - from) * SLICE_BYTES);
         self.commit_bytes(address, bytes)?;
-        if let Err(refused) = self.ready_tables(id, to) {
+        if let Err(refused) = self.ready_tables(arena, to) {
             self.take_back(address, bytes);
-            return Err(refused);
+            return Err(refused_in(arena, refused));
         }
         self.locked().set_committed(arena, from, to);
         Ok(())
@@ -349,6 +428,17 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl<O: Os> Locked<'_, O> {
+    /// Whether the mapping before a slice is the arena's own, and the program mapped nothing over
+    /// it.
+    fn may_extend(&self, arena: &Arena, index: usize) -> bool {
+        let last = index - 1;
+        let is_overmapped = |last: usize| {
+            let index = last - arena.record(last).back.get();
+            SliceRef { arena, index }.is_overmapped()
+        };
+        last >= arena.layout().head && !(last < arena.frontier() && is_overmapped(last))
+    }
+
     pub(super) fn set_committed(&mut self, arena: &Arena, from: usize, to: usize) {
         self.inner.counts.committed_slices += arena.set_commit(from, to, Commit::Yes);
     }

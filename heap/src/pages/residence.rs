@@ -58,7 +58,7 @@ impl<O: Os> PageHeap<O> {
         let mut slices = 0;
         for (covered, arena) in residence.covered.iter_mut().zip(self.arenas()) {
             let end = arena.frontier().next_multiple_of(HUGE_SLICES);
-            *covered = end.min(arena.layout().slices) as u32;
+            *covered = end.min(arena.end()) as u32;
             slices += *covered as usize;
         }
         residence.bytes = (slices * size_of::<Pages>()).next_multiple_of(self.os.page_bytes());
@@ -140,7 +140,7 @@ impl<O: Os> Residence<'_, O> {
         let end = layout.base + ((self.covered[number] as usize) << SLICE_SHIFT);
         // Between the tags and the groups nothing is committed, and what stands there may be
         // another's mapping.
-        let (tags, groups) = self.heap.arenas()[number].tables(0);
+        let (tags, groups) = self.heap.arenas()[number].tables();
         let (heap, page) = (self.heap, layout.page_bytes());
         let mut visit = |run: Populated| {
             let first = (run.start - layout.base) / page;

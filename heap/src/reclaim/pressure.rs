@@ -71,8 +71,6 @@ impl Heap {
                 .note_group(group.map_or(usize::MAX, |group| group.limit));
         }
         if timed {
-            // Another process may have lowered this one's limit on address space.
-            self.pages.address_limit_changed();
             let short = cgroup::is_short_of_memory(&inquiry);
             self.pressure.short.store(short, Ordering::Relaxed);
         }

@@ -187,7 +187,8 @@ unsafe fn write_guard<O: Os>(
         true => wide,
         false => least.clone(),
     };
-    // SAFETY: the caller's promise. Arenas begin at multiples of `HUGE_BYTES` and have no gaps.
+    // SAFETY: the caller's promise. Arenas begin at multiples of `HUGE_BYTES`, and beside slices
+    // they have tables.
     unsafe {
         pages
             .os()

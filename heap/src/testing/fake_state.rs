@@ -2,22 +2,27 @@
 
 #[cfg(doc)]
 use super::Os;
-use super::{Huge, Unknown};
+use super::{Claim, ClaimError, Huge, Unknown};
 use crate::os::access::{self, Access};
 use crate::testing::is_zero;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
 use std::vec::Vec;
 
+/// The filling of uncommitted memory, which must never be read.
+pub(super) const POISON: u8 = 0xa5;
+
 /// What can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// [`Os::reserve`].
+    /// [`Os::reserve`], [`Os::claim`], and [`Os::map_claimed`] of what is to be reserved.
     Reserve,
-    /// [`Os::commit`].
+    /// [`Os::commit`], and [`Os::map_claimed`] of what is to be committed.
     Commit,
+    /// [`Os::map_claimed`], because something is mapped there.
+    Place,
     /// [`Os::uncommit`].
     Uncommit,
     /// [`Os::purge`].
@@ -33,7 +38,7 @@ pub enum Call {
     /// [`Os::remove_write_guard`].
     RemoveWriteGuard,
 }
-const CALLS: usize = 9;
+const CALLS: usize = 10;
 
 /// What makes an access to a committed page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +53,25 @@ pub enum FakeGuard {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
-    Reserved { poisoned: bool },
+    Reserved {
+        poisoned: bool,
+    },
     Committed,
+    /// Of a claimed range, and never mapped.
+    Claimed,
     Released,
 }
 
+impl Page {
+    /// Of a new reservation.
+    pub(super) const FRESH: Self = Self::Reserved { poisoned: false };
+
+    pub(super) fn is_mapped(self) -> bool {
+        !matches!(self, Self::Claimed | Self::Released)
+    }
+}
+
 pub(super) struct Reservation {
-    /// Null in a hole of an earlier reservation.
     pub(super) allocation: *mut u8,
     pub(super) layout: Layout,
     pub(super) base: usize,
@@ -88,8 +105,6 @@ pub(super) struct State {
     /// The newest generation of guards against writes, and the last one that was lost.
     pub(super) write_guards: u64,
     pub(super) lost_guards: u64,
-    /// Start and end of the parts of reservations that were given back, for later reservations.
-    pub(super) holes: Vec<(usize, usize)>,
     /// Address, bytes and advice, in the order in which it was given.
     pub(super) advice: Vec<(usize, usize, Huge)>,
 }
@@ -98,25 +113,21 @@ pub(super) struct State {
 unsafe impl Send for State {}
 
 impl State {
-    /// A reservation, granted.
+    /// A reservation, granted, or a claimed range.
     pub(super) fn reserve(
         &mut self,
         bytes: usize,
         align: usize,
         page_bytes: usize,
+        page: Page,
     ) -> Option<NonNull<u8>> {
         // Aligned by hand: an allocation of small alignment is zeroed by the kernel, not by
         // touching it.
         let layout = Layout::from_size_align(bytes + align, 16).ok()?;
-        let hole = self.take_hole(bytes, align);
-        let allocation = match hole {
-            Some(_) => null_mut(),
-            // SAFETY: the layout is not empty.
-            None => unsafe { alloc_zeroed(layout) },
-        };
-        let base = hole.unwrap_or((allocation as usize).next_multiple_of(align));
-        let poisoned = hole.is_some();
-        let pages = vec![Page::Reserved { poisoned }; bytes / page_bytes];
+        // SAFETY: the layout is not empty.
+        let allocation = unsafe { alloc_zeroed(layout) };
+        let base = (allocation as usize).next_multiple_of(align);
+        let pages = vec![page; bytes / page_bytes];
         self.reservations.push(Reservation {
             allocation,
             layout,
@@ -136,6 +147,67 @@ impl State {
         // SAFETY: the callers name ranges of a reservation, which is real memory of ours.
         unsafe { addr.as_ptr().write_bytes(byte, bytes) }
         self.tell(addr, bytes, page_bytes);
+    }
+
+    /// Maps a part of a claimed range.
+    pub(super) fn map_claimed(
+        &mut self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        page_bytes: usize,
+        claim: Claim,
+    ) -> Result<(), ClaimError> {
+        let after = self.mapped(page_bytes).saturating_add(bytes);
+        if self.address_limit.is_some_and(|limit| after > limit) {
+            self.failed += 1;
+            return Err(ClaimError::OutOfMemory);
+        }
+        if self.fails(Call::Place) {
+            return Err(ClaimError::Taken);
+        }
+        if claim == Claim::Reserved && self.fails(Call::Reserve) {
+            return Err(ClaimError::OutOfMemory);
+        }
+        if claim == Claim::Extended {
+            let before = NonNull::new(addr.as_ptr().wrapping_sub(page_bytes)).expect("an address");
+            let before = self.pages(before, page_bytes, page_bytes);
+            assert!(before[0].is_mapped(), "nothing to extend");
+        }
+        for page in self.pages(addr, bytes, page_bytes) {
+            assert!(!page.is_mapped(), "a mapping over another");
+            let poisoned = *page == Page::Released;
+            *page = Page::Reserved { poisoned };
+        }
+        Ok(())
+    }
+
+    /// Whether a claimed range goes on after this part of it, and nothing is mapped there.
+    pub(super) fn is_claimed_after(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        page_bytes: usize,
+    ) -> bool {
+        let end = addr.as_ptr().addr() + bytes;
+        let within =
+            |one: &&Reservation| (one.base..one.base + one.pages.len() * page_bytes).contains(&end);
+        let reservation = self.reservations.iter().find(within);
+        reservation.is_some_and(|one| !one.pages[(end - one.base) / page_bytes].is_mapped())
+    }
+
+    /// Gives a reservation back, or a part of it.
+    pub(super) fn unmap(&mut self, base: NonNull<u8>, bytes: usize, page_bytes: usize) {
+        let pages = self.pages(base, bytes, page_bytes);
+        assert!(pages.iter().all(|page| page.is_mapped()), "unmapped twice");
+        let committed = pages.iter().filter(|&&page| page == Page::Committed);
+        let gone = committed.count();
+        pages.fill(Page::Released);
+        self.committed_pages -= gone;
+        let whole = |one: &Reservation| one.pages.iter().all(|&page| page == Page::Released);
+        match self.reservations.iter().position(whole) {
+            Some(index) => Self::forget(self.reservations.swap_remove(index)),
+            None => self.fill(base, bytes, page_bytes, POISON),
+        }
     }
 
     /// Makes a range zero up to its first locked page, as the kernel does. Returns how many bytes.
@@ -158,7 +230,7 @@ impl State {
         for (index, page) in pages.iter().enumerate() {
             let access = match page {
                 Page::Committed => Access::Allowed,
-                Page::Reserved { .. } | Page::Released => Access::Denied,
+                _ => Access::Denied,
             };
             // SAFETY: within the range.
             access::set(unsafe { addr.add(index * page_bytes) }, page_bytes, access);
@@ -170,26 +242,16 @@ impl State {
         }
     }
 
-    /// The start of a hole that is long enough, which then stops being one.
-    fn take_hole(&mut self, bytes: usize, align: usize) -> Option<usize> {
-        let fits = |&(start, end): &(usize, usize)| start.next_multiple_of(align) + bytes <= end;
-        let index = self.holes.iter().position(fits)?;
-        let (start, _) = self.holes.swap_remove(index);
-        Some(start.next_multiple_of(align))
-    }
-
     /// Gives back the allocation behind a reservation that is gone.
     pub(super) fn forget(reservation: Reservation) {
-        if !reservation.allocation.is_null() {
-            // SAFETY: allocated by `reserve` with this layout, and out of use.
-            unsafe { dealloc(reservation.allocation, reservation.layout) };
-        }
+        // SAFETY: allocated by `reserve` with this layout, and out of use.
+        unsafe { dealloc(reservation.allocation, reservation.layout) };
     }
 
     /// Bytes of reservations that were not given back.
     pub(super) fn mapped(&self, page_bytes: usize) -> usize {
         let pages = self.reservations.iter().flat_map(|one| &one.pages);
-        pages.filter(|&&page| page != Page::Released).count() * page_bytes
+        pages.filter(|page| page.is_mapped()).count() * page_bytes
     }
 
     pub(super) fn fails(&mut self, call: Call) -> bool {

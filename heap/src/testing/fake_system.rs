@@ -5,17 +5,15 @@
 mod state;
 
 pub use self::state::{Call, FakeGuard};
-use self::state::{Failure, Page, Reservation, State};
-use super::lock_order::assert_free;
+use self::state::{Failure, POISON, Page, State};
+use super::lock_order::{Rank, assert_free, may_hold};
 use super::{
-    Answers, Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
+    Answers, Backing, Claim, ClaimError, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged,
+    RemapError, Unknown,
 };
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
-
-/// The filling of uncommitted memory, which must never be read.
-const POISON: u8 = 0xa5;
 
 /// How a fake system behaves.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +24,8 @@ pub struct Conditions {
     pub strict: bool,
     /// Largest reservation, in bytes.
     pub most_reserved: usize,
+    /// Longest range that can be claimed, in bytes.
+    pub most_claimed: usize,
     /// Most bytes committed at once.
     pub most_committed: usize,
     /// `RLIMIT_AS`.
@@ -42,8 +42,6 @@ pub struct Conditions {
     pub most_mappings: usize,
     /// The most bytes that one move of the program break adds.
     pub most_at_break: usize,
-    /// Whether address space costs nothing.
-    pub reserves_freely: bool,
 }
 
 impl Default for Conditions {
@@ -52,6 +50,7 @@ impl Default for Conditions {
             page_bytes: 4096,
             strict: false,
             most_reserved: 32 << 20,
+            most_claimed: 0,
             most_committed: usize::MAX,
             address_limit: None,
             data_limit: None,
@@ -60,7 +59,6 @@ impl Default for Conditions {
             answers: Answers::Runs,
             most_mappings: 65_530,
             most_at_break: 0,
-            reserves_freely: true,
         }
     }
 }
@@ -154,55 +152,50 @@ impl Os for Fake {
             state.failed += usize::from(!granted);
             return None;
         }
-        state.reserve(bytes, align, self.conditions.page_bytes)
+        state.reserve(bytes, align, self.conditions.page_bytes, Page::FRESH)
+    }
+
+    fn claim(&self, bytes: usize, align: usize, _owner: usize, _nth: usize) -> Option<NonNull<u8>> {
+        assert_free();
+        let mut state = self.state();
+        if bytes > self.conditions.most_claimed || state.fails(Call::Reserve) {
+            return None;
+        }
+        state.reserve(bytes, align, self.conditions.page_bytes, Page::Claimed)
+    }
+
+    unsafe fn map_claimed(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        claim: Claim,
+    ) -> Result<(), ClaimError> {
+        self.check_range(addr, bytes);
+        let page_bytes = self.conditions.page_bytes;
+        self.state().map_claimed(addr, bytes, page_bytes, claim)?;
+        if claim == Claim::Reserved {
+            return Ok(());
+        }
+        // SAFETY: mapped just above.
+        let committed = unsafe { self.commit(addr, bytes) };
+        if committed.is_err() {
+            // SAFETY: as above.
+            unsafe { self.unmap(addr, bytes) };
+        }
+        Ok(committed?)
     }
 
     unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
-        assert_free();
-        let mut state = self.state();
-        let whole = |reservation: &Reservation| {
-            reservation.base == base.as_ptr() as usize
-                && reservation.pages.len() * self.conditions.page_bytes == bytes
-        };
-        let index = state
-            .reservations
-            .iter()
-            .position(whole)
-            .expect("a whole reservation");
-        let gone = state.reservations.swap_remove(index);
-        state.committed_pages -= gone
-            .pages
-            .iter()
-            .filter(|&&page| page == Page::Committed)
-            .count();
-        State::forget(gone);
+        self.check_range(base, bytes);
+        self.state().unmap(base, bytes, self.conditions.page_bytes);
     }
 
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let page = self.conditions.page_bytes;
         let granted = bytes <= self.conditions.most_at_break;
-        let base = granted.then(|| self.state().reserve(bytes, align, page))??;
+        let base = granted.then(|| self.state().reserve(bytes, align, page, Page::FRESH))??;
         // SAFETY: reserved just above.
         unsafe { self.commit(base, bytes) }.ok().map(|()| base)
-    }
-
-    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize) {
-        self.check_range(addr, bytes);
-        let mut state = self.state();
-        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
-        let gone = pages
-            .iter()
-            .filter(|&&page| page == Page::Committed)
-            .count();
-        pages.fill(Page::Released);
-        state.committed_pages -= gone;
-        let start = addr.as_ptr().addr();
-        state.holes.push((start, start + bytes));
-        state.fill(addr, bytes, self.conditions.page_bytes, POISON);
-    }
-
-    fn reserves_freely(&self) -> bool {
-        self.conditions.reserves_freely
     }
 
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
@@ -210,8 +203,8 @@ impl Os for Fake {
         let (page_bytes, mut state) = (self.conditions.page_bytes, self.state());
         let pages = state.pages(addr, bytes, page_bytes);
         assert!(
-            !pages.contains(&Page::Released),
-            "a commit of what was given back"
+            pages.iter().all(|page| page.is_mapped()),
+            "a commit of what is not mapped"
         );
         let fresh = pages
             .iter()
@@ -346,6 +339,13 @@ impl Os for Fake {
                 "a move of what is not committed"
             );
         }
+        assert!(
+            may_hold(Rank::Committing)
+                || !self
+                    .state()
+                    .is_claimed_after(from, bytes, self.conditions.page_bytes),
+            "a move that takes the page after it, while an arena may grow"
+        );
         // SAFETY: both are committed ranges; the caller promises that they are disjoint.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) };
         let (page, mut state) = (self.conditions.page_bytes, self.state());
@@ -456,11 +456,6 @@ impl Os for Fake {
     fn address_limit(&self) -> Option<usize> {
         assert_free();
         self.state().address_limit
-    }
-
-    fn mapped_bytes(&self) -> Option<usize> {
-        assert_free();
-        Some(self.mapped())
     }
 
     fn data_limit(&self) -> Option<usize> {

@@ -242,11 +242,20 @@ fn the_policy_is_told_to_the_kernel() {
         (HugePolicy::Always, Some(Huge::Want)),
         (HugePolicy::Auto, None),
     ] {
-        let heap = roomy();
-        heap.set_huge(policy);
-        large(&heap, 1).unwrap();
-        let first = heap.os().advice().first().map(|said| said.2);
-        assert_eq!(first, advice, "{policy:?}");
+        for most_claimed in [0, 1 << 30] {
+            let heap = heap(Conditions {
+                most_claimed,
+                ..Conditions::default()
+            });
+            heap.set_huge(policy);
+            // Tags, groups and slices grow.
+            let _ = [1, 20, 4500].map(|slices| large(&heap, slices));
+            let said = heap.os().advice();
+            let told: usize = said.iter().map(|said| said.1).sum();
+            let all = advice.map_or(0, |_| heap.os().mapped());
+            assert_eq!(told, all, "{policy:?} {most_claimed}");
+            assert!(said.iter().all(|said| Some(said.2) == advice));
+        }
     }
 }
 
@@ -306,7 +315,7 @@ fn ranges(heap: &PageHeap<Fake>) -> usize {
 #[test]
 fn units_that_end_here_and_there_part_few_mappings() {
     let heap = heap(Conditions {
-        most_reserved: 1 << 30,
+        most_claimed: 1 << 30,
         ..Conditions::default()
     });
     let unit = |span: &Span<'_>| span.base.as_ptr().addr() / HUGE_BYTES;
@@ -354,30 +363,11 @@ fn units_that_no_slab_came_to_are_given_up_for_a_commit() {
 }
 
 #[test]
-fn what_is_only_reserved_is_given_up_and_other_arenas_follow() {
-    let heap = roomy();
-    let first = large(&heap, 20).unwrap();
-    let reserved = heap.totals().reserved;
-    heap.unreserve();
-    heap.unreserve();
-    let totals = heap.totals();
-    assert!(totals.reserved <= 16 * MIB && reserved > 200 * MIB);
-    assert_eq!(heap.check(), Ok(()));
-    let spans: Vec<_> = (1..40)
-        .map(|slices| large(&heap, slices).unwrap())
-        .collect();
-    assert!(heap.totals().arenas > totals.arenas);
-    for span in spans.iter().chain([&first]) {
-        // SAFETY: the test's own span, of which every page is written to.
-        unsafe { span.base.as_ptr().write_bytes(1, span.slices * SLICE_BYTES) };
-        free(&heap, *span, Dirty::All);
-    }
-    assert_eq!(heap.check(), Ok(()));
-}
-
-#[test]
-fn the_mirror_tells_how_long_a_shortened_arena_is() {
-    let heap = roomy();
+fn the_mirror_tells_how_long_a_growing_arena_is() {
+    let heap = heap(Conditions {
+        most_claimed: 256 * MIB,
+        ..Conditions::default()
+    });
     let words = |count| -> &'static [AtomicU64] {
         Box::leak((0..count).map(|_| AtomicU64::new(0)).collect())
     };
@@ -386,11 +376,13 @@ fn the_mirror_tells_how_long_a_shortened_arena_is() {
     heap.set_mirror(Some(Mirror { figures, arenas }));
     let span = large(&heap, 20).unwrap();
     let told = |word: usize| arenas[word].load(Relaxed) as usize;
-    assert_eq!((told(0), told(2)), (1, heap.totals().reserved));
-    heap.unreserve();
-    let end = span.base.as_ptr().addr() + span.slices * SLICE_BYTES;
-    let left = end - told(1)..16 * MIB;
-    assert!(left.contains(&told(2)), "{} bytes told", told(2));
-    let reserved = figures[MIRROR_WORDS - 4].load(Relaxed) as usize;
-    assert_eq!(reserved, heap.totals().reserved);
+    let told_at = |span: &Span<'_>| {
+        let end = span.base.as_ptr().addr() + span.slices * SLICE_BYTES;
+        assert!((end - told(1)..end - told(1) + 4 * MIB).contains(&told(2)));
+        assert_eq!(told(0), 1);
+        let reserved = figures[MIRROR_WORDS - 4].load(Relaxed) as usize;
+        assert_eq!(reserved, heap.totals().reserved);
+    };
+    told_at(&span);
+    told_at(&large(&heap, 100 * MIB / SLICE_BYTES).unwrap());
 }

@@ -112,6 +112,10 @@ impl<'h, O: Os> Locked<'h, O> {
             "slices without tables",
         )?;
         require(frontier <= arena.tagged(), "slices without tags")?;
+        require(
+            frontier <= arena.end() && frontier <= arena.reach(),
+            "slices beyond the arena's end",
+        )?;
         let mut at = layout.head;
         let mut before: Option<&SpanRecord> = None;
         while at < frontier {

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod cases;
+mod claims;
 mod hard_limit;
 mod model;
 mod motion;

@@ -48,6 +48,34 @@ fn pages_said_to_be_zero_are() {
 }
 
 #[test]
+fn an_arena_ends_where_the_program_mapped_something() {
+    let heap = heap();
+    let first = large(&heap, 1).unwrap();
+    let ahead = first.base.as_ptr().wrapping_add(200 << 20).cast();
+    let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a wish for a new mapping, which takes nothing from others.
+    let theirs = unsafe { libc::mmap(ahead, 4096, access, flags, -1, 0) };
+    assert_eq!(theirs, ahead, "the heap does not reserve what it may need");
+    let spans: Vec<_> = (0..30).map(|_| large(&heap, 160).unwrap()).collect();
+    assert_eq!((heap.totals().arenas, heap.check()), (2, Ok(())));
+    for span in spans.iter().chain([&first]) {
+        // SAFETY: the spans are ours, and written to from end to end.
+        unsafe {
+            let bytes = span.slices * SLICE_BYTES;
+            span.base.as_ptr().write_bytes(1, bytes);
+            heap.free(span.base, Dirty::All);
+        }
+    }
+    heap.purge_all();
+    // SAFETY: the mapping made above.
+    unsafe {
+        assert_eq!(theirs.cast::<u8>().read(), 0);
+        libc::munmap(theirs, 4096);
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
 fn moved_pages_keep_their_contents_and_leave_zeros() {
     let heap = heap();
     let (from, to) = (large(&heap, 8).unwrap(), large(&heap, 9).unwrap());

@@ -2,11 +2,10 @@
 //! the fake system.
 
 use super::{heap, large, purge_due};
-use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Os;
 use crate::os::fake::{Call, Conditions};
-use crate::pages::{Dirty, Span, Use, Zero};
+use crate::pages::{Dirty, Use, Zero};
 use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
@@ -154,34 +153,41 @@ fn refused_commits_fall_back_to_the_exact_need() {
 
 #[test]
 fn a_refused_request_leaves_no_tables_behind() {
-    let heap = heap(Conditions {
-        most_reserved: 1 << 30,
-        most_committed: 32 * MIB,
-        ..Conditions::default()
-    });
-    large(&heap, 1).unwrap();
-    let before = heap.totals();
-    assert!(large(&heap, 8000).is_none());
-    let after = heap.totals();
-    assert_eq!(after.metadata, before.metadata);
-    assert_eq!(heap.os().committed(), after.committed);
-    assert_eq!(heap.check(), Ok(()));
+    for most_claimed in [0, 1 << 30] {
+        let heap = heap(Conditions {
+            most_reserved: 1 << 30,
+            most_claimed,
+            most_committed: 32 * MIB,
+            ..Conditions::default()
+        });
+        large(&heap, 1).unwrap();
+        let before = heap.totals();
+        assert!(large(&heap, 3500).is_none());
+        let after = heap.totals();
+        assert_eq!(after.metadata, before.metadata);
+        assert_eq!(after.reserved, before.reserved);
+        assert_eq!(heap.os().committed(), after.committed);
+        assert_eq!(heap.check(), Ok(()));
+    }
 }
 
 #[test]
 fn slices_whose_tables_are_refused_are_uncommitted() {
-    let heap = heap(Conditions {
-        most_reserved: 1 << 30,
-        ..Conditions::default()
-    });
-    large(&heap, 1).unwrap();
-    let before = heap.totals();
-    heap.os().fail(Call::Commit, 1, 1);
-    assert!(large(&heap, 8000).is_none());
-    assert_eq!(heap.totals().committed, before.committed);
-    assert_eq!(heap.os().committed(), before.committed);
-    assert!(large(&heap, 8000).is_some());
-    assert_eq!(heap.check(), Ok(()));
+    for most_claimed in [0, 1 << 30] {
+        let heap = heap(Conditions {
+            most_reserved: 1 << 30,
+            most_claimed,
+            ..Conditions::default()
+        });
+        large(&heap, 1).unwrap();
+        let before = heap.totals();
+        heap.os().fail(Call::Commit, 1, 1);
+        assert!(large(&heap, 3500).is_none());
+        assert_eq!(heap.totals().committed, before.committed);
+        assert_eq!(heap.os().committed(), before.committed);
+        assert!(large(&heap, 3500).is_some());
+        assert_eq!(heap.check(), Ok(()));
+    }
 }
 
 #[test]
@@ -268,91 +274,6 @@ fn alignments_up_to_a_gibibyte() {
 }
 
 #[test]
-fn what_a_lowered_limit_does_not_leave_goes_back_and_the_rest_serves() {
-    let limit = 64 * MIB;
-    let heap = heap(Conditions {
-        most_reserved: 1 << 30,
-        ..Conditions::default()
-    });
-    let span = large(&heap, 20 * MIB / SLICE_BYTES).unwrap();
-    heap.fit_address_limit(limit);
-    let left = heap.totals().reserved;
-    assert!(left < 64 * MIB, "{left} bytes stay reserved");
-    assert_eq!(heap.check(), Ok(()));
-    // SAFETY: the span is ours.
-    unsafe { heap.free(span.base, Dirty::All) };
-    // In the rest of the first arena, then in others.
-    let spans: Vec<_> = (0..100).map(|_| large(&heap, 16).unwrap()).collect();
-    assert!(heap.totals().arenas > 1);
-    assert_eq!(heap.check(), Ok(()));
-    // Once more, now that less is used than the limit leaves.
-    for span in spans {
-        // SAFETY: as above.
-        unsafe { heap.free(span.base, Dirty::All) };
-    }
-    heap.fit_address_limit(limit / 2);
-    assert!(large(&heap, 16).is_some());
-    assert_eq!(heap.check(), Ok(()));
-}
-
-#[test]
-fn a_limit_a_little_above_what_is_mapped_leaves_that_little() {
-    let heap = heap(Conditions {
-        most_reserved: 1 << 30,
-        ..Conditions::default()
-    });
-    let span = large(&heap, 20 * MIB / SLICE_BYTES).unwrap();
-    let mapped = heap.os().mapped();
-    heap.os().set_address_limit(Some(mapped + 64 * MIB));
-    // Once more, as a round of decay does.
-    for _ in 0..2 {
-        heap.address_limit_changed();
-        assert_eq!(heap.os().mapped(), mapped, "the reserve counts on");
-    }
-    let one = || large(&heap, MIB / SLICE_BYTES);
-    let spans: Vec<_> = core::iter::from_fn(one).take(1000).collect();
-    assert!((48..=64).contains(&spans.len()), "{} MiB", spans.len());
-    heap.address_limit_changed();
-    // SAFETY: the spans are ours.
-    unsafe { heap.free(span.base, Dirty::All) };
-    assert!(
-        core::iter::from_fn(one).take(20).count() >= 19,
-        "what was freed serves"
-    );
-    heap.os().set_address_limit(None);
-    heap.address_limit_changed();
-    assert_eq!(core::iter::from_fn(one).take(200).count(), 200);
-    assert_eq!(heap.check(), Ok(()));
-}
-
-#[test]
-fn an_address_belongs_to_the_arena_that_has_it_now() {
-    let heap = heap(Conditions {
-        most_reserved: 256 * MIB,
-        ..Conditions::default()
-    });
-    let first = large(&heap, 1).unwrap();
-    let former = first.base.as_ptr().addr()..first.base.as_ptr().addr() + 200 * MIB;
-    heap.unreserve();
-    // Under a limit, arenas are short enough for what was given up.
-    heap.os().set_address_limit(Some(512 * MIB));
-    let spans: Vec<_> = (0..100).map(|_| large(&heap, 1).unwrap()).collect();
-    let within = |span: &&Span<'_>| former.contains(&span.base.as_ptr().addr());
-    let base = heap.primary_base.load(Relaxed);
-    let tagged = heap.primary_slices.load(Relaxed);
-    let beyond = |span: &&Span<'_>| (span.base.as_ptr().addr() - base) / SLICE_BYTES >= tagged;
-    let inherited: Vec<_> = spans.iter().filter(within).filter(beyond).collect();
-    assert!(heap.totals().arenas > 1 && inherited.len() > 50);
-    for span in inherited {
-        let place = heap.locate(span.base.as_ptr().addr()).unwrap();
-        assert_eq!(place.use_(), Some(Use::Large));
-        // SAFETY: the span is ours.
-        unsafe { heap.free(span.base, Dirty::All) };
-    }
-    assert_eq!(heap.check(), Ok(()));
-}
-
-#[test]
 fn free_memory_is_uncommitted_for_a_refused_commit_only_where_commit_is_charged() {
     for (data_limit, uncommits) in [(None, false), (Some(1 << 30), true)] {
         let heap = heap(Conditions {
@@ -394,10 +315,9 @@ fn where_nothing_can_be_mapped_the_break_serves() {
 }
 
 #[test]
-fn where_address_space_has_its_price_arenas_double() {
+fn reserved_arenas_double() {
     let heap = heap(Conditions {
         most_reserved: 1 << 40,
-        reserves_freely: false,
         ..Conditions::default()
     });
     let reserved = |slices: usize| {

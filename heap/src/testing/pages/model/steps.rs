@@ -66,6 +66,7 @@ fn call() -> impl Strategy<Value = Call> {
             Call::Uncommit,
             Call::Purge,
             Call::Ask,
+            Call::Place,
         ][..],
     )
 }
@@ -102,14 +103,23 @@ pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
     let page_bytes = prop::sample::select(&[4096usize, 16384, 65536][..]);
     let most_reserved = prop::sample::select(&[4usize << 20, 8 << 20, 64 << 20][..]);
     let most_committed = prop::sample::select(&[12usize << 20, usize::MAX, usize::MAX][..]);
-    (page_bytes, any::<bool>(), most_reserved, most_committed).prop_map(
-        |(page_bytes, strict, most_reserved, most_committed)| Conditions {
-            page_bytes,
-            strict,
-            most_reserved,
-            most_committed,
-            swapped: 3,
-            ..Conditions::default()
-        },
+    let most_claimed = prop::sample::select(&[0usize, 256 << 20, 256 << 20][..]);
+    (
+        page_bytes,
+        any::<bool>(),
+        most_reserved,
+        most_committed,
+        most_claimed,
     )
+        .prop_map(
+            |(page_bytes, strict, most_reserved, most_committed, most_claimed)| Conditions {
+                page_bytes,
+                strict,
+                most_reserved,
+                most_committed,
+                most_claimed,
+                swapped: 3,
+                ..Conditions::default()
+            },
+        )
 }
