@@ -38,8 +38,8 @@ case $extent in
         pages=(always madvise never)
         heap=(os:: pages::tests::real pages::tests::zeros)
         surface=(semantics::calloc stacks:: purge:: fork:: exhaustion:: status_page:: guarded::)
-        # Not the one of locked memory: before 5.18 the end of its process takes minutes.
-        guards=(fifty each_overflow mapped_guards guards_come a_child a_copy a_handler)
+        guards=(fifty each_overflow mapped_guards guards_come a_child a_copy a_handler
+            stacks_in_locked)
         patience=14400
         ;;
     *)

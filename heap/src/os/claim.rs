@@ -1,9 +1,8 @@
 //! Addresses for arenas that are claimed: chosen, but mapped only part by part.
 
-use super::mapping::{RESERVED, committed, map, map_reserved, protect, remap, unmap};
+use super::mapping::{RESERVED, committed, map, map_number, map_reserved, protect, remap, unmap};
 use super::{Claim, ClaimError, sandbox};
 use crate::base::sync::plain::{AtomicU64, Ordering};
-use core::ffi::c_void;
 use core::ptr::NonNull;
 
 /// An odd number whose multiples look random in their upper bits.
@@ -90,25 +89,31 @@ pub(super) unsafe fn map_claimed(
         Claim::Reserved => libc::PROT_NONE,
         Claim::Committed | Claim::Extended => committed(),
     };
-    let start: *mut c_void = addr.as_ptr().cast();
-    // A wish first: filters of system calls know it. Linux 6.7 aligns long mappings instead of
-    // granting some wishes. Earlier than 4.17, the second flag also means a wish.
+    const REFUSED: isize = -(libc::ENOMEM as isize);
+    const LOCKED: isize = -(libc::EAGAIN as isize);
+    let start = addr.as_ptr();
+    // A wish first: filters of system calls know it. Linux 6.7 to 6.11 aligns long mappings instead
+    // of granting some wishes. Earlier than 4.17, the second flag also means a wish.
     for flags in [0, libc::MAP_FIXED_NOREPLACE] {
+        if flags != 0 && !sandbox::allows_more() {
+            break;
+        }
+        let access = [access, RESERVED | flags].map(|number| number as usize);
+        let arguments = [start.expose_provenance(), bytes, access[0], access[1]];
         // SAFETY: a new mapping takes nothing from others.
-        let at = unsafe { map(start, bytes, access, RESERVED | flags) };
-        if at == start {
+        let at = unsafe { map_number(arguments, usize::MAX) };
+        if at as usize == start.addr() {
             return Ok(());
         }
-        if at != libc::MAP_FAILED {
-            // SAFETY: mapped just above, and not shared.
-            unsafe { unmap(at.cast(), bytes) };
-        } else if flags == 0 {
+        if flags == 0 && at < 0 || matches!(at, REFUSED | LOCKED) {
             // SAFETY: the caller's promise.
             let extended = claim == Claim::Extended && unsafe { extend(addr, bytes, page) };
             return extended.then_some(()).ok_or(ClaimError::OutOfMemory);
         }
-        if sandbox::is_forbidden() {
-            break;
+        // Something is there, or a filter refuses the second flag. Elsewhere there is room.
+        if at > 0 {
+            // SAFETY: mapped just above, and not shared.
+            unsafe { unmap(core::ptr::with_exposed_provenance_mut(at as usize), bytes) };
         }
     }
     Err(ClaimError::Taken)
@@ -173,5 +178,62 @@ mod tests {
             };
             assert!(succeeds(Limit::MoreAddresses(1 << 20), refused));
         }
+    }
+
+    /// A filter of system calls with this answer to a mapping that must not replace another.
+    fn filter(answer: u32) -> bool {
+        const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+        const JUMP: u32 = libc::BPF_JMP | libc::BPF_K;
+        const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+        let step = |code: u32, k: u32, jf: u8| libc::sock_filter {
+            code: code as u16,
+            jt: 0,
+            jf,
+            k,
+        };
+        let mut steps = [
+            step(LOAD, 0, 0),
+            step(JUMP | libc::BPF_JEQ, libc::SYS_mmap as u32, 3),
+            // The low half of the fourth argument.
+            step(LOAD, 40, 0),
+            step(JUMP | libc::BPF_JSET, libc::MAP_FIXED_NOREPLACE as u32, 1),
+            step(RETURN, answer, 0),
+            step(RETURN, libc::SECCOMP_RET_ALLOW, 0),
+        ];
+        let filter = libc::sock_fprog {
+            len: steps.len() as u16,
+            filter: steps.as_mut_ptr(),
+        };
+        // SAFETY: plain numbers, and a filter that the kernel copies.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) == 0
+        }
+    }
+
+    #[test]
+    fn filters_that_refuse_the_second_flag_or_kill_for_it() {
+        let base = map_reserved(BYTES).unwrap();
+        // SAFETY: the kernel maps it elsewhere, and then it is unmapped.
+        let claimed = || unsafe { Linux.map_claimed(base, BYTES, Claim::Committed) };
+        let taken = Err(ClaimError::Taken);
+        for (refusal, answer) in [
+            (libc::ENOMEM, Err(ClaimError::OutOfMemory)),
+            (libc::EAGAIN, Err(ClaimError::OutOfMemory)),
+            (libc::EPERM, taken),
+        ] {
+            let works = || {
+                let is_filtered = filter(libc::SECCOMP_RET_ERRNO | refusal as u32);
+                sandbox::note_start();
+                is_filtered && claimed() == answer
+            };
+            assert!(succeeds(Limit::None, works), "{refusal}");
+        }
+        sandbox::note_start();
+        let unseen = || filter(libc::SECCOMP_RET_KILL_PROCESS) && claimed() == taken;
+        // Under a filter from the start, no later one is noticed.
+        assert!(!sandbox::started_free() || succeeds(Limit::None, unseen));
+        // SAFETY: mapped above.
+        unsafe { unmap(base.as_ptr(), BYTES) };
     }
 }

@@ -1,6 +1,6 @@
 //! Anonymous mappings: made, removed, and mapped afresh.
 
-pub(super) use super::mmap::{advise, map, map_file, protect, remap, unmap};
+pub(super) use super::mmap::{advise, map, map_file, map_number, protect, remap, unmap};
 use super::process::limit_of;
 use super::{RemapError, sandbox, tagging};
 use crate::base::sync::plain::{AtomicU8, Ordering};

@@ -24,11 +24,19 @@ pub(super) unsafe fn map(at: *mut c_void, bytes: usize, access: i32, flags: i32)
 /// - As `mmap(2)`.
 pub(super) unsafe fn map_file([at, bytes, access, flags]: [usize; 4], file: usize) -> *mut c_void {
     // SAFETY: the caller's promise.
-    let mapped = unsafe { call_long(libc::SYS_mmap, [at, bytes, access, flags, file, 0]) };
-    match mapped {
+    match unsafe { map_number([at, bytes, access, flags], file) } {
         -4095..=-1 => libc::MAP_FAILED,
         mapped => core::ptr::with_exposed_provenance_mut(mapped as usize),
     }
+}
+
+/// The same: an address, or the negative number of an error.
+///
+/// # Safety
+/// - As `mmap(2)`.
+pub(super) unsafe fn map_number([at, bytes, access, flags]: [usize; 4], file: usize) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { call_long(libc::SYS_mmap, [at, bytes, access, flags, file, 0]) }
 }
 
 /// `madvise(2)`: 0, or the negative number of an error.

@@ -134,8 +134,8 @@ pub trait Os: Sync {
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
     /// The address of a range of `bytes` bytes, at a multiple of `align` (a power of two), of which
     /// nothing is mapped, as a rule, and where the kernel maps nothing of its own choice. Each
-    /// owner's ranges differ from others', and its `nth` from those before. `None` where addresses
-    /// are few.
+    /// owner's ranges differ from others', and its `nth` from those before. Ranges of different
+    /// lengths may overlap. `None` where addresses are few.
     fn claim(&self, bytes: usize, align: usize, owner: usize, nth: usize) -> Option<NonNull<u8>>;
     /// Maps a part of a range from [`Os::claim`]; it reads as zero once committed, and is a
     /// reservation from now on, together with the parts beside it.

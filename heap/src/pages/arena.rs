@@ -168,6 +168,12 @@ impl Arena {
         ]
     }
 
+    /// Whether the arena has mapped all of a range.
+    pub(super) fn maps(&self, range: &Range<usize>) -> bool {
+        let holds = |mapped: &Range<_>| mapped.start <= range.start && range.end <= mapped.end;
+        self.mapped().iter().any(holds)
+    }
+
     pub(super) fn set_tagged(&self, slices: usize) {
         self.tagged.store(slices, Ordering::Release);
     }

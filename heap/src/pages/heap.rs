@@ -278,27 +278,29 @@ impl<O: Os> PageHeap<O> {
         // The first arena by the bounds of the fast path: most programs have no other.
         let base = self.primary_base.load(Ordering::Acquire);
         let index = address.wrapping_sub(base) >> SLICE_SHIFT;
-        if index < self.primary_slices.load(Ordering::Acquire) {
-            let arena = &self.tables.arenas[0];
+        let arena = &self.tables.arenas[0];
+        let is_known = index < self.primary_slices.load(Ordering::Acquire);
+        if is_known && index >= arena.layout().head {
             return Some(SliceRef { arena, index });
         }
         self.locate_anywhere(address)
     }
 
-    /// [`PageHeap::locate`] in all arenas.
+    /// [`PageHeap::locate`] in all arenas. Where addresses are few, one arena may lie between the
+    /// tables of another.
     #[inline(never)]
     fn locate_anywhere(&self, address: usize) -> Option<SliceRef<'_>> {
-        let within = |arena: &'_ Arena| {
+        self.arenas().iter().find_map(|arena| {
             let index = address.wrapping_sub(arena.layout().base) >> SLICE_SHIFT;
-            (index < arena.tagged().min(arena.end())).then_some(index)
-        };
-        let arenas = self.arenas();
-        arenas.iter().find_map(|arena| {
-            Some(SliceRef {
-                arena,
-                index: within(arena)?,
-            })
+            let is_tagged = index < arena.tagged().min(arena.end());
+            let is_here = is_tagged && arena.maps(&(address..address + 1));
+            is_here.then_some(SliceRef { arena, index })
         })
+    }
+
+    /// Whether one arena has mapped all of a range.
+    pub fn maps(&self, range: &Range<usize>) -> bool {
+        self.arenas().iter().any(|arena| arena.maps(range))
     }
 
     /// Bytes of slices that ever were in a span: what the heap has grown to. Takes no lock.

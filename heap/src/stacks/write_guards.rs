@@ -182,13 +182,11 @@ unsafe fn write_guard<O: Os>(
 ) -> Result<u64, GuardRefused> {
     let around = |unit: usize| stack.base() / unit * unit..stack.top().next_multiple_of(unit);
     let (wide, least) = (around(HUGE_BYTES), around(SLICE_BYTES));
-    let is_ours = |address| pages.locate(address).is_some();
-    let within = match is_ours(wide.start) && is_ours(wide.end - 1) {
+    let within = match pages.maps(&wide) {
         true => wide,
         false => least.clone(),
     };
-    // SAFETY: the caller's promise. Arenas begin at multiples of `HUGE_BYTES`, and beside slices
-    // they have tables.
+    // SAFETY: the caller's promise, and what an arena has mapped is the heap's.
     unsafe {
         pages
             .os()

@@ -26,6 +26,11 @@ pub struct Conditions {
     pub most_reserved: usize,
     /// Longest range that can be claimed, in bytes.
     pub most_claimed: usize,
+    /// How far into the first claimed range the others begin, which are an eighth as long; `None`:
+    /// they are apart.
+    pub claims_overlap: Option<usize>,
+    /// Longest part that is mapped just before another, in bytes.
+    pub most_before: usize,
     /// Most bytes committed at once.
     pub most_committed: usize,
     /// `RLIMIT_AS`.
@@ -51,6 +56,8 @@ impl Default for Conditions {
             strict: false,
             most_reserved: 32 << 20,
             most_claimed: 0,
+            claims_overlap: None,
+            most_before: usize::MAX,
             most_committed: usize::MAX,
             address_limit: None,
             data_limit: None,
@@ -161,7 +168,11 @@ impl Os for Fake {
         if bytes > self.conditions.most_claimed || state.fails(Call::Reserve) {
             return None;
         }
-        state.reserve(bytes, align, self.conditions.page_bytes, Page::Claimed)
+        match (self.conditions.claims_overlap, state.reservations.first()) {
+            (Some(_), Some(_)) if bytes > self.conditions.most_claimed / 8 => None,
+            (Some(offset), Some(first)) => NonNull::new((first.base + offset) as *mut u8),
+            _ => state.reserve(bytes, align, self.conditions.page_bytes, Page::Claimed),
+        }
     }
 
     unsafe fn map_claimed(
@@ -172,6 +183,10 @@ impl Os for Fake {
     ) -> Result<(), ClaimError> {
         self.check_range(addr, bytes);
         let page_bytes = self.conditions.page_bytes;
+        let is_long = bytes > self.conditions.most_before;
+        if is_long && !self.state().is_claimed_after(addr, bytes, page_bytes) {
+            return Err(ClaimError::Taken);
+        }
         self.state().map_claimed(addr, bytes, page_bytes, claim)?;
         if claim == Claim::Reserved {
             return Ok(());
@@ -401,8 +416,11 @@ impl Os for Fake {
         assert!(least.contains(&page.as_ptr().addr()));
         assert!(within.start <= least.start && least.end <= within.end);
         let first = NonNull::new(within.start as *mut u8).unwrap();
-        // In one reservation, or this panics.
-        state.range(first, within.len(), bytes);
+        let pages = state.pages(first, within.len(), bytes);
+        assert!(
+            pages.iter().all(|page| page.is_mapped()),
+            "a guard among addresses that are not mapped"
+        );
         if state.fails(Call::InstallWriteGuard) {
             return Err(GuardRefused);
         }

@@ -153,6 +153,50 @@ fn a_claim_that_cannot_be_opened_becomes_a_reservation() {
     }
 }
 
+/// Linux 6.7 to 6.11 places a mapping of 2 MiB or more elsewhere if it has just enough room.
+#[test]
+fn groups_of_tables_are_mapped_where_long_mappings_are_placed_elsewhere() {
+    let heap = heap(Conditions {
+        most_claimed: 4 << 30,
+        most_before: 2 * MIB - 1,
+        ..Conditions::default()
+    });
+    let spans = [1, 800 * MIB / SLICE_BYTES].map(|slices| large(&heap, slices).unwrap());
+    assert_eq!((heap.totals().arenas, heap.check()), (1, Ok(())));
+    let arena = &heap.arenas()[0];
+    let ahead = arena.layout().groups_ahead(arena.ready());
+    assert_eq!(arena.groups_from(), ahead, "room for twice the groups");
+    assert_eq!(heap.totals().reserved, heap.os().mapped());
+    for span in spans {
+        // SAFETY: the spans are ours.
+        unsafe { heap.free(span.base, Dirty::All) };
+    }
+}
+
+/// Where addresses are few, a later arena is between the tables of the first.
+#[test]
+fn an_address_belongs_to_the_arena_whose_slices_hold_it() {
+    let heap = heap(Conditions {
+        claims_overlap: Some(2 * MIB),
+        most_claimed: 4 << 30,
+        ..Conditions::default()
+    });
+    let first = large(&heap, 1).unwrap();
+    let (tables, groups) = heap.arenas()[0].tables();
+    assert!(tables < groups && heap.locate((tables + groups) / 2).is_none());
+    heap.os().fail(Call::Place, 0, 2);
+    let spans: Vec<_> = (0..120).map(|_| large(&heap, 1).unwrap()).collect();
+    let last = spans.last().unwrap().base.as_ptr().addr();
+    assert!(heap.arenas().len() == 2 && (tables..groups).contains(&last));
+    for span in spans.iter().chain([&first]) {
+        let at = span.base.as_ptr().addr();
+        assert_eq!(heap.locate(at).map(|place| place.slice_base()), Some(at));
+        // SAFETY: the span is ours.
+        unsafe { heap.free(span.base, Dirty::All) };
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
 /// What alignment skips over is mapped, and committed when it is used.
 #[test]
 fn a_claimed_arena_serves_alignments() {

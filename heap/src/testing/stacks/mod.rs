@@ -151,6 +151,23 @@ fn without_guards_by_advice_they_are_against_writes() {
     assert_eq!((totals.guards, totals.mapped_guards), (0, 0));
 }
 
+/// The first slices of an arena begin in the middle of a 2 MiB range. The fake system looks.
+#[test]
+fn guards_against_writes_are_in_mapped_memory_alone() {
+    let (pages, pool) = (
+        heap(Conditions {
+            most_claimed: 1 << 30,
+            ..Conditions::default()
+        }),
+        Pool::new(),
+    );
+    pages.os().fail(Call::InstallGuard, 0, u32::MAX);
+    for _ in 0..100 {
+        pool.take(&pages, 64 << 10).unwrap();
+    }
+    assert_eq!(pool.totals().write_guards, 100);
+}
+
 #[test]
 fn a_child_has_its_guards_back_before_it_has_a_stack() {
     let (pages, pool, bases) = written();
