@@ -1,6 +1,7 @@
 //! Calls of the C library that require a process with one thread, or around which no thread may
 //! start. The purge thread ends, or waits. Meanwhile the program's own calls do its work.
 
+#[cfg(not(all(panic = "abort", feature = "archive")))]
 use crate::at_fork;
 use crate::copies;
 use crate::errno::ask;
@@ -76,5 +77,7 @@ unsafe extern "C" fn fork() -> c_int {
             None => copies::raw_fork() as c_int,
         }
     };
-    purge::fork_whole(|| at_fork::around(copy))
+    #[cfg(not(all(panic = "abort", feature = "archive")))]
+    let copy = || at_fork::around(copy);
+    purge::fork_whole(copy)
 }
