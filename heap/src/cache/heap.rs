@@ -300,7 +300,7 @@ impl Heap {
     /// The slab at an address and its class, without a look at rarer slabs: `None` says nothing.
     #[inline(always)]
     pub(crate) fn find_slab(&'static self, address: usize) -> Option<(&'static Slab, Class)> {
-        let place = self.pages.locate(address)?;
+        let place = self.pages.locate_tagged(address)?;
         // SAFETY: only bytes of tags are written to the table.
         let class = unsafe { Tag::from_byte(place.tag()) }.class()?;
         Some((slab_of(&place), class))

@@ -275,12 +275,22 @@ impl<O: Os> PageHeap<O> {
     /// The slice at `address`; `None` outside the arenas. Takes no lock.
     #[inline]
     pub fn locate(&self, address: usize) -> Option<SliceRef<'_>> {
+        let place = self.locate_tagged(address)?;
+        match place.index >= place.arena.layout().head {
+            true => Some(place),
+            false => self.locate_anywhere(address),
+        }
+    }
+
+    /// [`PageHeap::locate`] for the start of a span with a tag. An answer without a tag means
+    /// nothing: the address may be another arena's, between the tables of the first one.
+    #[inline]
+    pub fn locate_tagged(&self, address: usize) -> Option<SliceRef<'_>> {
         // The first arena by the bounds of the fast path: most programs have no other.
         let base = self.primary_base.load(Ordering::Acquire);
         let index = address.wrapping_sub(base) >> SLICE_SHIFT;
-        let arena = &self.tables.arenas[0];
-        let is_known = index < self.primary_slices.load(Ordering::Acquire);
-        if is_known && index >= arena.layout().head {
+        if index < self.primary_slices.load(Ordering::Acquire) {
+            let arena = &self.tables.arenas[0];
             return Some(SliceRef { arena, index });
         }
         self.locate_anywhere(address)
