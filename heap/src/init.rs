@@ -231,9 +231,10 @@ pub fn ask_no_more() {
     forbid_pagemap();
     sandbox::forbid();
     purge::disable();
-    // Both are asked once per process, when they are first needed. Ask now, so that it does not
-    // happen later.
+    // Asked once per process, when they are first needed. Ask now, so that it does not happen
+    // later.
     Linux.strict_commit();
+    Linux.has_huge_everywhere();
     linux::test_advice();
 }
 

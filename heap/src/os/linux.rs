@@ -9,10 +9,10 @@ use super::{
     Answers, Claim, ClaimError, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError,
     Unknown,
 };
-use super::{claim, mapping, pagemap_file, tagging, write_guard};
+use super::{claim, mapping, pagemap_file, sandbox, tagging, write_guard};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -31,6 +31,8 @@ static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The cached answer about `vm.overcommit_memory`.
 static STRICT: AtomicU8 = AtomicU8::new(UNASKED);
+/// Whether the kernel uses huge pages unasked.
+static HUGE: AtomicU8 = AtomicU8::new(UNASKED);
 const UNASKED: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
@@ -244,11 +246,14 @@ impl Os for Linux {
         time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
     }
 
+    fn has_huge_everywhere(&self) -> bool {
+        let may_know = HUGE.load(Ordering::Relaxed) != UNASKED || sandbox::allows_more();
+        let setting = c"/sys/kernel/mm/transparent_hugepage/enabled";
+        may_know && remembers(&HUGE, setting, b"[always]")
+    }
+
     fn strict_commit(&self) -> bool {
-        match STRICT.load(Ordering::Relaxed) {
-            UNASKED => ask_strict(),
-            known => known == YES,
-        }
+        remembers(&STRICT, c"/proc/sys/vm/overcommit_memory", b"2")
     }
 
     fn address_limit(&self) -> Option<usize> {
@@ -330,14 +335,21 @@ unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(
     Err(GuardRefused)
 }
 
+/// Whether a setting of the kernel begins so, as the first caller found it.
+fn remembers(known: &AtomicU8, file: &CStr, begins: &[u8]) -> bool {
+    match known.load(Ordering::Relaxed) {
+        UNASKED => ask(known, file, begins),
+        known => known == YES,
+    }
+}
+
 #[cold]
-fn ask_strict() -> bool {
+fn ask(known: &AtomicU8, file: &CStr, begins: &[u8]) -> bool {
     assert_free();
-    let mut text = [0; 4];
-    let strict =
-        read_file(c"/proc/sys/vm/overcommit_memory", &mut text).is_some() && text[0] == b'2';
-    STRICT.store(if strict { YES } else { NO }, Ordering::Relaxed);
-    strict
+    let mut text = [0; 8];
+    let is_so = read_file(file, &mut text).is_some() && text.starts_with(begins);
+    known.store(if is_so { YES } else { NO }, Ordering::Relaxed);
+    is_so
 }
 
 /// Bytes of the process in RAM now; `None` without /proc.

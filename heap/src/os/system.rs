@@ -261,6 +261,8 @@ pub trait Os: Sync {
     fn most_mappings(&self) -> usize;
     /// Monotonic time in ms, cheap and coarse.
     fn now_ms(&self) -> u64;
+    /// Whether the kernel uses huge pages wherever it can, unasked.
+    fn has_huge_everywhere(&self) -> bool;
     /// Whether every commit is charged against a limit (`vm.overcommit_memory` = 2).
     fn strict_commit(&self) -> bool;
     /// `RLIMIT_AS` in bytes, if there is one.

@@ -6,7 +6,7 @@
 
 use super::arena::{Arena, Commit, SliceRef};
 use super::heap::{Locked, PageHeap};
-use super::huge::{free_in_unit, mark};
+use super::huge::{Policy, free_in_unit, mark};
 use super::span::{Age, SpanRecord, State};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os, OutOfMemory};
@@ -85,6 +85,27 @@ impl<O: Os> PageHeap<O> {
         }
         self.advise(unit, Huge::Split);
         self.locked().make_ordinary(arena, from);
+    }
+
+    /// Where the kernel uses huge pages everywhere: asks for none at the edges of a range that was
+    /// purged. Else the kernel would make the pages there resident again, unasked, together with
+    /// those beyond the edge.
+    pub(super) fn keep_ordinary(&self, arena: &Arena, range: Range<usize>) {
+        if !self.os.has_huge_everywhere() || self.huge_policy() == Policy::Always {
+            return;
+        }
+        for edge in [range.start, range.end] {
+            let start = edge / HUGE_BYTES * HUGE_BYTES;
+            let all = arena.layout().range();
+            if start == edge || !all.contains(&start) {
+                continue;
+            }
+            let unit = start..start + HUGE_BYTES;
+            let told = self.locked().split_units().include(unit, all);
+            if let Some(range) = told {
+                self.advise(range, Huge::Avoid);
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use super::span::Age;
 use super::span::{FitKey, Queue, Queued, SpanRecord, State, Warmth, ZeroState, may_merge};
 use crate::base::tree::Node;
 use crate::os::Os;
+use core::ops::Range;
 use core::ptr::{self, NonNull};
 
 /// Committed room for a request: a free span, and the slice in it where the request begins.
@@ -195,9 +196,15 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Puts back a part whose slices below `to` were purged. The kernel refused those that the
-    /// masks still call dirty, so these do not merge with their neighbours.
-    pub(super) fn return_part(&mut self, part: &'h SpanRecord, to: usize) {
+    /// masks still call dirty, so these do not merge with their neighbours. Returns the addresses
+    /// of the free span that it becomes part of, if nothing there is dirty any more.
+    pub(super) fn return_part(
+        &mut self,
+        part: &'h SpanRecord,
+        to: usize,
+    ) -> Option<(&'h Arena, Range<usize>)> {
         self.end_aside(part);
+        let mut clean = None;
         let (id, end) = (part.arena(), part.end());
         let (arena, mut at) = (self.arena(id), part.index.get());
         while at < end {
@@ -211,7 +218,10 @@ impl<'h, O: Os> Locked<'h, O> {
                 } else {
                     Age::New
                 };
-                self.add_free(span, age);
+                let whole = self.add_free(span, age);
+                let [from, to] =
+                    [whole.index.get(), whole.end()].map(|at| arena.layout().address(at));
+                clean = Some((arena, from..to)).filter(|_| whole.dirty.get() == 0);
             }
             at = next;
             if refused.is_some() {
@@ -226,6 +236,7 @@ impl<'h, O: Os> Locked<'h, O> {
             }
         }
         self.write_mirror();
+        clean
     }
 
     /// Merges the spans that the kernel refused to purge at `time` (ms) or before with their

@@ -14,7 +14,6 @@ use super::heap::{Locked, PageHeap};
 use super::regret::Cause;
 use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
-use crate::base::units::SLICE_BYTES;
 use crate::os::lock::FutexGuard;
 use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
 use core::ops::Range;
@@ -171,6 +170,8 @@ impl<O: Os> PageHeap<O> {
         // SAFETY: the caller's promise; spans in use are committed.
         let purged = unsafe { self.os.purge(start, bytes) };
         self.locked().count_purge(bytes, purged);
+        let start = start.addr().get();
+        self.keep_ordinary(place.arena, start..start + bytes);
         purged == Purged::Zero
     }
 
@@ -258,7 +259,7 @@ impl<O: Os> PageHeap<O> {
             _ => MOST_BYTES,
         };
         let run = match populated {
-            many if many > MOST_BYTES => first_of(run),
+            many if many > MOST_BYTES => run.within(MOST_BYTES),
             _ => run,
         };
         let bytes = match populated {
@@ -269,7 +270,11 @@ impl<O: Os> PageHeap<O> {
         if populated > 0 && bytes > 0 {
             locked.note_purged(populated.min(bytes), due.cause());
         }
-        locked.return_part(part, run.to);
+        let clean = locked.return_part(part, run.to);
+        drop(locked);
+        if let Some((arena, range)) = clean {
+            self.keep_ordinary(arena, range);
+        }
         bytes
     }
 
@@ -356,14 +361,6 @@ impl<O: Os> PageHeap<O> {
             None => Purged::MaybeDirty,
         }
     }
-}
-
-/// As much of a long run as one call may purge.
-fn first_of(run: DirtyRun) -> DirtyRun {
-    let to = run.to.min(run.from + MOST_BYTES / SLICE_BYTES);
-    let end = run.address / SLICE_BYTES * SLICE_BYTES + (to - run.from) * SLICE_BYTES;
-    let bytes = run.bytes.min(end - run.address);
-    DirtyRun { to, bytes, ..run }
 }
 
 impl<'h, O: Os> Locked<'h, O> {

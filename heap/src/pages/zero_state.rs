@@ -65,6 +65,16 @@ pub(super) struct DirtyRun {
     pub(super) bytes: usize,
 }
 
+impl DirtyRun {
+    /// Its first slices, of at most `most` bytes.
+    pub(super) fn within(self, most: usize) -> DirtyRun {
+        let to = self.to.min(self.from + most / SLICE_BYTES);
+        let end = self.address / SLICE_BYTES * SLICE_BYTES + (to - self.from) * SLICE_BYTES;
+        let bytes = self.bytes.min(end - self.address);
+        DirtyRun { to, bytes, ..self }
+    }
+}
+
 /// Most clean slices between two dirty ones that one purge passes over.
 const MOST_GAP: usize = 16;
 

@@ -298,6 +298,8 @@ fn start_masked() -> bool {
         // In a group at its limit, the purge thread would wait for memory to open the file.
         pagemap_file::prepare(Linux.page_bytes());
     }
+    // The thread opens no file.
+    Linux.has_huge_everywhere();
     THREAD.store(0, Ordering::SeqCst);
     let started = thread::spawn(body, STACK_BYTES);
     if !started {

@@ -22,6 +22,8 @@ pub struct Conditions {
     pub page_bytes: usize,
     /// Whether every commit is charged.
     pub strict: bool,
+    /// Huge pages are set to `always`.
+    pub huge_everywhere: bool,
     /// Largest reservation, in bytes.
     pub most_reserved: usize,
     /// Longest range that can be claimed, in bytes.
@@ -54,6 +56,7 @@ impl Default for Conditions {
         Self {
             page_bytes: 4096,
             strict: false,
+            huge_everywhere: false,
             most_reserved: 32 << 20,
             most_claimed: 0,
             claims_overlap: None,
@@ -465,6 +468,10 @@ impl Os for Fake {
 
     fn now_ms(&self) -> u64 {
         self.state().now_ms
+    }
+
+    fn has_huge_everywhere(&self) -> bool {
+        self.conditions.huge_everywhere
     }
 
     fn strict_commit(&self) -> bool {

@@ -235,6 +235,33 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
     assert_eq!(heap.check(), Ok(()));
 }
 
+/// The kernel would make a huge page of which only a part was purged resident again.
+#[test]
+fn where_huge_pages_are_everywhere_purged_ranges_have_none_at_their_edges() {
+    for huge_everywhere in [true, false] {
+        let heap = heap(Conditions {
+            huge_everywhere,
+            ..Conditions::default()
+        });
+        let low = large(&heap, 1).unwrap();
+        for _ in 0..2 {
+            let middle = large(&heap, 3 * HUGE_SLICES).unwrap();
+            let high = large(&heap, 1).unwrap();
+            let edges = [&middle, &high].map(|span| span.base.as_ptr().addr());
+            free(&heap, middle, Dirty::All);
+            heap.os().advance(10_000);
+            purge_due(&heap);
+            let units = edges.map(|edge| (edge / HUGE_BYTES * HUGE_BYTES, HUGE_BYTES, Huge::Avoid));
+            let told = &units[..if huge_everywhere { 2 } else { 0 }];
+            assert_eq!(heap.os().advice(), told);
+            free(&heap, high, Dirty::AsBefore);
+        }
+        // SAFETY: the test's own span.
+        assert!(unsafe { heap.purge_in_use(low.base, SLICE_BYTES) });
+        assert_eq!(heap.check(), Ok(()));
+    }
+}
+
 #[test]
 fn the_policy_is_told_to_the_kernel() {
     for (policy, advice) in [

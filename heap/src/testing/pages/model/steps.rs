@@ -106,15 +106,22 @@ pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
     let most_claimed = prop::sample::select(&[0usize, 256 << 20, 256 << 20][..]);
     (
         page_bytes,
-        any::<bool>(),
+        any::<[bool; 2]>(),
         most_reserved,
         most_committed,
         most_claimed,
     )
         .prop_map(
-            |(page_bytes, strict, most_reserved, most_committed, most_claimed)| Conditions {
+            |(
+                page_bytes,
+                [strict, huge_everywhere],
+                most_reserved,
+                most_committed,
+                most_claimed,
+            )| Conditions {
                 page_bytes,
                 strict,
+                huge_everywhere,
                 most_reserved,
                 most_committed,
                 most_claimed,
