@@ -23,9 +23,10 @@ grep -vE "$left_out" capi/tests/symbols.golden | LC_ALL=C sort >"$work/public"
 grep -E '^(_Z|_exit$|_Exit$|ioctl$|madvise$|mlockall$|munlockall$|mmap|mremap$|prctl$|setns$|shmat$|syscall$|unshare$)' \
     "$work/public" >"$work/weak"
 
-# The bounds of the library's own code tell its calls from the program's (capi/src/archive.rs).
+# One section with the library's own code, whose ends the linker names, tells its calls from the
+# program's (instruments/src/unwind/own.rs).
 cat >"$work/sections" <<'END'
-SECTIONS { neap_text : { neap_text_start = .; *(.text .text.*) neap_text_end = .; } }
+SECTIONS { neap_text : { *(.text .text.* neap_text) } }
 END
 "${LD:-ld}" -r -u malloc -T "$work/sections" -o "$work/whole.o" "$input"
 # The words that a fork writes stand on one page: see ci/dist.sh.

@@ -107,7 +107,11 @@ else
     echo "SKIPPED: the project with libneap.so preloaded: run ci/dist.sh"
 fi
 
-judged axum cargo test "${patch[@]}" --manifest-path axum/Cargo.toml
+# With debug information whole and, in the release profile, of lines only.
+for profile in dev release; do
+    judged axum/$profile env NEAP="$neap" \
+        cargo test "${patch[@]}" --manifest-path axum/Cargo.toml --profile $profile
+done
 
 # The pages that docs.rs builds, for both machines, without a warning.
 cd "$ours"

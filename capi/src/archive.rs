@@ -13,15 +13,10 @@ use core::ptr::null_mut;
 // A strong reference would link the loader into every static program.
 global_asm!(".weak dlsym");
 
-// Bounds of the section that ci/dist.sh collects this library's code in.
-unsafe extern "C" {
-    static neap_text_start: u8;
-    static neap_text_end: u8;
-}
-
-/// This library's code. The object that contains it is the program.
+/// This library's code, which ci/archive.sh collects in one section. The object that contains it
+/// is the program.
 pub(crate) fn own_code(_object: &Range<usize>) -> Range<usize> {
-    (&raw const neap_text_start).addr()..(&raw const neap_text_end).addr()
+    neap_instruments::unwind::own_code()
 }
 
 /// Whether the program is static: nothing that this archive is part of needs a library. A static

@@ -96,6 +96,7 @@ pub unsafe fn free_formed(block: *mut u8, form: Form) {
 /// - As [`free`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 unsafe fn free_formed_slow(block: *mut u8, form: Form) {
     if HEAP.mode() == Mode::Checking {
         form::refuse_other(tags::strip(block.addr()), form);
@@ -110,6 +111,7 @@ unsafe fn free_formed_slow(block: *mut u8, form: Form) {
 /// - As [`free`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 unsafe fn free_deleted_slow(block: *mut u8, size: usize, align: usize, form: Form) {
     let measures = HEAP.measures();
     let sizes = match measures.has(Measures::CHECK) || measures.has(Measures::DELETES) {
@@ -128,6 +130,7 @@ unsafe fn free_deleted_slow(block: *mut u8, size: usize, align: usize, form: For
 ///
 /// # Safety
 /// - `block` is null or a block of this heap that is not given back.
+#[unsafe(link_section = "neap_text")]
 pub unsafe fn usable_size(block: *mut u8) -> usize {
     let address = tags::strip(block.addr());
     if address == 0 {
@@ -189,6 +192,7 @@ fn unless_quarantined(address: usize, bytes: impl FnOnce() -> usize) -> usize {
 fn usable_bytes(address: usize, class: Class) -> usize {
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = "neap_text")]
     fn checked(address: usize, class: Class) -> usize {
         seal::usable(Call::UsableSize, address, class)
     }
@@ -275,6 +279,7 @@ machine::with_caller!(free_slow, free_slow_from);
 /// - As [`free`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 pub(crate) unsafe extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
     if !block.is_null() {
         // SAFETY: the caller's promise.
@@ -288,6 +293,7 @@ pub(crate) unsafe extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
 /// # Safety
 /// - As [`free`], of a block that is not null.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 unsafe extern "C" fn free_missed_from(block: *mut u8, caller: usize) {
     // SAFETY: the caller's promise.
     match unsafe { turn::free(block) } {

@@ -28,6 +28,7 @@ pub const MAX_BYTES: usize = isize::MAX as usize;
 
 /// A large block at a multiple of `align`; null when out of memory.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
     begin(size);
     let block = match fenced(size, align) {
@@ -41,6 +42,7 @@ pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
 /// A large block whose bytes are zero, to the end of its last page. Pages that are known to be zero
 /// are not written.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     begin(size);
     let block = match fenced(size, align) {
@@ -131,6 +133,7 @@ pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
 
 /// Takes back a block with this tag that has a span of its own. `absent` bytes were counted as
 /// absent, because pages were to be moved there.
+#[unsafe(link_section = "neap_text")]
 pub(crate) fn free(place: &SliceRef<'static>, address: usize, tag: Tag, absent: usize) {
     let bytes = bytes(Call::Free, place, address);
     let is_fenced = is_fenced(place);

@@ -55,6 +55,7 @@ impl Extent {
 
 /// Like [`allocate`], all usable bytes zero, as the C library's `calloc` has it.
 #[inline]
+#[unsafe(link_section = "neap_text")]
 pub fn allocate_zeroed(size: usize) -> *mut u8 {
     match allocate_zeroed_hit(size) {
         Some(block) => block,
@@ -76,6 +77,7 @@ pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
 
 /// [`allocate_zeroed`] after [`allocate_zeroed_hit`] had nothing.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
     if HEAP.mode() == Mode::Checking {
         return zeroed_closely(size, 16);
@@ -95,6 +97,7 @@ pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
 /// # Panics
 /// In debug builds, if `align` is no power of two.
 #[inline]
+#[unsafe(link_section = "neap_text")]
 pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     debug_assert!(align.is_power_of_two());
     if align > 16 {
@@ -126,6 +129,7 @@ pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
 
 /// Like [`allocate_layout`], the bytes zero.
 #[inline]
+#[unsafe(link_section = "neap_text")]
 pub fn allocate_layout_zeroed(size: usize, align: usize) -> *mut u8 {
     if size < FRESH_BYTES && align < FRESH_BYTES {
         return zeroed(allocate_layout(size, align), size);
@@ -136,6 +140,7 @@ pub fn allocate_layout_zeroed(size: usize, align: usize) -> *mut u8 {
 /// A zeroed block in the checking mode, where the usable bytes are not those of the class.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 fn zeroed_closely(size: usize, align: usize) -> *mut u8 {
     if Class::of_layout(size, align).is_none() {
         return large::allocate_zeroed(size, align);
@@ -157,6 +162,7 @@ fn zeroed_closely(size: usize, align: usize) -> *mut u8 {
 
 /// Zeroed blocks of sizes where it pays to know what is zero.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *mut u8 {
     if HEAP.mode() == Mode::Checking {
         return zeroed_closely(size, align);
@@ -225,6 +231,7 @@ fn pop(tag: Tag, class: Class, size: usize, align: usize) -> *mut u8 {
 
 /// [`allocate`] after [`allocate_hit`] had nothing.
 #[inline]
+#[unsafe(link_section = "neap_text")]
 pub fn allocate_missed(size: usize) -> *mut u8 {
     if size <= TABLE_BYTES {
         return match turn::allocate(size) {
@@ -241,6 +248,7 @@ pub fn allocate_missed(size: usize) -> *mut u8 {
 
 /// The magazine is empty, or the profiler counts what it gives out.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 fn allocate_sampling(size: usize, class: Class, align: usize) -> *mut u8 {
     // SAFETY: the calling thread's own cache, or a sentinel.
     match unsafe { machine::pop_sampling(current(), Tag::of(class)) } {
@@ -250,6 +258,7 @@ fn allocate_sampling(size: usize, class: Class, align: usize) -> *mut u8 {
 }
 
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
     match Class::of_layout(size, align) {
         Some(_) if align > 16 && harden::is_on() => allocate_hardened(size, align),
@@ -279,6 +288,7 @@ fn take_hardened(size: usize, align: usize) -> *mut u8 {
 /// The magazine is empty, or there is none.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 fn allocate_slow(size: usize, class: Class, align: usize) -> *mut u8 {
     let in_turn = (align <= 16).then(|| turn::allocate(size)).flatten();
     match in_turn {
@@ -289,6 +299,7 @@ fn allocate_slow(size: usize, class: Class, align: usize) -> *mut u8 {
 
 /// [`allocate_slow`] out of turn.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 fn allocate_slower(size: usize, class: Class, align: usize) -> *mut u8 {
     let block = match take(size, class, align) {
         block if block.is_null() && HEAP.relieve(size) => take(size, class, align),

@@ -37,6 +37,7 @@ const MOVE_FENCED_BYTES: usize = 128 << 10;
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back; no thread uses it meanwhile.
+#[unsafe(link_section = "neap_text")]
 pub unsafe fn reallocate(block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe { reallocate_layout(block, size, 16) }
@@ -46,6 +47,7 @@ pub unsafe fn reallocate(block: *mut u8, size: usize) -> *mut u8 {
 ///
 /// # Safety
 /// - As [`reallocate`].
+#[unsafe(link_section = "neap_text")]
 pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     if size > MAX_BYTES {
         return ptr::null_mut();
@@ -71,6 +73,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
 /// # Safety
 /// - As [`reallocate`].
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     let address = tags::strip(block.addr());
     match HEAP.find(address) {
@@ -103,6 +106,7 @@ unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mu
 /// - As [`reallocate`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 unsafe fn reallocate_watched(block: *mut u8, class: Class, size: usize, align: usize) -> *mut u8 {
     let address = tags::strip(block.addr());
     refuse_quarantined(Call::Realloc, address);
@@ -131,6 +135,7 @@ unsafe fn reallocate_watched(block: *mut u8, class: Class, size: usize, align: u
 /// - As [`reallocate`]; the block is the one of `place`.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 unsafe fn reallocate_fenced(
     place: &SliceRef<'static>,
     block: *mut u8,
@@ -165,6 +170,7 @@ unsafe fn reallocate_fenced(
 ///
 /// # Safety
 /// - As [`reallocate_fenced`].
+#[unsafe(link_section = "neap_text")]
 unsafe fn relocate_fenced(
     place: &SliceRef<'static>,
     block: *mut u8,
@@ -191,6 +197,7 @@ unsafe fn relocate_fenced(
 /// - As [`reallocate`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 unsafe fn reallocate_sampled(
     place: &SliceRef<'static>,
     block: *mut u8,
@@ -214,6 +221,7 @@ unsafe fn reallocate_sampled(
 /// - As [`reallocate`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 unsafe fn reallocate_guarded(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     let held = hook::instruments().guarded_bytes(Call::Realloc, block.addr());
     // SAFETY: the caller's promise; the block has that many bytes.
@@ -243,6 +251,7 @@ fn note_kept(size: usize, class: Option<Class>) {
 ///
 /// # Safety
 /// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
+#[unsafe(link_section = "neap_text")]
 unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe { move_block_by(block, held, size, align, |_| Err(RemapError::Refused)) }
@@ -254,6 +263,7 @@ unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> 
 /// # Safety
 /// - As [`move_block`].
 #[inline(always)]
+#[unsafe(link_section = "neap_text")]
 unsafe fn move_block_by(
     block: *mut u8,
     held: usize,
@@ -289,6 +299,7 @@ unsafe fn move_block_by(
 ///
 /// # Safety
 /// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
+#[unsafe(link_section = "neap_text")]
 unsafe fn reallocate_large(
     place: &SliceRef<'static>,
     block: *mut u8,
@@ -358,6 +369,7 @@ unsafe fn resize_in_place(
 ///
 /// # Safety
 /// - `base` starts a large block of `held` bytes that no thread uses meanwhile.
+#[unsafe(link_section = "neap_text")]
 unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
     let moved = held.min(size).next_multiple_of(Linux.page_bytes());
     let Some(span) = large::plain_span(size, align, moved) else {

@@ -22,22 +22,26 @@ pub struct Neap;
 // here unwinds. Fallible calls return null.
 unsafe impl GlobalAlloc for Neap {
     #[inline]
+    #[unsafe(link_section = "neap_text")]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         malloc::allocate_layout(layout.size(), layout.align())
     }
 
     #[inline]
+    #[unsafe(link_section = "neap_text")]
     unsafe fn dealloc(&self, block: *mut u8, _layout: Layout) {
         // SAFETY: the caller's promise.
         unsafe { free::free(block) }
     }
 
     #[inline]
+    #[unsafe(link_section = "neap_text")]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         malloc::allocate_layout_zeroed(layout.size(), layout.align())
     }
 
     #[inline]
+    #[unsafe(link_section = "neap_text")]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe { realloc::reallocate_layout(block, size, layout.align()) }
@@ -77,6 +81,7 @@ impl Hardened {
 // SAFETY: as of `Neap`, whose functions it calls.
 unsafe impl GlobalAlloc for Hardened {
     #[inline]
+    #[unsafe(link_section = "neap_text")]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Hardened::begin();
         // SAFETY: the caller's promise.
@@ -84,12 +89,14 @@ unsafe impl GlobalAlloc for Hardened {
     }
 
     #[inline]
+    #[unsafe(link_section = "neap_text")]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise.
         unsafe { Neap.dealloc(block, layout) }
     }
 
     #[inline]
+    #[unsafe(link_section = "neap_text")]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         Hardened::begin();
         // SAFETY: the caller's promise.
@@ -97,6 +104,7 @@ unsafe impl GlobalAlloc for Hardened {
     }
 
     #[inline]
+    #[unsafe(link_section = "neap_text")]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe { Neap.realloc(block, layout, size) }

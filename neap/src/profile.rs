@@ -118,6 +118,7 @@ pub fn rate() -> Option<u64> {
 /// # Errors
 /// - [`ProfileError::Off`]: the profiler was never on, or this process, a child of `fork`, has no
 ///   samples of its own, because it got no memory for them.
+#[unsafe(link_section = "neap_text")]
 pub fn pprof() -> Result<Vec<u8>, ProfileError> {
     init::initialize();
     pprof::file().ok_or(ProfileError::Off)

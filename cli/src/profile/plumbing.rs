@@ -6,9 +6,35 @@ use std::sync::Arc;
 
 /// Removes the innermost frames that only pass a request on to the allocator.
 pub fn without(mut frames: Vec<Arc<Frame>>) -> Vec<Arc<Frame>> {
-    let own = frames.iter().take_while(|frame| is_own(frame)).count();
+    let inlined = inlined_into_shim(&frames);
+    let own = frames[inlined..].iter().take_while(|frame| is_own(frame));
+    let own = inlined + own.count();
     frames.drain(..own);
     frames
+}
+
+/// How many frames the compiler inlined into Rust's shim of the allocator: the allocator, of whose
+/// functions `debug = "line-tables-only"` keeps only the last part of the names.
+fn inlined_into_shim(frames: &[Arc<Frame>]) -> usize {
+    let same_place = |frame: &&Arc<Frame>| frame.address == frames[0].address;
+    let mut inlined = frames.iter().take_while(same_place);
+    inlined
+        .position(|frame| is_shim(&frame.function))
+        .unwrap_or(0)
+}
+
+/// Whether the function is one that Rust's compiler makes between a program and its allocator:
+/// `__rust_alloc`, `__rustc::__rust_alloc` or `__rustc[HASH]::__rust_alloc`, by its version.
+fn is_shim(function: &str) -> bool {
+    const SHIM: [&str; 5] = [
+        "__rust_alloc",
+        "__rust_dealloc",
+        "__rust_realloc",
+        "__rg_",
+        "__rdl_",
+    ];
+    let last = function.rsplit("::").next().unwrap_or_default();
+    function.starts_with("__") && SHIM.iter().any(|start| last.starts_with(start))
 }
 
 fn is_own(frame: &Frame) -> bool {
@@ -24,16 +50,7 @@ fn in_library(module: &str) -> bool {
 /// call them.
 fn is_entry(function: &str) -> bool {
     const CRATES: [&str; 3] = ["neap::", "neap_heap::", "neap_instruments::"];
-    const OWN: [&str; 14] = [
-        "__rust_alloc",
-        "__rust_dealloc",
-        "__rust_realloc",
-        "__rustc::__rust_alloc",
-        "__rustc::__rust_dealloc",
-        "__rustc::__rust_realloc",
-        "__rustc[",
-        "__rg_",
-        "__rdl_",
+    const OWN: [&str; 5] = [
         "operator new",
         "std::__new_allocator<",
         "__gnu_cxx::new_allocator<",
@@ -44,6 +61,7 @@ fn is_entry(function: &str) -> bool {
     let path = function.strip_prefix('<').unwrap_or(function);
     CRATES.iter().any(|start| path.starts_with(start))
         || OWN.iter().any(|start| function.starts_with(start))
+        || is_shim(function)
 }
 
 /// Whether the frame is of Rust's library, by its source path if there is debug information. The
@@ -189,6 +207,36 @@ mod tests {
             frame("neaped::main", "", "/bin/program"),
         ];
         assert_eq!(left(&stack), ["neaped::main"]);
+    }
+
+    #[test]
+    fn what_is_inlined_into_rust_s_shim_is_dropped_whatever_its_name() {
+        let at = |address, function: &str| {
+            let frame = frame(function, "/src/malloc.rs", "/bin/program");
+            Arc::new(Frame {
+                address,
+                ..(*frame).clone()
+            })
+        };
+        let stack = [
+            at(2, "pop"),
+            at(2, "alloc"),
+            at(2, "__rust_alloc"),
+            at(2, "make"),
+            at(1, "__rust_alloc"),
+            at(1, "main"),
+            at(1, "__rust_begin_short_backtrace"),
+        ];
+        let stack_from_make = [
+            "make",
+            "__rust_alloc",
+            "main",
+            "__rust_begin_short_backtrace",
+        ];
+        assert_eq!(left(&stack), stack_from_make);
+        assert_eq!(left(&stack[3..]), stack_from_make);
+        assert_eq!(left(&stack[5..]), ["main", "__rust_begin_short_backtrace"]);
+        assert_eq!(left(&[]), Vec::<String>::new());
     }
 
     #[test]

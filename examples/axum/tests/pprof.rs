@@ -102,7 +102,31 @@ fn the_profile_names_the_function_that_keeps_the_memory() {
     for own in ["neap_heap::", "neap_instruments::", "__rust_alloc"] {
         assert!(!top.contains(own), "{top}");
     }
+    // By their files as well: with `debug = "line-tables-only"` they have short names.
+    let lines = pprof(&["-top", "-lines", "-unit=MB", &url]).expect("pprof was there");
+    for own in ["/heap/src/", "-heap/src/", "instruments/src/", "neap/src/"] {
+        assert!(!lines.contains(own), "{lines}");
+    }
     // The function's own lines, from the program's debugging information.
     let list = pprof(&["-list", "new_session", &url]).expect("pprof was there");
     assert!(list.contains("vec![1; 64 << 10]"), "{list}");
+}
+
+/// If `NEAP` is the command's path, its profile begins with the function too.
+#[test]
+fn the_command_names_it_as_well() {
+    let Some(neap) = std::env::var_os("NEAP") else {
+        return;
+    };
+    let server = Server::start();
+    for _ in 0..SESSIONS {
+        server.answer("POST /sessions");
+    }
+    let pid = server.process.id().to_string();
+    let output = Command::new(neap).args(["profile", &pid]).output();
+    let text = String::from_utf8(output.expect("neap runs").stdout).expect("it is text");
+    let largest = text.lines().find(|line| line.starts_with("The largest part"));
+    let largest = largest.unwrap_or_else(|| panic!("no largest part in\n{text}"));
+    assert!(largest.contains("new_session"), "{largest}");
+    assert!(largest.contains("main.rs:"), "{largest}");
 }

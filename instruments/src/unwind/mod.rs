@@ -16,6 +16,7 @@
 //! `docs/decisions/0011-unwinding.md` has the measurements.
 
 mod chain;
+mod own;
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -28,6 +29,7 @@ mod machine;
 mod machine;
 
 use crate::peek::{self, Peek};
+pub use own::own_code;
 
 /// A frame of the stack: what is needed to find its caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,18 +74,31 @@ pub fn is_signal_return(pc: usize) -> bool {
 /// Fills `frames` with the calling thread's return addresses, innermost first, and returns how
 /// many. Outer frames that do not fit are left out. If the stack cannot be followed, there are
 /// fewer than on the stack, but never an address that is not on it.
+///
+/// The heap's own calls are left out: the outermost function of [`own_code`], and all that it
+/// called. A signal handler's calls stay, even if the signal interrupted the heap.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 pub fn capture(frames: &mut [u64]) -> usize {
     let mut frame = machine::here();
     let mut peek = Peek::beside(&frame);
-    let mut taken = 0;
+    let (own, mut taken) = (own_code(), 0);
     while taken < frames.len() {
         match machine::caller(&frame, &mut peek) {
             Some(caller) if caller.pc != 0 && caller != frame => frame = caller,
             _ => break,
         }
+        if own.contains(&frame.pc.wrapping_sub(1)) && !frames[..taken].iter().any(is_handlers) {
+            taken = 0;
+            continue;
+        }
         frames[taken] = frame.pc as u64;
         taken += 1;
     }
     taken
+}
+
+/// Whether a signal handler returns to `pc`.
+fn is_handlers(pc: &u64) -> bool {
+    is_signal_return(*pc as usize)
 }
