@@ -125,7 +125,9 @@ fn the_command_names_it_as_well() {
     let pid = server.process.id().to_string();
     let output = Command::new(neap).args(["profile", &pid]).output();
     let text = String::from_utf8(output.expect("neap runs").stdout).expect("it is text");
-    let largest = text.lines().find(|line| line.starts_with("The largest part"));
+    let largest = text
+        .lines()
+        .find(|line| line.starts_with("The largest part"));
     let largest = largest.unwrap_or_else(|| panic!("no largest part in\n{text}"));
     assert!(largest.contains("new_session"), "{largest}");
     assert!(largest.contains("main.rs:"), "{largest}");

@@ -82,23 +82,26 @@ pub fn is_signal_return(pc: usize) -> bool {
 pub fn capture(frames: &mut [u64]) -> usize {
     let mut frame = machine::here();
     let mut peek = Peek::beside(&frame);
-    let (own, mut taken) = (own_code(), 0);
+    let (own, mut taken, mut is_in_handler) = (own_code(), 0, false);
     while taken < frames.len() {
         match machine::caller(&frame, &mut peek) {
             Some(caller) if caller.pc != 0 && caller != frame => frame = caller,
             _ => break,
         }
-        if own.contains(&frame.pc.wrapping_sub(1)) && !frames[..taken].iter().any(is_handlers) {
-            taken = 0;
-            continue;
+        is_in_handler |= frame.left == Left::Signal;
+        if own.contains(&frame.pc.wrapping_sub(1)) {
+            // The chain of frame pointers does not tell; asking takes a microsecond a frame.
+            is_in_handler |= cfg!(not(target_arch = "x86_64"))
+                && frames[..taken]
+                    .iter()
+                    .any(|&pc| is_signal_return(pc as usize));
+            if !is_in_handler {
+                taken = 0;
+                continue;
+            }
         }
         frames[taken] = frame.pc as u64;
         taken += 1;
     }
     taken
-}
-
-/// Whether a signal handler returns to `pc`.
-fn is_handlers(pc: &u64) -> bool {
-    is_signal_return(*pc as usize)
 }
