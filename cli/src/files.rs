@@ -33,18 +33,28 @@ pub fn read(file: &Path, most: u64) -> Result<Vec<u8>, Failure> {
 /// Up to `most` bytes of a regular file whose name other people chose; `None` if it says that it
 /// has none. Files of `/proc` say so, and some of them never end, or make their reader wait.
 pub fn foreign(file: &Path, most: u64) -> Option<Vec<u8>> {
-    let open = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(file)
-        .ok()?;
-    let found = open.metadata().ok()?;
-    if !found.is_file() || found.len() == 0 {
+    let open = regular(file).ok()?;
+    if open.metadata().ok()?.len() == 0 {
         return None;
     }
     let mut bytes = Vec::new();
     open.take(most).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+/// Opens a regular file for reading; never waits for the writer of a pipe.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn regular(file: &Path) -> io::Result<File> {
+    let open = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(file)?;
+    match open.metadata()?.is_file() {
+        true => Ok(open),
+        false => Err(io::Error::other("it is no regular file")),
+    }
 }
 
 /// Checks that [`write`] would succeed now, before the work instead of after it.

@@ -6,7 +6,7 @@
 use crate::failure::{Failure, shown};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::cmp::Reverse;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -190,19 +190,6 @@ fn list(pages: &[&Page]) -> String {
         out += &format!("{more:>11} more, of at most {}\n", next.bytes());
     }
     out + "\n"
-}
-
-/// Checks before the start that the program can append to `file`. Returns a name for it that
-/// survives a change of directory.
-pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
-    let refused =
-        |error: io::Error| failure!("cannot write the statistics to {}: {error}", shown(file));
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(file)
-        .map_err(refused)?;
-    std::path::absolute(file).map_err(refused)
 }
 
 /// A random number that other users cannot guess.

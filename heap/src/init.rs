@@ -434,7 +434,7 @@ unsafe fn follow_classes(path: &[u8]) {
     }
     let mut text = [0; classes::MOST_BYTES + 1];
     let Some(read) = read_file(path, &mut text) else {
-        return ignored(format_args!("the file cannot be read"));
+        return ignored(format_args!("it is no regular file, or cannot be read"));
     };
     match classes::parse(&text[..read]) {
         // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is

@@ -185,8 +185,9 @@ fn a_file_that_is_none_is_one_line_and_changes_nothing() {
     }
     for missing in ["/nonexistent/classes", "/"] {
         let (_, said) = classes_seen(missing);
-        let expected =
-            format!("neap: NEAP_CLASSES={missing} is ignored: the file cannot be read\n");
+        let expected = format!(
+            "neap: NEAP_CLASSES={missing} is ignored: it is no regular file, or cannot be read\n"
+        );
         assert_eq!(said, expected);
     }
 }

@@ -1,8 +1,16 @@
 //! What a process does around an allocator: fork, threads, loading, start and end.
 
 use crate::support::{self, Artifact, compile, passes, passes_with};
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 #[test]
 fn fork_with_threads_running() {
@@ -221,4 +229,102 @@ fn statistics_that_a_full_disk_refuses_are_reported() {
     assert!(output.status.success(), "{output:?}");
     let said = support::text(&output.stderr);
     assert_eq!(said, "neap: cannot write the statistics to /dev/full\n");
+}
+
+/// A named pipe, removed at the end.
+struct Fifo(PathBuf);
+
+impl Fifo {
+    fn new() -> Fifo {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fifo-{}-{number}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        Fifo(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("cargo's target directory is UTF-8")
+    }
+}
+
+impl Drop for Fifo {
+    fn drop(&mut self) {
+        // One that stays behind is in cargo's scratch directory.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Runs a program that does nothing, and kills it if it does not end.
+fn ends(program: &Path, variables: &[(&str, &str)]) -> Output {
+    let mut command = support::preloaded(program, &[]);
+    for (name, value) in variables {
+        support::set_variable(&mut command, name, value.as_ref());
+    }
+    let (out, errors) = (Stdio::piped(), Stdio::piped());
+    let mut child = command.stdout(out).stderr(errors).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_pipe_as_file_stops_no_program() {
+    let Some(program) = compile("programs/nothing.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let (fifo, full) = (Fifo::new(), Fifo::new());
+    let mut open = OpenOptions::new();
+    open.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    // It has a reader, who reads nothing.
+    let mut end = open.open(full.path()).unwrap();
+    while end.write(&[0; 4096]).is_ok() {}
+    let classes = "is ignored: it is no regular file, or cannot be read";
+    for (variables, said) in [
+        (
+            vec![("NEAP_CLASSES", fifo.path())],
+            format!("neap: NEAP_CLASSES={} {classes}\n", fifo.path()),
+        ),
+        (
+            vec![("NEAP_STATS", "text"), ("NEAP_STATS_FILE", fifo.path())],
+            format!("neap: cannot write the statistics to {}\n", fifo.path()),
+        ),
+        (
+            vec![("NEAP_STATS", "text"), ("NEAP_STATS_FILE", full.path())],
+            format!("neap: cannot write the statistics to {}\n", full.path()),
+        ),
+    ] {
+        let output = ends(&program, &variables);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(support::text(&output.stderr), said);
+    }
+}
+
+#[test]
+fn statistics_go_into_pipes_and_devices() {
+    let Some(program) = compile("programs/nothing.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for (file, out, errors) in [
+        ("/dev/stdout", true, false),
+        ("/proc/self/fd/1", true, false),
+        ("/dev/stderr", false, true),
+        ("/dev/null", false, false),
+    ] {
+        let output = ends(
+            &program,
+            &[("NEAP_STATS", "text"), ("NEAP_STATS_FILE", file)],
+        );
+        let filled = [&output.stdout, &output.stderr].map(|text| text.starts_with(b"neap: "));
+        assert_eq!(filled, [out, errors], "{file}: {output:?}");
+        assert!(output.status.success(), "{output:?}");
+    }
 }

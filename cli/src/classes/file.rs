@@ -1,10 +1,10 @@
 //! The file of a table.
 
 use crate::failure::{Failure, shown};
+use crate::files;
 use neap_shared::classes::MOST_BYTES;
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub fn absolute(file: &Path) -> Result<OsString, Failure> {
         )
     };
     let mut text = Vec::new();
-    File::open(file)
+    files::regular(file)
         .and_then(|open| open.take(MOST_BYTES as u64 + 1).read_to_end(&mut text))
         .map_err(|error| refused(&error))?;
     neap_shared::classes::parse(&text).map_err(|error| refused(&error))?;

@@ -6,13 +6,14 @@
 use super::arguments::{file, program, time};
 use crate::classes;
 use crate::failure::{Failure, Outcome, shown};
+use crate::files;
 use crate::grammar;
 use crate::guard::Reports;
 use crate::launch::{named_after, prepare, set_variables};
 use crate::progress::Talk;
 use crate::recording::Writer;
 use crate::session::{Leaks, Outputs, ProfileFile, Session};
-use crate::statistics::{Inbox, writable};
+use crate::statistics::Inbox;
 use crate::supervise::{self, Ended, Ending, Unwatched};
 use clap::ArgMatches;
 use std::env;
@@ -141,7 +142,7 @@ fn inbox(matches: &ArgMatches) -> Result<Option<Inbox>, Failure> {
     let inherited = env::var_os(STATS_FILE).unwrap_or_default();
     let mut named = [named.into_os_string(), inherited].into_iter();
     let (file, inbox) = match named.find(|file| !file.is_empty()) {
-        Some(file) => (writable(Path::new(&file))?, None),
+        Some(file) => (files::appendable(Path::new(&file))?, None),
         None => {
             let inbox = Inbox::new()?;
             (inbox.path().to_owned(), Some(inbox))

@@ -3,6 +3,7 @@
 use crate::skips::needs_root;
 use crate::stage::{Stage, is_root, neap, printed, room, said};
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn pages_of_all_processes_are_printed_at_the_end() {
@@ -134,7 +135,35 @@ fn a_file_that_cannot_be_written_is_refused_before_the_start() {
             .unwrap();
         assert_eq!(output.status.code(), Some(125));
         assert_eq!(output.stdout, b"");
-        assert!(said(&output).contains(&format!("cannot write the statistics to {file}")));
+        assert!(said(&output).contains(&format!("cannot write {file}")));
+    }
+}
+
+/// `neap` opens neither before the start; a named pipe without a reader is the program's to refuse.
+#[test]
+fn a_named_pipe_stops_no_start() {
+    let room = room();
+    let fifo = room.path().join("fifo");
+    let path = std::ffi::CString::new(fifo.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: the path ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    for (option, code, why) in [
+        ("--stats", 0, "cannot write the statistics to"),
+        ("--classes", 125, "no regular file"),
+    ] {
+        let mut command = Command::new("timeout");
+        let neap = neap();
+        command.args(["-s", "KILL", "60"]).arg(neap.get_program());
+        for (name, value) in neap.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let option = format!("{option}={}", fifo.display());
+        let output = command.args(["run", &option, "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(said(&output).contains(why), "{output:?}");
     }
 }
 

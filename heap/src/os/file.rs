@@ -35,10 +35,16 @@ pub(super) fn move_up(low: i32) -> Option<i32> {
     high
 }
 
-/// Writes all of `bytes` to `descriptor`; retries after interruptions and short writes. False on an
-/// error, and after [`INTERRUPTIONS`] in a row.
+/// Writes all of `bytes` to `descriptor`; retries after interruptions and short writes, and waits
+/// for the reader of a descriptor that does not block. False on an error, after [`INTERRUPTIONS`]
+/// in a row, and when all waits together have lasted [`PATIENCE_S`].
 pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
     const INTERRUPTED: isize = -(libc::EINTR as isize);
+    const FULL: isize = -(libc::EAGAIN as isize);
+    let mut patience = libc::timespec {
+        tv_sec: PATIENCE_S,
+        tv_nsec: 0,
+    };
     let mut left = INTERRUPTIONS;
     while !bytes.is_empty() {
         let place = bytes.as_ptr().expose_provenance();
@@ -54,21 +60,43 @@ pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
                 left = INTERRUPTIONS;
             }
             INTERRUPTED if left > 0 => left -= 1,
+            FULL if left > 0 && may_have_room(descriptor, &mut patience) => left -= 1,
             _ => return false,
         }
     }
     true
 }
 
+/// Waits until `descriptor` may take more, at most for `patience`, from which the kernel takes the
+/// time that passed. False if that is over.
+#[cold]
+fn may_have_room(descriptor: i32, patience: &mut libc::timespec) -> bool {
+    let mut wanted = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    let place = (&raw mut wanted).expose_provenance();
+    let patience = core::ptr::from_mut(patience).expose_provenance();
+    // SAFETY: one descriptor, and a time that the kernel may change; no mask.
+    let ready = unsafe { call(libc::SYS_ppoll, [place, 1, patience, 0]) };
+    ready == 1 || ready == -(libc::EINTR as isize)
+}
+
+/// How long one message waits for its readers, in seconds.
+const PATIENCE_S: libc::time_t = 2;
+
 /// How often a write without progress may be interrupted. A timer of a profiler interrupts one that
 /// waits for a slow reader up to a thousand times a second.
 const INTERRUPTIONS: u32 = 10_000;
 
-/// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if the file cannot
-/// be opened or read.
+/// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if it is not a
+/// regular file, or cannot be opened or read.
 pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     let descriptor = open_read(path)?;
-    let read = read_some(descriptor, buffer);
+    let is_regular =
+        status_of(descriptor).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
+    let read = is_regular.then(|| read_some(descriptor, buffer)).flatten();
     close(descriptor);
     read
 }
@@ -88,7 +116,7 @@ pub fn read_some(descriptor: i32, buffer: &mut [u8]) -> Option<usize> {
 
 /// Opens `path` for reading; `exec` closes the descriptor.
 pub fn open_read(path: &CStr) -> Option<i32> {
-    sys_open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)
+    sys_open(path, libc::O_RDONLY, 0)
 }
 
 /// Whether `descriptor` refers to a file of `/proc`.
@@ -102,8 +130,9 @@ pub fn is_proc(descriptor: i32) -> bool {
 }
 
 /// Opens `path` for appending, creates it if necessary (mode 0644); `exec` closes the descriptor.
+/// `None` for a named pipe that no process reads.
 pub fn open_append(path: &CStr) -> Option<i32> {
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT;
     sys_open(path, flags, 0o644)
 }
 
@@ -161,39 +190,48 @@ pub struct FileIdentity {
 
 /// The file that `descriptor` refers to; `None` if it is closed.
 pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
-    // SAFETY: `identity` hands over a buffer as large as the kernel's answer.
-    identity(|status| unsafe { call(libc::SYS_fstat, [descriptor as usize, status, 0, 0]) })
+    status_of(descriptor).map(identity)
 }
 
 /// The file that `path` names now; `None` if there is none.
 pub fn path_identity(path: &CStr) -> Option<FileIdentity> {
     let path = path.as_ptr().expose_provenance();
-    // SAFETY: a C string; `identity` hands over a buffer as large as the kernel's answer.
-    identity(|status| unsafe { call(libc::SYS_newfstatat, [HERE, path, status, 0]) })
+    // SAFETY: a C string; `status` hands over a buffer as large as the kernel's answer.
+    status(|status| unsafe { call(libc::SYS_newfstatat, [HERE, path, status, 0]) }).map(identity)
 }
 
 /// Paths are relative to the current directory.
 const HERE: usize = libc::AT_FDCWD as usize;
 
-fn identity(ask: impl FnOnce(usize) -> isize) -> Option<FileIdentity> {
+fn status_of(descriptor: i32) -> Option<libc::stat> {
+    // SAFETY: `status` hands over a buffer as large as the kernel's answer.
+    status(|status| unsafe { call(libc::SYS_fstat, [descriptor as usize, status, 0, 0]) })
+}
+
+fn status(ask: impl FnOnce(usize) -> isize) -> Option<libc::stat> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
     if ask(status.as_mut_ptr().expose_provenance()) != 0 {
         return None;
     }
     // SAFETY: the call returned 0, so it filled the buffer.
-    let status = unsafe { status.assume_init() };
-    #[allow(
-        clippy::unnecessary_cast,
-        reason = "the fields' types differ between machines"
-    )]
-    Some(FileIdentity {
-        device: status.st_dev as u64,
-        inode: status.st_ino as u64,
-    })
+    Some(unsafe { status.assume_init() })
 }
 
-/// `open(2)`.
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the fields' types differ between machines"
+)]
+fn identity(status: libc::stat) -> FileIdentity {
+    FileIdentity {
+        device: status.st_dev as u64,
+        inode: status.st_ino as u64,
+    }
+}
+
+/// `open(2)`, closed by `exec`. Never waits for the other end of a pipe or a line, and makes no
+/// terminal the process's own.
 fn sys_open(path: &CStr, flags: c_int, mode: usize) -> Option<i32> {
+    let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     let path = path.as_ptr().expose_provenance();
     // SAFETY: a C string and plain numbers.
     let descriptor = unsafe { call(libc::SYS_openat, [HERE, path, flags as usize, mode]) };
@@ -262,6 +300,7 @@ mod tests {
         assert!(!write_all(-1, b"x"));
         assert_eq!(read_file(c"/nonexistent/file", &mut [0; 8]), None);
         assert_eq!(open_append(c"/nonexistent/file"), None);
+        assert_eq!(read_file(c"/dev/null", &mut [0; 8]), None);
         assert_eq!(file_identity(-1), None);
         assert_eq!(errno::get(), 99);
     }
