@@ -35,7 +35,8 @@ impl<O: Os> PageHeap<O> {
         self.calls.count_uncommit();
         let start = NonNull::new(arena.layout().address(from) as *mut u8).ok_or(OutOfMemory)?;
         // SAFETY: slices of a free span, in one arena, set aside, so no thread uses them.
-        unsafe { self.os.uncommit(start, (to - from) * SLICE_BYTES)? };
+        unsafe { self.map_afresh(start, (to - from) * SLICE_BYTES, Commit::No) }
+            .map_err(|_| OutOfMemory)?;
         let mut locked = self.locked();
         let returned = arena.set_commit(from, to, Commit::No);
         locked.inner.counts.committed_slices -= returned;

@@ -10,13 +10,13 @@
 //! mapped something over are marked in the same way. Where every commit is charged, Neap moves
 //! nothing, because the kernel may refuse the new mapping.
 
-use super::arena::SliceRef;
+use super::arena::{Commit, SliceRef};
 use super::heap::{Locked, PageHeap};
 use super::span::{State, Use};
 use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{SLICE_BYTES, slices_for};
-use crate::os::{Os, RemapError};
+use crate::os::{Os, OutOfMemory, RemapError};
 use core::ptr::NonNull;
 
 /// Most spans in use with moved pages: an eighth of the default `vm.max_map_count`.
@@ -76,6 +76,10 @@ impl<O: Os> PageHeap<O> {
         self.calls.count_move();
         // Where a later piece was refused, the earlier ones left their mappings in the target.
         let may_be_parted = moved.is_ok() || moved == Err(RemapError::Refused) && most_pieces > 1;
+        if moved == Err(RemapError::Refused) {
+            // The kernel may have unmapped it before it refused.
+            self.advise_mapping(to.as_ptr().addr()..to.as_ptr().addr() + bytes);
+        }
         // SAFETY: a span in use: the caller's promise.
         if may_be_parted && unsafe { target.record().swap_moved(slices_for(bytes)) } == 0 {
             self.moved_spans.fetch_add(1, Relaxed);
@@ -107,15 +111,11 @@ impl<O: Os> PageHeap<O> {
         let bytes = (end - kept) * SLICE_BYTES;
         self.keep_tail(record);
         // SAFETY: the caller's promise; a span in use is committed.
-        let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) };
+        let renewed = unsafe { self.map_afresh(base.add(kept * SLICE_BYTES), bytes, Commit::Yes) };
         if renewed == Err(RemapError::Lost) {
             return Renewal::Refused;
         }
         let renewed = renewed.is_ok();
-        if renewed {
-            let start = base.as_ptr().addr() + kept * SLICE_BYTES;
-            self.advise_mapping(start..start + bytes);
-        }
         if !renewed && record.is_overmapped() {
             return Renewal::Refused;
         }
@@ -142,12 +142,35 @@ impl<O: Os> PageHeap<O> {
     /// - Whole OS pages of one span in use, which no thread uses.
     pub unsafe fn renew_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller's promise; a span in use is committed.
-        let renewed = unsafe { self.os.renew(start, bytes) }.is_ok();
-        if renewed {
-            let start = start.as_ptr().addr();
-            self.advise_mapping(start..start + bytes);
+        unsafe { self.map_afresh(start, bytes, Commit::Yes) }.is_ok()
+    }
+
+    /// Replaces the mapping of a range, which then reads as zero, with or without its commit
+    /// charge, and advises the kernel on the new mapping, as on the whole arena at its start. So
+    /// does a renewal that failed after the kernel had unmapped the range.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation, and no thread uses it.
+    /// - With [`Commit::Yes`], it is committed.
+    pub(super) unsafe fn map_afresh(
+        &self,
+        start: NonNull<u8>,
+        bytes: usize,
+        commit: Commit,
+    ) -> Result<(), RemapError> {
+        let mapped = match commit {
+            // SAFETY: the caller's promise.
+            Commit::Yes => unsafe { self.os.renew(start, bytes) },
+            Commit::No => {
+                // SAFETY: the caller's promise.
+                let mapped = unsafe { self.os.uncommit(start, bytes) };
+                mapped.map_err(|OutOfMemory| RemapError::Refused)
+            }
+        };
+        if mapped != Err(RemapError::Lost) {
+            self.advise_mapping(start.as_ptr().addr()..start.as_ptr().addr() + bytes);
         }
-        renewed
+        mapped
     }
 
     /// Records that the program mapped a range anew, or that another process fills it. For the

@@ -425,7 +425,7 @@ impl<O: Os> PageHeap<O> {
         if let Some(start) = NonNull::new(address as *mut u8) {
             // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay
             // readable, and are committed once more when they are needed.
-            let _ = unsafe { self.os.uncommit(start, bytes) };
+            let _ = unsafe { self.map_afresh(start, bytes, Commit::No) };
         }
     }
 }

@@ -3,9 +3,9 @@
 
 use super::{heap, large, purge_due};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
-use crate::os::Os;
 use crate::os::fake::{Call, Conditions};
-use crate::pages::{Dirty, Use, Zero};
+use crate::os::{Huge, Os};
+use crate::pages::{Dirty, HugePolicy, Use, Zero};
 use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
@@ -116,6 +116,35 @@ fn a_strict_system_gets_whole_huge_pages_back() {
     assert!(heap.os().committed() <= committed - 5 * HUGE_BYTES);
     assert_eq!(large(&heap, 6 * HUGE_SLICES).unwrap().zero, Zero::AllZero);
     assert_eq!(heap.check(), Ok(()));
+}
+
+/// A new mapping has none of the advice that the arena got at its start.
+#[test]
+fn what_is_uncommitted_is_advised_again() {
+    for (policy, advice) in [
+        (HugePolicy::Never, Some(Huge::Avoid)),
+        (HugePolicy::Always, Some(Huge::Want)),
+        (HugePolicy::Auto, None),
+    ] {
+        let heap = heap(Conditions {
+            strict: true,
+            ..Conditions::default()
+        });
+        heap.set_huge(policy);
+        let span = large(&heap, 6 * HUGE_SLICES).unwrap();
+        let before = heap.os().advice().len();
+        let committed = heap.os().committed();
+        // SAFETY: the span is ours.
+        unsafe { heap.free(span.base, Dirty::All) };
+        heap.purge_all();
+        let returned = committed - heap.os().committed();
+        assert!(returned >= 5 * HUGE_BYTES);
+        let said = heap.os().advice().split_off(before);
+        let told: usize = said.iter().map(|&(_, bytes, _)| bytes).sum();
+        let wanted = advice.map_or(0, |_| returned);
+        assert_eq!(told, wanted, "{policy:?}: {said:?}");
+        assert!(said.iter().all(|said| Some(said.2) == advice), "{said:?}");
+    }
 }
 
 #[test]
