@@ -231,10 +231,9 @@ pub fn ask_no_more() {
     forbid_pagemap();
     sandbox::forbid();
     purge::disable();
-    // Asked once per process, when they are first needed. Ask now, so that it does not happen
-    // later.
+    // Both are asked once per process, when they are first needed. Ask now, so that it does not
+    // happen later.
     Linux.strict_commit();
-    Linux.has_huge_everywhere();
     linux::test_advice();
 }
 

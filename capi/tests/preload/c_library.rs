@@ -81,6 +81,10 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
         "musl's fork takes its list of streams after the heap's locks",
     ),
     (
+        "programs/fork/signalled.c",
+        "musl does not tell whether a program has fork handlers, so no signals are masked",
+    ),
+    (
         "programs/fork/beside.c",
         "musl's fork waits for other threads' handlers, and these fork",
     ),

@@ -247,9 +247,13 @@ impl Os for Linux {
     }
 
     fn has_huge_everywhere(&self) -> bool {
-        let may_know = HUGE.load(Ordering::Relaxed) != UNASKED || sandbox::allows_more();
+        // In a sandbox there is no answer, so that no advice follows from it.
+        let may_ask = match HUGE.load(Ordering::Relaxed) {
+            UNASKED => sandbox::allows_more(),
+            _ => !sandbox::is_forbidden(),
+        };
         let setting = c"/sys/kernel/mm/transparent_hugepage/enabled";
-        may_know && remembers(&HUGE, setting, b"[always]")
+        may_ask && remembers(&HUGE, setting, b"[always]")
     }
 
     fn strict_commit(&self) -> bool {

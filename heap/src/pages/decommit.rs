@@ -16,6 +16,9 @@ use core::ptr::NonNull;
 /// Most huge pages that one call uncommits (8 MiB).
 const MOST_UNITS: usize = 4;
 
+/// Most bytes that an edge of a purged range may take the advice from huge pages along with it.
+const MOST_EDGE: usize = 16 << 20;
+
 /// How far a walk over free spans has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
@@ -77,10 +80,10 @@ impl<O: Os> PageHeap<O> {
         let (arena, from) = (place.arena, place.index / HUGE_SLICES * HUGE_SLICES);
         let start = arena.layout().address(from);
         let unit = start..start + HUGE_BYTES;
-        let told = self
-            .locked()
-            .split_units()
-            .include(unit.clone(), arena.layout().range());
+        let told =
+            self.locked()
+                .split_units()
+                .include(unit.clone(), arena.layout().range(), usize::MAX);
         if let Some(range) = told {
             self.advise(range, Huge::Avoid);
         }
@@ -90,7 +93,8 @@ impl<O: Os> PageHeap<O> {
 
     /// Where the kernel uses huge pages everywhere: asks for none at the edges of a range that was
     /// purged. Else the kernel would make the pages there resident again, unasked, together with
-    /// those beyond the edge.
+    /// those beyond the edge. Where that would take the advice from far more than an edge, there is
+    /// none.
     pub(super) fn keep_ordinary(&self, arena: &Arena, range: Range<usize>) {
         if !self.os.has_huge_everywhere() || self.huge_policy() == Policy::Always {
             return;
@@ -102,9 +106,14 @@ impl<O: Os> PageHeap<O> {
                 continue;
             }
             let unit = start..start + HUGE_BYTES;
-            let told = self.locked().split_units().include(unit, all);
-            if let Some(range) = told {
-                self.advise(range, Huge::Avoid);
+            let told = self.locked().split_units().include(unit, all, MOST_EDGE);
+            let Some(told) = told else { continue };
+            // What the arena claims and has not mapped may be the program's.
+            for mapped in arena.mapped() {
+                let range = told.start.max(mapped.start)..told.end.min(mapped.end);
+                if !range.is_empty() {
+                    self.advise(range, Huge::Avoid);
+                }
             }
         }
     }

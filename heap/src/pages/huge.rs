@@ -80,11 +80,12 @@ impl SplitUnits {
     }
 
     /// Adds a unit of an arena. Returns the range about which to advise the kernel; `None` if it
-    /// already has this advice.
+    /// already has this advice, or would need it for more than `most` bytes.
     pub(super) fn include(
         &mut self,
         unit: Range<usize>,
         arena: Range<usize>,
+        most: usize,
     ) -> Option<Range<usize>> {
         // The first range that does not end before the unit, and so may hold it.
         let next = self.known().partition_point(|range| range.1 < unit.start);
@@ -93,8 +94,10 @@ impl SplitUnits {
             return None;
         }
         let told = self.reach(next, unit, &arena);
-        self.insert(told.clone());
-        Some(told)
+        (told.len() <= most).then(|| {
+            self.insert(told.clone());
+            told
+        })
     }
 
     fn known(&self) -> &[(usize, usize)] {
@@ -169,9 +172,14 @@ mod tests {
     fn include_all(split: &mut SplitUnits, units: impl Iterator<Item = usize>) -> BTreeSet<usize> {
         let mut told = BTreeSet::new();
         for unit in units {
-            told.extend(split.include(unit..unit + 1, ARENA).into_iter().flatten());
+            told.extend(
+                split
+                    .include(unit..unit + 1, ARENA, usize::MAX)
+                    .into_iter()
+                    .flatten(),
+            );
             assert!(told.contains(&unit));
-            assert_eq!(split.include(unit..unit + 1, ARENA), None);
+            assert_eq!(split.include(unit..unit + 1, ARENA, usize::MAX), None);
         }
         let noted: BTreeSet<_> = split.known().iter().flat_map(|r| r.0..r.1).collect();
         assert_eq!(told, noted);
@@ -185,7 +193,7 @@ mod tests {
         let mut split = SplitUnits::new();
         include_all(&mut split, [5, 7, 6, 9, 4].into_iter());
         assert_eq!(split.known(), [(4, 8), (9, 10)]);
-        assert_eq!(split.include(8..9, ARENA), Some(8..9));
+        assert_eq!(split.include(8..9, ARENA, usize::MAX), Some(8..9));
         assert_eq!(split.known(), [(4, 10)]);
     }
 
@@ -203,16 +211,20 @@ mod tests {
     fn too_many_join_the_nearest() {
         let mut split = SplitUnits::new();
         include_all(&mut split, (0..MOST_RANGES).map(|unit| unit * 100));
-        assert_eq!(split.include(130..131, ARENA), Some(101..131));
-        assert_eq!(split.include(270..271, ARENA), Some(270..300));
+        assert_eq!(split.include(130..131, ARENA, 29), None);
+        assert_eq!(split.include(130..131, ARENA, 30), Some(101..131));
+        assert_eq!(split.include(270..271, ARENA, usize::MAX), Some(270..300));
         assert_eq!(split.count, MOST_RANGES);
         // An arena without a range gets one.
         let other = 2 << 20..3 << 20;
         let unit = other.start + 4..other.start + 5;
-        assert_eq!(split.include(unit.clone(), other.clone()), Some(unit));
+        assert_eq!(
+            split.include(unit.clone(), other.clone(), usize::MAX),
+            Some(unit)
+        );
         let second = other.start + 8..other.start + 9;
         assert_eq!(
-            split.include(second, other.clone()),
+            split.include(second, other.clone(), usize::MAX),
             Some(other.start + 5..other.start + 9)
         );
     }

@@ -258,6 +258,11 @@ fn where_huge_pages_are_everywhere_purged_ranges_have_none_at_their_edges() {
         }
         // SAFETY: the test's own span.
         assert!(unsafe { heap.purge_in_use(low.base, SLICE_BYTES) });
+        let low = low.base.as_ptr().addr() / HUGE_BYTES * HUGE_BYTES;
+        assert_eq!(
+            heap.os().advice().iter().any(|said| said.0 == low),
+            huge_everywhere
+        );
         assert_eq!(heap.check(), Ok(()));
     }
 }
