@@ -389,7 +389,9 @@ impl<O: Os> PageHeap<O> {
             match self.map_claimed(from..end, Claim::Reserved) {
                 Ok(()) => arena.set_groups_from(from),
                 Err(ClaimError::Taken) if most > HUGE_BYTES => most = HUGE_BYTES / 2,
-                Err(refused) if start >= step.address => return Err(refused),
+                // Refused for want of a mapping, or of address space: the arena ends here, because
+                // a further one may lie where neither is needed, at the break.
+                Err(_) if start >= step.address => return Err(ClaimError::Taken),
                 Err(_) => start = step.address,
             }
         }

@@ -125,6 +125,21 @@ fn where_no_mapping_can_be_added_a_claimed_arena_doubles() {
     assert_eq!(heap.check(), Ok(()));
 }
 
+/// Then a further arena lies at the break.
+#[test]
+fn where_no_mapping_can_be_added_the_heap_grows_at_the_break() {
+    let heap = heap(Conditions {
+        most_at_break: 1 << 30,
+        ..claiming()
+    });
+    large(&heap, 100).unwrap();
+    heap.os().fail(Call::Reserve, 0, u32::MAX);
+    let spans: Vec<_> = (0..100).map(|_| large(&heap, 100)).collect();
+    assert!(spans.iter().all(Option::is_some));
+    assert!(heap.totals().arenas > 1);
+    assert_eq!(heap.check(), Ok(()));
+}
+
 #[test]
 fn a_claimed_arena_that_a_limit_stops_grows_on_when_the_limit_is_gone() {
     let heap = heap(claiming());
