@@ -49,8 +49,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_an_end_is_too_long() {
-        let why = absolute(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert!(why.contains("longer than 16384 bytes"), "{why}");
+    fn a_file_without_an_end_or_too_long_is_refused() {
+        let long = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(long.path(), [b'#'; MOST_BYTES + 1]).unwrap();
+        for (file, because) in [
+            (Path::new("/dev/zero"), "it is no regular file"),
+            (long.path(), "longer than 16384 bytes"),
+        ] {
+            let why = absolute(file).unwrap_err().to_string();
+            assert!(why.contains(because), "{why}");
+        }
     }
 }

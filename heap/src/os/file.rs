@@ -93,7 +93,7 @@ const INTERRUPTIONS: u32 = 10_000;
 /// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if it is not a
 /// regular file, or cannot be opened or read.
 pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
-    let descriptor = open_read(path)?;
+    let descriptor = sys_open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0)?;
     let is_regular =
         status_of(descriptor).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
     let read = is_regular.then(|| read_some(descriptor, buffer)).flatten();
@@ -114,7 +114,8 @@ pub fn read_some(descriptor: i32, buffer: &mut [u8]) -> Option<usize> {
     usize::try_from(read).ok()
 }
 
-/// Opens `path` for reading; `exec` closes the descriptor.
+/// Opens a file of the kernel's for reading; `exec` closes the descriptor. Not for a path that
+/// others chose: a pipe would wait for its writer.
 pub fn open_read(path: &CStr) -> Option<i32> {
     sys_open(path, libc::O_RDONLY, 0)
 }
@@ -132,7 +133,7 @@ pub fn is_proc(descriptor: i32) -> bool {
 /// Opens `path` for appending, creates it if necessary (mode 0644); `exec` closes the descriptor.
 /// `None` for a named pipe that no process reads.
 pub fn open_append(path: &CStr) -> Option<i32> {
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT;
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
     sys_open(path, flags, 0o644)
 }
 
@@ -228,10 +229,9 @@ fn identity(status: libc::stat) -> FileIdentity {
     }
 }
 
-/// `open(2)`, closed by `exec`. Never waits for the other end of a pipe or a line, and makes no
-/// terminal the process's own.
+/// `open(2)`, closed by `exec`. Makes no terminal the process's own.
 fn sys_open(path: &CStr, flags: c_int, mode: usize) -> Option<i32> {
-    let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY;
     let path = path.as_ptr().expose_provenance();
     // SAFETY: a C string and plain numbers.
     let descriptor = unsafe { call(libc::SYS_openat, [HERE, path, flags as usize, mode]) };
