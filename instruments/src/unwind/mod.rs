@@ -71,6 +71,9 @@ pub fn is_signal_return(pc: usize) -> bool {
     peek::holds(pc, machine::SIGNAL_RETURN)
 }
 
+/// The heap's own calls are no deeper.
+const MOST_OWN: usize = 32;
+
 /// Fills `frames` with the calling thread's return addresses, innermost first, and returns how
 /// many. Outer frames that do not fit are left out. If the stack cannot be followed, there are
 /// fewer than on the stack, but never an address that is not on it.
@@ -83,7 +86,11 @@ pub fn capture(frames: &mut [u64]) -> usize {
     let mut frame = machine::here();
     let mut peek = Peek::beside(&frame);
     let (own, mut taken, mut is_in_handler) = (own_code(), 0, false);
-    while taken < frames.len() {
+    // A stack that cannot be followed may lead round in a circle.
+    for _ in 0..frames.len() + MOST_OWN {
+        if taken == frames.len() {
+            break;
+        }
         match machine::caller(&frame, &mut peek) {
             Some(caller) if caller.pc != 0 && caller != frame => frame = caller,
             _ => break,
