@@ -108,8 +108,10 @@ else
 fi
 
 # With debug information whole and, in the release profile, of lines only.
+command=()
+[ ! -e "$target/dist/neap" ] || command=(NEAP="$(realpath "$target/dist/neap")")
 for profile in dev release; do
-    judged axum/$profile env NEAP="$neap" \
+    judged axum/$profile env "${command[@]}" \
         cargo test "${patch[@]}" --manifest-path axum/Cargo.toml --profile $profile
 done
 
