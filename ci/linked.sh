@@ -70,7 +70,7 @@ refused() {
 }
 
 # traced PROGRAM: the three stack traces of a guarded sample's report begin in the program, not in
-# Neap, and go on.
+# Neap. Those of the allocation and of the free go on; with musl, that of the access may end there.
 traced() {
     local status=0
     rm -f reported
@@ -78,7 +78,7 @@ traced() {
     [ $status -eq 139 ] || return
     "$dist/neap" report reported --output report.html >traces || return
     cat traces
-    [ "$(grep -cE '#0 (main|misuse) ' traces)" -eq 3 ] && [ "$(grep -c '#1 ' traces)" -eq 3 ]
+    [ "$(grep -cE '#0 (main|misuse) ' traces)" -eq 3 ] && [ "$(grep -c '#1 ' traces)" -ge 2 ]
 }
 
 # With NEAP_PURGE_THREAD=always, every program has the thread from its start.
