@@ -1,5 +1,6 @@
 //! Arenas that claim addresses and map what they use, on the fake system.
 
+use super::bounds::free;
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions};
@@ -28,8 +29,7 @@ fn a_claimed_arena_maps_no_more_than_it_commits_and_some_tables() {
         assert_eq!((heap.totals().arenas, heap.check()), (1, Ok(())));
     }
     for span in spans {
-        // SAFETY: the spans are ours.
-        unsafe { heap.free(span.base, Dirty::All) };
+        free(&heap, span, Dirty::All);
     }
     assert_eq!(heap.check(), Ok(()));
 }
@@ -46,8 +46,7 @@ fn a_lowered_limit_leaves_others_what_the_heap_does_not_use() {
     let spans: Vec<_> = core::iter::from_fn(one).take(1000).collect();
     assert!((60..=66).contains(&spans.len()), "{} MiB", spans.len());
     assert!(heap.os().mapped() <= mapped + 64 * MIB);
-    // SAFETY: the span is ours.
-    unsafe { heap.free(span.base, Dirty::All) };
+    free(&heap, span, Dirty::All);
     assert!(
         core::iter::from_fn(one).take(20).count() >= 19,
         "what was freed serves"
@@ -119,8 +118,7 @@ fn where_no_mapping_can_be_added_a_claimed_arena_doubles() {
     spans.extend(grow());
     assert_eq!((heap.totals().arenas, heap.check()), (1, Ok(())));
     for span in spans {
-        // SAFETY: the spans are ours.
-        unsafe { heap.free(span.base, Dirty::All) };
+        free(&heap, span, Dirty::All);
     }
     assert_eq!(heap.check(), Ok(()));
 }
@@ -183,8 +181,7 @@ fn groups_of_tables_are_mapped_where_long_mappings_are_placed_elsewhere() {
     assert_eq!(arena.groups_from(), ahead, "room for twice the groups");
     assert_eq!(heap.totals().reserved, heap.os().mapped());
     for span in spans {
-        // SAFETY: the spans are ours.
-        unsafe { heap.free(span.base, Dirty::All) };
+        free(&heap, span, Dirty::All);
     }
 }
 
