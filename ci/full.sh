@@ -55,7 +55,6 @@ tier bench "$target/dist/neap-lab" bench --rounds 6 --seconds 1200 --records "$t
 tier calloc "$target/dist/neap-lab" calloc --quick
 tier hardened "$target/dist/neap-lab" peers --peers hardened,hardened-light
 tier security "$target/dist/neap-lab" security --records "$target/records"
-tier memory "$target/dist/neap-lab" memory --mib 256
 tier retention "$target/dist/neap-lab" retention
 tier fragmentation "$target/dist/neap-lab" fragmentation
 tier classes "$target/dist/neap-lab" classes

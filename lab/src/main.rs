@@ -16,7 +16,6 @@
 //! | `security/` | memory errors: which ones an allocator stops before they do harm |
 //! | `guard/` | errors planted in real programs: after how many requests Neap reports them |
 //! | `soak/` | half an hour of mixed real load, under which memory must not grow |
-//! | `memory` | the steps of the tour of virtual memory |
 //! | `verbs/` | the verbs that are no experiments |
 //! | `workloads`, `peers/` | what is run and under which allocators, as data |
 //! | `work/` | the work of a worker process; the only part that runs under a preload |
@@ -38,7 +37,6 @@ mod experiments;
 mod fragmentation;
 mod guard;
 mod machine;
-mod memory;
 mod memory_file;
 mod names;
 mod pagemap;
@@ -76,8 +74,6 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// A tour of virtual memory in a live process, step by step
-    Memory(verbs::memory::Arguments),
     /// Build the peers that are not installed, and list all
     Peers(verbs::peers::Arguments),
     /// Compare the shipped library's instruction counts with the golden file
@@ -110,7 +106,6 @@ fn main() -> ExitCode {
 /// Runs a verb that is no experiment.
 fn other(line: CommandLine) -> anyhow::Result<ExitCode> {
     match line.verb {
-        Verb::Memory(arguments) => verbs::memory::run(&arguments),
         Verb::Peers(arguments) => verbs::peers::run(&arguments),
         Verb::Golden(arguments) => verbs::golden::run(&arguments),
         Verb::Show(arguments) => verbs::show::run(&arguments),

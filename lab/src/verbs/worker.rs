@@ -15,7 +15,7 @@ use crate::work::retention::Pattern;
 use crate::work::tide::prices::{self, Times};
 use crate::work::tide::sizes::{Blocks, Sizes};
 use crate::work::tide::stacks::StackKind;
-use crate::work::{boxed, count, fragmentation, retention, shapes, sites, tide, tour, usable};
+use crate::work::{boxed, count, fragmentation, retention, shapes, sites, tide, usable};
 use crate::{machine, run, workloads};
 
 /// The arguments of `worker`.
@@ -53,8 +53,6 @@ enum Job {
         #[arg(long)]
         account: Option<u64>,
     },
-    /// Take the tour of virtual memory
-    Memory { bytes: usize, file_bytes: usize },
     /// Fill, free and sleep, one step per line of standard input
     Retention { pattern: Pattern, bytes: usize },
     /// Free at random, then fill the holes
@@ -124,7 +122,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 None => measure::report_timed(&calloc::time(work, time)),
             }
         }
-        Job::Memory { bytes, file_bytes } => tour::take(bytes, file_bytes)?,
         Job::Retention { pattern, bytes } => retention::carry_out(pattern, bytes),
         Job::Fragmentation {
             blocks,

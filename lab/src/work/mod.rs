@@ -22,6 +22,5 @@ mod single;
 pub mod sites;
 pub mod tide;
 mod toggle;
-pub mod tour;
 pub mod usable;
 mod written;

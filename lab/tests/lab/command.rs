@@ -169,8 +169,6 @@ fn an_unknown_name_and_an_absent_library_are_refused() {
         &["worker", "run", "redis", "--ops", "1"],
         &["calloc", "--only", "11M"],
         &["calloc", "--peers", "dlmalloc"],
-        &["memory", "--peer", "dlmalloc"],
-        &["memory", "--mib", "1000000000", "--peer", "glibc"],
     ] {
         let output = lab(arguments);
         assert_eq!(

@@ -1,11 +1,9 @@
-//! `calloc` and `memory` as a user runs them, with tiny sizes: checks which heap is used, and what
-//! must hold on every machine. No assertion depends on time.
+//! `calloc` as a user runs it, with tiny sizes: checks which heap is used, and what must hold on
+//! every machine. No assertion depends on time.
 
 use crate::skips::announce;
 use crate::stage::{figure, folder, json, lab, text};
 use std::path::PathBuf;
-
-use serde_json::Value;
 
 /// The number after `key` in a worker's report; `None` if the worker does not know it.
 fn number(arguments: &[&str], key: &str) -> Option<f64> {
@@ -159,20 +157,15 @@ fn a_library_that_does_not_take_fails_the_cell() {
     let wrong = folder("wrong-calloc").join("libneap.so");
     std::fs::write(&wrong, "no library").expect("cannot write");
     let wrong = wrong.to_str().expect("a path of text");
-    for arguments in [
-        &[
-            "calloc", "--neap", wrong, "--peers", "neap", "--only", "64K,none", "--quick",
-        ][..],
-        &["memory", "--neap", wrong, "--mib", "1"],
-    ] {
-        let output = lab(arguments);
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{errors}");
-        assert!(
-            errors.contains("the process uses the malloc of"),
-            "{errors}"
-        );
-    }
+    let output = lab(&[
+        "calloc", "--neap", wrong, "--peers", "neap", "--only", "64K,none", "--quick",
+    ]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("the process uses the malloc of"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -183,34 +176,4 @@ fn a_budget_of_nothing_leaves_every_cell_out_and_says_so() {
         errors.contains("left out: time is up in round 1 of 1, before 64K none"),
         "{errors}"
     );
-}
-
-#[test]
-fn the_tour_shows_when_memory_is_taken() {
-    const KIB: u64 = 64 << 10;
-    let tour = json(&["memory", "--peer", "glibc", "--mib", "64", "--json"]);
-    let step = |name: &str| {
-        let steps = tour["steps"].as_array().expect("no steps");
-        let found = steps.iter().find(|step| step["step"] == name);
-        found.unwrap_or_else(|| panic!("no step {name}")).clone()
-    };
-    let grown = |name: &str, what: &str| {
-        let (step, number) = (step(name), |v: &Value| v[what].as_i64().expect("no number"));
-        number(&step["after"]) - number(&step["before"])
-    };
-    let most = KIB as i64 * 9 / 10;
-    let little = KIB as i64 / 10;
-    assert!(grown("malloc", "virtual_kib") >= KIB as i64);
-    for step in ["malloc", "calloc", "read"] {
-        assert!(grown(step, "rss_anon_kib") < little, "{step}");
-    }
-    assert!(
-        grown("read", "minor_faults") >= 64 / 2,
-        "at least one a huge page"
-    );
-    assert!(grown("write", "rss_anon_kib") > most);
-    assert!(grown("free", "rss_anon_kib") < -most);
-    assert!(grown("write-file", "rss_file_kib") + grown("write-file", "rss_shmem_kib") > most);
-    assert!(grown("write-file", "rss_anon_kib") < little);
-    assert!(grown("unmap-file", "virtual_kib") <= -(KIB as i64));
 }
