@@ -2,16 +2,15 @@
 
 use crate::engine::experiment::Experiment;
 use crate::{
-    bench, calloc, cases, classes, download, fragmentation, guard, prices, profile, retention,
-    security, soak, tide,
+    bench, calloc, cases, classes, download, fragmentation, guard, profile, retention, security,
+    soak, tide,
 };
 
 /// All of them.
-pub const ALL: [&Experiment; 14] = [
+pub const ALL: [&Experiment; 13] = [
     &bench::EXPERIMENT,
     &calloc::campaign::EXPERIMENT,
     &download::campaign::EXPERIMENT,
-    &prices::campaign::EXPERIMENT,
     &tide::campaign::EXPERIMENT,
     &retention::EXPERIMENT,
     &fragmentation::EXPERIMENT,

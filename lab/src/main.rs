@@ -7,7 +7,6 @@
 //! | `bench` | allocators compared: time, memory, faults, instructions, system calls |
 //! | `calloc/` | the published calloc and free in a loop |
 //! | `download/` | the published download through pyOpenSSL |
-//! | `prices/` | the cost of detecting and making zeroed memory on this machine |
 //! | `tide/` | the published five steps: the heap, the stacks and the system |
 //! | `retention`, `fragmentation` | what freed memory still costs |
 //! | `classes/` | the published size classes, and the sizes that programs request |
@@ -22,7 +21,7 @@
 //! | `programs` | workloads that are other projects' programs |
 //! | `run`, `counts` | one measurement: time, memory and faults; instructions and system calls |
 //! | `report` | what a worker reports |
-//! | `machine`, `pagemap`, `scan`, `memory_file` | what the kernel and Neap say about a process |
+//! | `machine`, `pagemap`, `memory_file` | what the kernel and Neap say about a process |
 //! | `stats`, `names`, `rng` | statistics; choice by name; numbers from a seed |
 
 mod bench;
@@ -41,7 +40,6 @@ mod memory_file;
 mod names;
 mod pagemap;
 mod peers;
-mod prices;
 mod profile;
 mod programs;
 mod purges;
@@ -49,7 +47,6 @@ mod report;
 mod retention;
 mod rng;
 mod run;
-mod scan;
 mod security;
 mod soak;
 mod stats;

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd as _;
 
 use anyhow::{Context as _, ensure};
-
-use super::scan::{HUGE, PRESENT, Region, SWAPPED, Sought, WRITTEN, ZERO_PAGE, ask};
+use neap_shared::pagemap::{
+    HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, Sought, WRITTEN, ZERO_PAGE,
+};
 
 /// Mark the pages that match.
 const MARK: u64 = 1 << 0;
@@ -78,13 +80,20 @@ impl PageMap {
         let mut at = start;
         let mut room = [const { MaybeUninit::<Region>::uninit() }; 512];
         while at < end {
-            let told = ask(&self.0, at..end, wanted.sought(), &mut room)
-                .context("PAGEMAP_SCAN (Linux 6.7)")?;
-            for region in told.regions {
+            let mut scan = Scan::new(at as usize..end as usize, wanted.sought(), &mut room);
+            // SAFETY: the argument is the structure that the request names, with its own size in
+            // it, and says how many regions `room` holds.
+            let count =
+                unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN.into(), &raw mut scan) };
+            let stopped = scan.walk_end;
+            let count = usize::try_from(count).map_err(|_| std::io::Error::last_os_error());
+            for region in &room[..count.context("PAGEMAP_SCAN (Linux 6.7)")?] {
+                // SAFETY: the kernel filled in as many regions as it returned.
+                let region = unsafe { region.assume_init_ref() };
                 tell(region.start, region.end)?;
             }
-            ensure!(told.end > at, "PAGEMAP_SCAN stands still");
-            at = told.end;
+            ensure!(stopped > at, "PAGEMAP_SCAN stands still");
+            at = stopped;
         }
         Ok(())
     }

@@ -6,7 +6,6 @@ mod command;
 mod guard;
 #[path = "../../src/peers/nameable.rs"]
 mod nameable;
-mod prices;
 mod returns;
 mod security;
 mod shown;
