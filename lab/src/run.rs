@@ -1,5 +1,6 @@
 //! One run of one workload under one peer, in a process of its own.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
@@ -84,6 +85,22 @@ pub fn parse(report: &str, library: &Path) -> anyhow::Result<Sample> {
 /// If its malloc was another, or the report does not name it.
 pub fn ensure_heap(report: &str, library: &Path) -> anyhow::Result<()> {
     identity::ensure_same(Path::new(needed(report, "heap")?), library)
+}
+
+/// The report of a worker that carries out `job` under `peer`.
+///
+/// # Errors
+/// If the worker fails, hangs, or used another malloc.
+pub fn ask<J: AsRef<OsStr>>(
+    job: impl IntoIterator<Item = J>,
+    peer: &Ready,
+) -> anyhow::Result<String> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("worker").args(job);
+    command.env("LD_PRELOAD", &peer.library);
+    let report = output(command.envs(peer.settings.iter().cloned()))?;
+    ensure_heap(&report, &peer.library)?;
+    Ok(report)
 }
 
 /// The command of a worker process for `ops` operations of `workload`, without its preload.

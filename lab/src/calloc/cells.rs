@@ -1,11 +1,9 @@
-//! The sizes, patterns and allocators to compare.
+//! The sizes and patterns to compare.
 
 use anyhow::{bail, ensure};
 
 use crate::engine::campaign::Named;
-use crate::names;
-use crate::peers::{self, Places, Ready};
-use crate::work::calloc::{PolicyName, Touch};
+use crate::work::calloc::Touch;
 
 const MIB: u64 = 1 << 20;
 
@@ -145,51 +143,6 @@ fn needed(size: &Size) -> u64 {
     2 * size.bytes + 256 * MIB
 }
 
-/// A measured allocator: a peer's library, or one of the lab's policies over the C library.
-#[derive(Clone, Debug)]
-pub struct Contender {
-    /// Its name on the command line and in the records.
-    pub name: &'static str,
-    /// The policy that serves the worker.
-    pub policy: PolicyName,
-    /// The preloaded library.
-    pub peer: Ready,
-}
-
-/// The lab's own policies, all over glibc.
-const POLICIES: [(&str, PolicyName); 2] = [
-    ("naive", PolicyName::Naive),
-    ("libmalloc-116", PolicyName::Libmalloc116),
-];
-
-/// The names in `only`, or of every allocator, in the order of the report.
-///
-/// # Errors
-/// If a name is unknown.
-pub fn contenders(only: &[String]) -> anyhow::Result<Vec<&'static str>> {
-    let peers = peers::ALL.iter().map(|peer| peer.name);
-    let all: Vec<&str> = peers.chain(POLICIES.map(|(name, _)| name)).collect();
-    names::choose("allocator", only, &all, |name| name)
-}
-
-/// The allocator with that name.
-///
-/// # Errors
-/// If it is not installed.
-pub fn contender(name: &'static str, places: &Places) -> anyhow::Result<Contender> {
-    let ours = POLICIES.iter().find(|(known, _)| *known == name);
-    let policy = ours.map_or(PolicyName::Heap, |(_, policy)| *policy);
-    let library = if ours.is_some() { "glibc" } else { name };
-    let Some(peer) = peers::find(library) else {
-        bail!("no peer {library:?}")
-    };
-    Ok(Contender {
-        name,
-        policy,
-        peer: peers::locate(peer, places)?,
-    })
-}
-
 /// One cell: the work of one worker process under one allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
@@ -218,12 +171,6 @@ impl Cell {
 impl Named for Cell {
     fn name(&self) -> String {
         format!("{} {}", self.size.name, self.touch.name())
-    }
-}
-
-impl Named for Contender {
-    fn name(&self) -> String {
-        self.name.to_string()
     }
 }
 
@@ -263,19 +210,5 @@ mod tests {
             names(&choose(&[], Reach::Quick, 64 << 30).unwrap()).last(),
             Some(&"10M")
         );
-    }
-
-    #[test]
-    fn our_policies_stand_over_the_c_library() {
-        let places = Places::new(None).unwrap();
-        let only = ["naive".to_string(), "glibc".into(), "libmalloc-116".into()];
-        let names = contenders(&only).unwrap();
-        assert_eq!(names, ["glibc", "naive", "libmalloc-116"]);
-        let libraries = names
-            .iter()
-            .map(|name| contender(name, &places).unwrap().peer.library)
-            .collect::<Vec<_>>();
-        assert!(libraries.iter().all(|library| *library == libraries[0]));
-        assert!(contenders(&["dlmalloc".into()]).is_err());
     }
 }

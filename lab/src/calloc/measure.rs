@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::cells::{Cell, Contender};
+use super::cells::Cell;
 use crate::engine::figure::{Figure, Unit};
+use crate::peers::Ready;
 use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed};
 use crate::{command, report, run};
@@ -44,29 +45,27 @@ pub fn report_account(account: &Account) {
     println!("pairs={}", account.pairs);
 }
 
-fn worker(cell: &Cell, contender: &Contender) -> anyhow::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args([
-        "worker",
-        "calloc",
-        contender.policy.name(),
-        cell.touch.name(),
-    ]);
-    command.arg(cell.size.bytes.to_string());
-    Ok(command)
+/// The arguments of a cell's worker.
+fn job(cell: &Cell, kind: &str, number: impl ToString) -> [String; 5] {
+    let (touch, bytes) = (cell.touch.name().to_string(), cell.size.bytes.to_string());
+    [
+        "calloc".into(),
+        touch,
+        bytes,
+        kind.into(),
+        number.to_string(),
+    ]
 }
 
-/// Runs pairs for about `time` under the contender.
+/// Runs pairs for about `time` under `peer`.
 ///
 /// # Errors
 /// If the worker fails, hangs, or used another malloc.
-pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Result<Vec<Figure>> {
-    let mut command = worker(cell, contender)?;
-    command.args(["--milliseconds", &time.as_millis().to_string()]);
-    command.env("LD_PRELOAD", &contender.peer.library);
-    let report = command::output(&mut command)?;
-    run::ensure_heap(&report, &contender.peer.library)?;
-    parse_timed(&report)
+pub fn timed(cell: &Cell, peer: &Ready, time: Duration) -> anyhow::Result<Vec<Figure>> {
+    parse_timed(&run::ask(
+        job(cell, "--milliseconds", time.as_millis()),
+        peer,
+    )?)
 }
 
 fn parse_timed(report: &str) -> anyhow::Result<Vec<Figure>> {
@@ -80,24 +79,20 @@ fn parse_timed(report: &str) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Runs `pairs` pairs under the contender with accounting, under strace if that is installed.
+/// Runs `pairs` pairs under `peer` with accounting, under strace if that is installed.
 ///
 /// # Errors
 /// If the worker fails, hangs, found a byte that is not zero, or used another malloc.
-pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Result<Vec<Figure>> {
-    let mut worker = worker(cell, contender)?;
-    worker.args(["--account", &pairs.to_string()]);
+pub fn accounted(cell: &Cell, peer: &Ready, pairs: u64) -> anyhow::Result<Vec<Figure>> {
+    let job = job(cell, "--account", pairs);
     let (report, trace) = match which("strace") {
         Some(_) => {
-            let (report, errors) = command::outputs(&mut under_strace(&worker, contender))?;
+            let (report, errors) = command::outputs(&mut under_strace(&job, peer)?)?;
+            run::ensure_heap(&report, &peer.library)?;
             (report, Some(errors))
         }
-        None => {
-            worker.env("LD_PRELOAD", &contender.peer.library);
-            (command::output(&mut worker)?, None)
-        }
+        None => (run::ask(job, peer)?, None),
     };
-    run::ensure_heap(&report, &contender.peer.library)?;
     let zeroed = report::field(&report, "zeroed")
         .map(str::parse)
         .transpose()?;
@@ -110,15 +105,15 @@ pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Resu
     ])
 }
 
-fn under_strace(worker: &Command, contender: &Contender) -> Command {
+fn under_strace(job: &[String], peer: &Ready) -> anyhow::Result<Command> {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "--signal=none", "-s", "0", "-E"]);
-    strace.arg(format!("LD_PRELOAD={}", contender.peer.library.display()));
+    strace.arg(format!("LD_PRELOAD={}", peer.library.display()));
     // Count only the calls that a pair makes. A purge thread makes its own, and splits the log's
     // lines for other threads in two.
     strace.args(["-E", "NEAP_PURGE_THREAD=0"]);
-    strace.arg(worker.get_program()).args(worker.get_args());
-    strace
+    strace.arg(std::env::current_exe()?).arg("worker").args(job);
+    Ok(strace)
 }
 
 /// The calls of all threads in strace's log between the worker's two marks.

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `cells` | sizes, patterns and allocators, as data, and their selection |
+//! | `cells` | sizes and patterns, as data, and their selection |
 //! | `measure` | one timed process and one accounting process of a cell |
 //! | `campaign` | all cells in interleaved rounds |
 //! | `views` | the tables and the picture |

@@ -178,6 +178,7 @@ impl Stroke {
         let known = peers::ALL
             .iter()
             .map(|peer| peer.name)
+            // In the record of 21 November.
             .chain(["naive", "libmalloc-116"]);
         let place = known
             .into_iter()

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use crate::calloc::measure;
 use crate::tide::campaign;
-use crate::work::calloc::{self, PolicyName, Touch, Work};
+use crate::work::calloc::{self, Touch, Work};
 use crate::work::heap::Questioned;
 use crate::work::identity;
 use crate::work::retention::Pattern;
@@ -43,7 +43,6 @@ enum Job {
     },
     /// Time or account pairs of calloc and free
     Calloc {
-        policy: PolicyName,
         touch: Touch,
         bytes: usize,
         /// How long to time pairs
@@ -105,17 +104,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             count::carry_out(counted.stretch, ops)?;
         }
         Job::Calloc {
-            policy,
             touch,
             bytes,
             milliseconds,
             account,
         } => {
-            let work = Work {
-                policy,
-                size: bytes,
-                touch,
-            };
+            let work = Work { size: bytes, touch };
             let time = Duration::from_millis(milliseconds);
             match account {
                 Some(pairs) => measure::report_account(&calloc::account(work, pairs)?),

@@ -5,26 +5,10 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 
 use super::heap;
-use super::libmalloc116::{Kernel, Libmalloc116};
-use super::policy::Policy;
 use super::written::{self, Watch};
 use crate::machine;
 use crate::names::named;
 use crate::pagemap::page_size;
-
-named! {
-    /// A worker's policy.
-    #[derive(ValueEnum)]
-    pub enum PolicyName {
-        /// The heap's own calloc.
-        Heap = "heap",
-        /// The heap's malloc, then memset.
-        Naive = "naive",
-        /// macOS's libmalloc-116, see [`super::libmalloc116`].
-        #[value(name = "libmalloc-116")]
-        Libmalloc116 = "libmalloc-116",
-    }
-}
 
 named! {
     /// The pages of a block that the program writes, one byte each, before it frees it.
@@ -66,8 +50,6 @@ impl Touch {
 /// One cell's work.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// The policy.
-    pub policy: PolicyName,
     /// Bytes of a block.
     pub size: usize,
     /// The pages to write.
@@ -118,11 +100,7 @@ pub const MARK: i32 = -7_116;
 /// # Panics
 /// If memory is short.
 pub fn time(work: Work, time: Duration) -> Timed {
-    match work.policy {
-        PolicyName::Heap => Loop::new(Heap, work).time(time),
-        PolicyName::Naive => Loop::new(Naive, work).time(time),
-        PolicyName::Libmalloc116 => Loop::new(Libmalloc116::new(Kernel), work).time(time),
-    }
+    Loop::new(work).time(time)
 }
 
 /// Runs `pairs` between two marks. Then observes what one `calloc` writes, and checks that all of
@@ -134,66 +112,27 @@ pub fn time(work: Work, time: Duration) -> Timed {
 /// # Panics
 /// If memory is short.
 pub fn account(work: Work, pairs: u64) -> anyhow::Result<Account> {
-    match work.policy {
-        PolicyName::Heap => Loop::new(Heap, work).account(pairs),
-        PolicyName::Naive => Loop::new(Naive, work).account(pairs),
-        PolicyName::Libmalloc116 => Loop::new(Libmalloc116::new(Kernel), work).account(pairs),
-    }
+    Loop::new(work).account(pairs)
 }
 
-/// The process's heap.
-struct Heap;
-
-impl Policy for Heap {
-    #[inline(always)]
-    fn calloc(&mut self, size: usize) -> *mut u8 {
-        heap::calloc(size)
-    }
-
-    #[inline(always)]
-    unsafe fn free(&mut self, p: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { heap::free(p) }
-    }
-}
-
-/// The obvious calloc: an overflow check (of 1 times the size), malloc, memset.
-struct Naive;
-
-impl Policy for Naive {
-    #[inline(always)]
-    fn calloc(&mut self, size: usize) -> *mut u8 {
-        heap::zeroed_malloc(size)
-    }
-
-    #[inline(always)]
-    unsafe fn free(&mut self, p: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { heap::free(p) }
-    }
-}
-
-/// The loop over one policy.
-struct Loop<P: Policy> {
-    policy: P,
+/// The loop over blocks of one size.
+struct Loop {
     size: usize,
     /// Where the writes end, and their step.
     extent: (usize, usize),
 }
 
-impl<P: Policy> Loop<P> {
-    fn new(policy: P, work: Work) -> Loop<P> {
-        let extent = work.touch.extent(work.size, page_size() as usize);
+impl Loop {
+    fn new(work: Work) -> Loop {
         Loop {
-            policy,
             size: work.size,
-            extent,
+            extent: work.touch.extent(work.size, page_size() as usize),
         }
     }
 
     #[inline(always)]
     fn pair(&mut self) {
-        let p = self.policy.calloc(self.size);
+        let p = heap::calloc(self.size);
         assert!(!p.is_null(), "calloc({}) failed", self.size);
         let (end, step) = self.extent;
         let mut at = 0;
@@ -203,7 +142,7 @@ impl<P: Policy> Loop<P> {
             at += step;
         }
         // SAFETY: taken above, freed once.
-        unsafe { self.policy.free(p) };
+        unsafe { heap::free(p) };
     }
 
     fn pairs(&mut self, count: u64) -> Duration {
@@ -266,13 +205,13 @@ impl<P: Policy> Loop<P> {
         mark();
         // The heap must not be touched between the last free and this calloc.
         let watch = watch.and_then(Watch::start);
-        let p = self.policy.calloc(self.size);
+        let p = heap::calloc(self.size);
         assert!(!p.is_null(), "calloc({}) failed", self.size);
         let zeroed = watch.and_then(|watch| watch.written(p, self.size));
         // SAFETY: the block is live and this thread's own.
         unsafe { written::ensure_zero(p, self.size)? };
         // SAFETY: taken above, freed once.
-        unsafe { self.policy.free(p) };
+        unsafe { heap::free(p) };
         Ok(Account { pairs, zeroed })
     }
 }
@@ -316,25 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_and_pattern_runs_and_counts() {
-        for policy in [
-            PolicyName::Heap,
-            PolicyName::Naive,
-            PolicyName::Libmalloc116,
-        ] {
-            for touch in Touch::ALL {
-                let work = Work {
-                    policy,
-                    size: 300_000,
-                    touch,
-                };
-                let timed = time(work, Duration::from_millis(1));
-                assert!(timed.pairs > 0, "{work:?}: {timed:?}");
-                assert!(
-                    timed.ns_least > 0.0 && timed.ns_least <= timed.ns_median,
-                    "{timed:?}"
-                );
-            }
+    fn every_pattern_runs_and_counts() {
+        for touch in Touch::ALL {
+            let work = Work {
+                size: 300_000,
+                touch,
+            };
+            let timed = time(work, Duration::from_millis(1));
+            assert!(timed.pairs > 0, "{work:?}: {timed:?}");
+            assert!(
+                timed.ns_least > 0.0 && timed.ns_least <= timed.ns_median,
+                "{timed:?}"
+            );
         }
     }
 }

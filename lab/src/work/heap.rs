@@ -31,19 +31,6 @@ pub fn calloc(size: usize) -> *mut u8 {
     p
 }
 
-/// A zeroed block by `malloc` and memset. `escape` between them keeps the compiler from merging
-/// both into one `calloc`.
-#[inline(always)]
-pub fn zeroed_malloc(size: usize) -> *mut u8 {
-    let p = malloc(size);
-    if !p.is_null() {
-        // SAFETY: the block has `size` bytes.
-        unsafe { p.write_bytes(0, size) };
-        escape(p);
-    }
-    p
-}
-
 /// # Safety
 /// - `p` came from this heap and has not been freed since, or is null.
 /// - `p` is not used after the call unless the result is null.

@@ -12,7 +12,6 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, ensure};
 
-use super::libmalloc116::{Kernel, Pages as _};
 use crate::pagemap::{PageMap, Wanted, page_size};
 
 /// `struct uffdio_api`.
@@ -49,8 +48,12 @@ struct Mapping {
 
 impl Mapping {
     fn new(len: usize) -> anyhow::Result<Mapping> {
-        let start = Kernel.map(len);
-        ensure!(!start.is_null(), "no {len} bytes from the kernel");
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, kind, -1, 0) };
+        ensure!(start != libc::MAP_FAILED, "no {len} bytes from the kernel");
+        let start = start.cast();
         Ok(Mapping { start, len })
     }
 
@@ -68,7 +71,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: `new` mapped it, and it is being dropped.
-        unsafe { Kernel.unmap(self.start, self.len) };
+        unsafe { libc::munmap(self.start.cast(), self.len) };
     }
 }
 

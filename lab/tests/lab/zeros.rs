@@ -24,42 +24,34 @@ fn number(arguments: &[&str], key: &str) -> Option<f64> {
     line.map(|number| number.parse().expect("no number"))
 }
 
+const MIB: u64 = 1 << 20;
+
 /// Bytes that `calloc` zeroes of a block of `bytes` after two pairs.
-fn zeroed(policy: &str, touch: &str, bytes: u64) -> Option<f64> {
+fn zeroed(touch: &str, bytes: u64) -> Option<f64> {
     let bytes = bytes.to_string();
     number(
-        &["worker", "calloc", policy, touch, &bytes, "--account", "2"],
+        &["worker", "calloc", touch, &bytes, "--account", "2"],
         "zeroed=",
     )
 }
 
-const MIB: u64 = 1 << 20;
-
+/// glibc keeps a freed block of this size in its heap, whose pages it cannot know to be zero.
 #[test]
-fn malloc_and_memset_zero_every_byte_and_no_other() {
-    for bytes in [64 << 10, MIB, MIB + 12_345] {
-        for touch in ["none", "all"] {
-            if let Some(zeroed) = zeroed("naive", touch, bytes) {
-                assert_eq!(zeroed, bytes as f64, "{touch}");
-            }
+fn glibc_zeroes_every_byte_of_a_block_it_used_before() {
+    for touch in ["none", "all"] {
+        if let Some(zeroed) = zeroed(touch, MIB) {
+            assert!(
+                zeroed >= 0.99 * MIB as f64 && zeroed <= MIB as f64,
+                "{zeroed}"
+            );
         }
-    }
-}
-
-#[test]
-fn libmallocs_policy_zeroes_below_its_limit_and_maps_above_it() {
-    if let Some(zeroed) = zeroed("libmalloc-116", "none", 8 * MIB) {
-        assert_eq!(zeroed, (8 * MIB) as f64);
-    }
-    if let Some(zeroed) = zeroed("libmalloc-116", "first", 129 * MIB) {
-        assert_eq!(zeroed, 0.0);
     }
 }
 
 #[test]
 fn fresh_pages_of_the_kernel_are_not_counted_as_zeroed() {
     // Over 32 MiB glibc maps and unmaps each block; its header shares the block's first page.
-    if let Some(zeroed) = zeroed("heap", "first", 40 * MIB) {
+    if let Some(zeroed) = zeroed("first", 40 * MIB) {
         assert_eq!(zeroed, 0.0);
     }
 }
@@ -68,15 +60,7 @@ fn fresh_pages_of_the_kernel_are_not_counted_as_zeroed() {
 fn a_page_touched_in_a_fresh_mapping_is_a_fault() {
     let bytes = (40 * MIB).to_string();
     let run = |touch: &str| {
-        let arguments = [
-            "worker",
-            "calloc",
-            "heap",
-            touch,
-            &bytes,
-            "--milliseconds",
-            "1",
-        ];
+        let arguments = ["worker", "calloc", touch, &bytes, "--milliseconds", "1"];
         number(&arguments, "minor_faults=").expect("no faults")
     };
     // SAFETY: the call has no precondition.
@@ -98,20 +82,14 @@ fn a_page_touched_in_a_fresh_mapping_is_a_fault() {
 fn a_campaign_leaves_a_record_that_can_be_shown() {
     let records = folder("calloc");
     let records = records.to_str().expect("a path of text");
-    let only = [
-        "--peers",
-        "glibc,naive,libmalloc-116",
-        "--only",
-        "64K,1M,first",
-    ];
+    let only = ["--peers", "glibc", "--only", "64K,1M,first"];
     let arguments = [&["calloc", "--quick", "--records", records][..], &only].concat();
     let output = lab(&arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let tables = text(&output.stdout);
     for part in [
         "The first 64 KiB touched: page faults",
-        "libmalloc-116",
-        "version of naive: over glibc",
+        "version of glibc: ",
     ] {
         assert!(tables.contains(part), "no {part:?} in {tables}");
     }
@@ -128,7 +106,7 @@ fn a_campaign_leaves_a_record_that_can_be_shown() {
             .expect("a path of text")
     };
     let picture = std::fs::read_to_string(with("svg")).expect("no picture");
-    assert_eq!(picture.matches("<polyline").count(), 3);
+    assert_eq!(picture.matches("<polyline").count(), 1);
     let shown = text(&lab(&["show", with("csv")]).stdout);
     assert!(tables.contains(shown.trim()), "{shown}");
 }
@@ -136,18 +114,18 @@ fn a_campaign_leaves_a_record_that_can_be_shown() {
 #[test]
 fn a_campaigns_figures_are_of_the_allocator_they_name() {
     let arguments = [
-        "calloc", "--quick", "--json", "--peers", "naive", "--only", "1M,none",
+        "calloc", "--quick", "--json", "--peers", "glibc", "--only", "1M,none",
     ];
     let campaign = json(&arguments);
-    let of_naive = |name| figure(&campaign, "1M none", "naive", name);
+    let of_glibc = |name| figure(&campaign, "1M none", "glibc", name);
     assert!(
-        of_naive("time of a pair")
+        of_glibc("time of a pair")
             .as_f64()
             .is_some_and(|ns| ns > 0.0)
     );
-    let zeroed = of_naive("zeroed");
+    let zeroed = of_glibc("zeroed");
     assert!(
-        *zeroed == "unknown" || zeroed.as_f64() == Some(MIB as f64),
+        *zeroed == "unknown" || zeroed.as_f64() > Some(0.9 * MIB as f64),
         "{zeroed}"
     );
 }
