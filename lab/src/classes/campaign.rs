@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::engines::Engine;
-use super::go::Go;
 use super::measure::{self, of_size};
 use super::recorded::{self, Sizes};
 use super::tables::{self, ClassTable, LARGEST};
@@ -26,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         PEERS.about("Only these (`neap` includes `neap-rust`, a Rust program with Neap built in)"),
         Setting::names(
             "only",
-            "Only these parts: overhead, tables, programs, go, boxed",
+            "Only these parts: overhead, tables, programs, boxed",
         ),
         ROUNDS,
         QUICK,
@@ -49,14 +48,12 @@ const FULL: Terms = Terms {
     blocks: 2_000,
     boxes: 1_000_000,
     readings: 15,
-    go_time: "200000x",
 };
 const QUICK_TERMS: Terms = Terms {
     largest: 2_048,
     blocks: 200,
     boxes: 20_000,
     readings: 1,
-    go_time: "100x",
 };
 
 named! {
@@ -68,8 +65,6 @@ named! {
         Tables = "tables",
         /// The tables over the sizes of real programs.
         Programs = "programs",
-        /// The write-up's benchmark.
-        Go = "go",
         /// Boxed values of 24 bytes.
         Boxed = "boxed",
     }
@@ -98,8 +93,6 @@ struct Terms {
     boxes: usize,
     /// Clock readings per process.
     readings: usize,
-    /// A value for Go's `-benchtime`.
-    go_time: &'static str,
 }
 
 /// The sizes whose blocks are measured.
@@ -112,7 +105,6 @@ const TABLES: &str = "waste of the size classes; part of the block";
 const AGREEMENT: &str = "sizes whose usable bytes were measured";
 const SHARE: &str = "waste in real programs; part of the blocks";
 const BYTES: &str = "waste in real programs; bytes a block";
-const GO: &str = "five strings sorted in Go";
 const BOXED: &str = "boxed values of 24 bytes in Rust";
 
 /// Carries out the parts that are set.
@@ -129,11 +121,9 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
             false => FULL,
         },
     };
-    let go = Go::here().map_or("none".into(), |go| go.version);
     let mut options = vec![
         ("rounds", plan.rounds.to_string()),
         ("boxes", plan.terms.boxes.to_string()),
-        ("go", go),
     ];
     let source = |table: &ClassTable| ("classes", format!("{}: {}", table.name, table.source));
     options.extend(tables::all().iter().map(source));
@@ -143,7 +133,6 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
             Part::Overhead => overhead(&plan, campaign),
             Part::Tables => tables(&plan, campaign),
             Part::Programs => programs_waste(&plan, campaign),
-            Part::Go => go_benchmark(&plan, campaign),
             Part::Boxed => boxed(&plan, campaign),
         }
     }
@@ -223,9 +212,6 @@ fn tables(plan: &Plan, campaign: &mut Campaign) {
             None => measured_only(engine, campaign),
         }
     }
-    if let Err(reason) = go_agreement(campaign) {
-        campaign.leave_out(format!("Go's own table: {reason:#}"));
-    }
 }
 
 /// Checks that the peer's malloc has the classes of its table.
@@ -263,22 +249,6 @@ fn measured_only(engine: &Engine, campaign: &mut Campaign) {
     campaign.note((TABLES, engine.name(), 0), told);
 }
 
-fn go_agreement(campaign: &mut Campaign) -> anyhow::Result<()> {
-    let here = Go::here()?.classes()?;
-    let derived = tables::find("go-1.16").map(|table| table.blocks);
-    let told = match Some(&here) == derived.as_ref() {
-        true => Ok(vec![Figure::count(
-            "classes in the sources here",
-            here.len() as u64,
-        )]),
-        false => Err(anyhow::anyhow!(
-            "the Go that is here has other classes: {here:?}"
-        )),
-    };
-    campaign.note((AGREEMENT, "go-1.16", 0), told);
-    Ok(())
-}
-
 fn programs_waste(plan: &Plan, campaign: &mut Campaign) {
     for table in tables::all() {
         let lost = |sizes: &Sizes| (sizes.program.clone(), waste::of_program(&table, sizes));
@@ -291,22 +261,6 @@ fn programs_waste(plan: &Plan, campaign: &mut Campaign) {
             .iter()
             .map(|(name, lost)| Figure::block_bytes(name.as_str(), lost.bytes));
         campaign.note((BYTES, table.name, 0), Ok(bytes.collect()));
-    }
-}
-
-fn go_benchmark(plan: &Plan, campaign: &mut Campaign) {
-    let go = match Go::here() {
-        Ok(go) => go,
-        Err(reason) => return campaign.leave_out(format!("{GO}: {reason:#}")),
-    };
-    campaign.progress.phase(&format!("{GO}, {}", go.version));
-    match go.benchmarks(plan.rounds, plan.terms.go_time) {
-        Ok(rounds) => {
-            for (round, figures) in (0..).zip(rounds) {
-                campaign.note((GO, "go", round), Ok(figures));
-            }
-        }
-        Err(reason) => campaign.note((GO, "go", 0), Err(reason)),
     }
 }
 

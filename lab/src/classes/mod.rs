@@ -10,13 +10,11 @@
 //! | `recording` | the sizes of all programs, for the record |
 //! | `engines` | the peers' processes, and the Rust program with Neap built in |
 //! | `measure` | their figures: usable bytes, distances, boxes |
-//! | `go` | the write-up's benchmark, run with the installed Go |
 //! | `campaign` | all of it, part by part |
 //! | `picture` | waste by size, one panel per table |
 
 pub mod campaign;
 mod engines;
-mod go;
 mod measure;
 mod picture;
 mod recorded;

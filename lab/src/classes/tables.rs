@@ -92,7 +92,8 @@ pub fn all() -> Vec<ClassTable> {
     ]
 }
 
-/// The table with that name.
+/// The table with that name, for tests.
+#[cfg(test)]
 pub fn find(name: &str) -> Option<ClassTable> {
     all().into_iter().find(|table| table.name == name)
 }
@@ -202,20 +203,6 @@ fn gperftools_span(size: usize) -> usize {
     (1..).find(fits).unwrap_or(1) * GPERFTOOLS_PAGE
 }
 
-/// The classes in Go's own sources, from the comment at their head.
-pub fn of_go_sources(text: &str) -> Vec<usize> {
-    let rows = text.lines().filter_map(|line| line.strip_prefix("//"));
-    let block = |row: &str| {
-        let fields: Vec<usize> = row
-            .split_whitespace()
-            .map_while(|field| field.parse().ok())
-            .collect();
-        // The second table, of alignments, has three columns.
-        (fields.len() >= 4).then(|| fields[1])
-    };
-    rows.filter_map(block).collect()
-}
-
 /// The sizes at which `table` and the measurement differ: the first, the last, and their number.
 pub fn difference(
     table: &ClassTable,
@@ -285,15 +272,6 @@ mod tests {
                 .windows(7)
                 .any(|at| at == merged)
         );
-    }
-
-    #[test]
-    fn gos_own_table_is_read() {
-        let text = "// Code generated\n// class  bytes/obj  bytes/span\n\
-                    //     1          8        8192     1024           0     87.50%\n\
-                    //     2         16        8192      512           0\n\
-                    // alignment  bits  min obj size\n//         8     3             8\n";
-        assert_eq!(of_go_sources(text), [8, 16]);
     }
 
     #[test]
