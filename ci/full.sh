@@ -58,8 +58,7 @@ tier security "$target/dist/neap-lab" security --records "$target/records"
 tier retention "$target/dist/neap-lab" retention
 tier fragmentation "$target/dist/neap-lab" fragmentation
 tier classes "$target/dist/neap-lab" classes
-# Prices have limits, which are only meaningful on a quiet machine.
-tier profile "$target/dist/neap-lab" profile --only truth
+tier profile "$target/dist/neap-lab" profile
 tier tide "$target/dist/neap-lab" tide --seconds 300
 # Needs about 6 GB; with less memory it says so and fails.
 tier million "$target/dist/neap-lab" tide --peers neap --only waited --no-prices --coroutines 1000000 --stack-kib 16

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 
@@ -90,18 +90,6 @@ pub fn resident_kib(who: &str) -> anyhow::Result<u64> {
 /// If /proc cannot be read.
 pub fn tables_kib(pid: u32) -> anyhow::Result<u64> {
     kib_of(&format!("/proc/{pid}/status"), "VmPTE").context("cannot read VmPTE in /proc")
-}
-
-/// Processor time of all children that this process has waited for.
-pub fn childrens_processor_time() -> Duration {
-    // SAFETY: all-zero is a valid rusage.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is valid for the call, which fails only for a bad argument.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    let time = |of: libc::timeval| {
-        Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64)
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 /// Peak resident KiB of process `pid` since its exec.

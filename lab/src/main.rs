@@ -10,7 +10,7 @@
 //! | `tide/` | the published five steps: the heap, the stacks and the system |
 //! | `retention`, `fragmentation` | what freed memory still costs |
 //! | `classes/` | the published size classes, and the sizes that programs request |
-//! | `profile/` | the accuracy and the cost of the sampling profiler |
+//! | `profile/` | the accuracy of the sampling profiler |
 //! | `cases/` | published complaints, reproduced by real programs |
 //! | `security/` | memory errors: which ones an allocator stops before they do harm |
 //! | `guard/` | errors planted in real programs: after how many requests Neap reports them |

@@ -202,11 +202,6 @@ impl Campaign {
         true
     }
 
-    /// The seed's numbers, for an order of an experiment's own.
-    pub fn rng(&mut self) -> &mut Rng {
-        &mut self.rng
-    }
-
     /// Tells what was left out and what failed. True if nothing failed.
     pub fn verdict(&self) -> bool {
         self.left_out

@@ -257,6 +257,13 @@ const MODES: &[Peer] = &[
             settings: &[("NEAP_HARDEN", "1"), ("NEAP_KERNEL_QUERIES", "0")],
         }],
     },
+    // At the profiler's default rate.
+    Peer {
+        name: "neap-sampled",
+        sources: &[Source::Neap {
+            settings: &[("NEAP_SAMPLE", "524288")],
+        }],
+    },
 ];
 
 /// The crate's features, in `peers/NAME`, choose the configuration.

@@ -1,14 +1,9 @@
-//! Whether the sampling profiler tells the truth, and what it costs.
+//! Whether the sampling profiler tells the truth.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `known` | allocations whose places and sizes are known |
-//! | `truth` | their profiles, compared with them |
-//! | `price` | paired runs with sampling off and on, and with `neap top` attached |
-//! | `watcher` | `neap top` beside a run |
-//! | `campaign` | both parts |
+//! | `truth` | the profiles of known allocations, compared with them |
+//! | `campaign` | the experiment |
 
 pub mod campaign;
-mod price;
 mod truth;
-mod watcher;

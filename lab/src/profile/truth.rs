@@ -1,15 +1,13 @@
 //! Whether profiles are unbiased: the mean error of each place over many processes with the same
 //! allocations.
 
-use std::process::Command;
-
 use anyhow::ensure;
 
 use crate::engine::campaign::Campaign;
 use crate::engine::figure::Figure;
 use crate::peers::Ready;
 use crate::work::known::{Known, Part, Reading, SIZES, Totals, readings};
-use crate::{command, report, run};
+use crate::{report, run};
 
 /// What to run.
 pub struct Plan {
@@ -58,13 +56,8 @@ pub fn carry_out(plan: &Plan, campaign: &mut Campaign) {
 
 /// One process.
 fn once(plan: &Plan) -> anyhow::Result<Vec<Reading>> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command
-        .args(["worker", "sites", &plan.bytes.to_string()])
-        .env("LD_PRELOAD", &plan.neap.library)
-        .env("NEAP_SAMPLE", plan.rate.to_string());
-    let report = command::output(&mut command)?;
-    run::ensure_heap(&report, &plan.neap.library)?;
+    let neap = plan.neap.with_setting("NEAP_SAMPLE", plan.rate.to_string());
+    let report = run::ask(["sites", &plan.bytes.to_string()], &neap)?;
     let number = |key| anyhow::Ok(report::needed(&report, key)?.parse::<u64>()?);
     ensure!(
         number("rate")? == plan.rate,
