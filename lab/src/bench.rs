@@ -3,7 +3,7 @@
 
 use crate::counts;
 use crate::engine::campaign::{Campaign, Named};
-use crate::engine::experiment::{Ended, Experiment, Kept, Picture, View, available_peers};
+use crate::engine::experiment::{Ended, Experiment, Kept, View, available_peers};
 use crate::engine::figure::Figure;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::{Record, Row};
@@ -42,7 +42,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     kept: Kept::Always,
     run: carry_out,
     tables,
-    pictures,
+    picture,
     derived: means,
     notes: || {
         let line = |w: &Workload| format!("  {:<16} {}\n", w.name, w.shows);
@@ -303,7 +303,7 @@ const TICKS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
 /// The ratios to the base: a row a workload, a dot a peer. Hollow dots are not separable from the
 /// base; the whisker spans the quartiles.
-fn pictures(record: &Record, view: &View) -> Vec<Picture> {
+fn picture(record: &Record, view: &View) -> Option<String> {
     let (base, names) = (view.base.as_str(), measured(record, Measure::Time));
     let rows = Axis::names(names.iter().copied());
     let series = |peer: &str, figure: &str| Series {
@@ -345,7 +345,7 @@ fn pictures(record: &Record, view: &View) -> Vec<Picture> {
             panel("peak RSS", PEAK, rows.unnamed()),
         ],
     };
-    vec![("", plot.svg())]
+    Some(plot.svg())
 }
 
 #[cfg(test)]
@@ -397,9 +397,9 @@ mod tests {
 
     #[test]
     fn the_picture_has_a_dot_a_peer_and_panel() {
-        let pictures = pictures(&record(1), &view());
-        assert_eq!(pictures[0].1.matches("<circle").count(), 2);
-        assert!(pictures[0].1.contains(">fifo</text>"));
+        let picture = picture(&record(1), &view()).unwrap();
+        assert_eq!(picture.matches("<circle").count(), 2);
+        assert!(picture.contains(">fifo</text>"));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     kept: Kept::Always,
     run: carry_out,
     tables: |record, _| views::tables(record),
-    pictures: |record, _| vec![("", views::picture(record))],
+    picture: |record, _| Some(views::picture(record)),
     ..PLAIN
 };
 

@@ -49,7 +49,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     ],
     run: carry_out,
     tables: |record, _| views::tables(record),
-    pictures: |record, _| vec![("", views::picture(record))],
+    picture: |record, _| Some(views::picture(record)),
     derived: |record, _| views::derived(record),
     ..PLAIN
 };

@@ -37,7 +37,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             .about("The folder whose newest record of sizes is used"),
     ],
     run: carry_out,
-    pictures: |_, _| vec![("", picture::svg())],
+    picture: |_, _| Some(picture::svg()),
     ..PLAIN
 };
 

@@ -29,15 +29,15 @@ pub struct Experiment {
     pub run: fn(&Settings, &mut Campaign) -> anyhow::Result<Ended>,
     /// The tables of a record.
     pub tables: fn(&Record, &View) -> String,
-    /// The pictures of a record, each with what its file's name ends with.
-    pub pictures: fn(&Record, &View) -> Vec<Picture>,
+    /// The picture of a record, as SVG.
+    pub picture: fn(&Record, &View) -> Option<String>,
     /// What follows from a record, for programs.
     pub derived: fn(&Record, &View) -> Vec<Row>,
     /// What else the help says.
     pub notes: fn() -> String,
 }
 
-/// What most experiments have in common: a table a case, no pictures.
+/// What most experiments have in common: a table a case, no picture.
 pub const PLAIN: Experiment = Experiment {
     name: "",
     about: "",
@@ -45,7 +45,7 @@ pub const PLAIN: Experiment = Experiment {
     kept: Kept::OnRequest,
     run: |_, _| Ok(Ended::Measured),
     tables: |record, _| by_case(record),
-    pictures: |_, _| Vec::new(),
+    picture: |_, _| None,
     derived: |_, _| Vec::new(),
     notes: String::new,
 };
@@ -55,9 +55,6 @@ pub struct View {
     /// The allocator that the others are compared with.
     pub base: String,
 }
-
-/// A picture: the end of its file's name, and its SVG.
-pub type Picture = (&'static str, String);
 
 /// When a record is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,30 +153,28 @@ impl Experiment {
         settings.path("records").or(own)
     }
 
-    /// Writes `DATE-NAME.csv` and the pictures. Replaces those of an earlier run on the same day.
+    /// Writes `DATE-NAME.csv` and the picture. Replaces those of an earlier run on the same day.
     fn keep(&self, folder: &Path, campaign: &Campaign, view: &View) -> anyhow::Result<()> {
         let file = folder.join(format!("{}-{}.csv", machine::today(), campaign.kept_as));
         let record = &campaign.record;
         if file.exists() {
             eprintln!("replacing {}", file.display());
         }
-        fs::write(&file, record.to_csv()).with_context(|| format!("cannot write {file:?}"))?;
+        write(&file, &record.to_csv())?;
         eprintln!("the record is {}", file.display());
-        write_pictures(&file.with_extension("svg"), &(self.pictures)(record, view))
+        match (self.picture)(record, view) {
+            Some(svg) => write(&file.with_extension("svg"), &svg),
+            None => Ok(()),
+        }
     }
 }
 
-/// Writes pictures: `a.svg`, and `a-END.svg` for those whose names end so.
+/// Writes a file.
 ///
 /// # Errors
-/// If one cannot be written.
-pub fn write_pictures(first: &Path, pictures: &[Picture]) -> anyhow::Result<()> {
-    let stem = first.file_stem().unwrap_or_default().to_string_lossy();
-    for (end, svg) in pictures {
-        let file = first.with_file_name(format!("{stem}{end}.svg"));
-        fs::write(&file, svg).with_context(|| format!("cannot write {file:?}"))?;
-    }
-    Ok(())
+/// If it cannot be written.
+pub fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {file:?}"))
 }
 
 /// Makes the folder of the records before measuring.

@@ -43,7 +43,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     ],
     run: carry_out,
     tables: |record, _| views::table(record),
-    pictures: |record, _| vec![("", views::picture(record))],
+    picture: |record, _| Some(views::picture(record)),
     ..PLAIN
 };
 

@@ -9,7 +9,7 @@ use super::engines::{self, Present};
 use super::follow::{follow, thinned};
 use super::observed::{self, PRICE};
 use super::steps::Run;
-use super::{curves, diagram, views};
+use super::{curves, views};
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
 use crate::engine::figure::Figure;
@@ -72,11 +72,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     ],
     run: carry_out,
     tables: |record, _| views::tables(record),
-    pictures: |record, _| match curves::svg(record) {
-        Some(curves) => vec![("", curves), ("-arrows", diagram::svg(record))],
-        None => Vec::new(),
-    },
-    derived: views::arrow_figures,
+    picture: |record, _| curves::svg(record),
     ..PLAIN
 };
 

@@ -9,15 +9,12 @@
 //! | `protocol` | the lines between the harness and a worker |
 //! | `follow` | one process through its steps, observed from outside |
 //! | `campaign` | every run of every engine, and the prices |
-//! | `arrows` | which part reused whose memory, judged by the measurements |
 //! | `observed` | a record, read as steps |
 //! | `views` | the tables |
-//! | `curves`, `diagram` | the pictures |
+//! | `curves` | the picture |
 
-mod arrows;
 pub mod campaign;
 mod curves;
-mod diagram;
 mod engines;
 mod follow;
 mod go;

@@ -1,13 +1,11 @@
 //! The tables: one per figure, with a row per engine and a column per step.
 
-use super::arrows::{self, Arrow, State};
 use super::follow::Seen;
 use super::observed::Observed;
 use super::steps::{Run, Step};
-use crate::engine::experiment::View;
-use crate::engine::figure::Figure;
-use crate::engine::record::{Record, Row};
+use crate::engine::record::Record;
 use crate::engine::table::{MISSING, section};
+use crate::pagemap::page_size;
 use crate::stats::{Comparison, Spread};
 use crate::work::tide::prices::Priced;
 use crate::work::tide::thousands;
@@ -68,7 +66,7 @@ fn mib(kib: u64) -> String {
 pub fn tables(record: &Record) -> String {
     let observed = &Observed::of(record);
     let steps = VIEWS.map(|view| step_table(observed, view)).concat();
-    let rest = [taken(observed), arrow_table(observed), prices(observed)].concat();
+    let rest = taken(observed) + &prices(observed);
     format!("MB are 2²⁰ bytes.\n{}{steps}{rest}", what_was_run(observed))
 }
 
@@ -134,57 +132,13 @@ fn taken_by(observed: &Observed, engine: &str, run: Run, step: Step) -> Option<(
     let before = observed.step(engine, run, run.steps()[place.checked_sub(1)?])?;
     let before = before.later.unwrap_or(before.rss);
     let needed = match seen.done.live_kib {
-        0 => arrows::heap_kib(observed)?,
+        0 => observed.said("heap MB")?.parse::<u64>().ok()? << 10,
         live => live,
     };
-    let share = arrows::faulted(seen) as f64 / needed as f64;
+    let faulted = seen.done.faults * page_size() / 1_024;
+    let share = faulted as f64 / needed as f64;
     let most = seen.rss.max(seen.done.full_kib);
     Some((share, (most as f64 - before as f64) / 1_024.0))
-}
-
-fn arrow_table(observed: &Observed) -> String {
-    let engines = observed.engines(&Run::ALL);
-    let title =
-        "Arrows: the share that passed of what was offered and could be used, and how much in MB";
-    let names = arrows::ALL.map(Arrow::title);
-    section(title, "engine", (&engines, &names), |engine, name| {
-        let arrow = arrows::ALL
-            .into_iter()
-            .find(|arrow| arrow.title() == **name)?;
-        let flow = arrows::flow(observed, engine, arrow)?;
-        let share = 100.0 * flow.share();
-        Some(format!(
-            "{} {share:.0} %, {}",
-            word(flow.state()),
-            mib(flow.passed)
-        ))
-    })
-}
-
-/// Every arrow of every engine, for programs.
-pub fn arrow_figures(record: &Record, _: &View) -> Vec<Row> {
-    let (observed, mut arrows) = (Observed::of(record), Record::default());
-    for engine in observed.engines(&Run::ALL) {
-        for arrow in arrows::ALL {
-            if let Some(flow) = arrows::flow(&observed, engine, arrow) {
-                let figures = vec![
-                    Figure::kib("passed", flow.passed),
-                    Figure::kib("offered", flow.offered),
-                    Figure::text("state", word(flow.state())),
-                ];
-                arrows.push(&arrow.title(), engine, 0, figures);
-            }
-        }
-    }
-    arrows.rows
-}
-
-fn word(state: State) -> &'static str {
-    match state {
-        State::Open => "open",
-        State::Partly => "partly",
-        State::Closed => "closed",
-    }
 }
 
 fn prices(observed: &Observed) -> String {
@@ -250,6 +204,8 @@ fn parked(observed: &Observed, engine: &str) -> Option<String> {
 mod tests {
     use super::super::observed::tests::example;
     use super::*;
+    use crate::engine::figure::Figure;
+    use crate::engine::record::Row;
 
     #[test]
     fn the_tables_have_every_figure() {
@@ -260,8 +216,6 @@ mod tests {
             "+0.0",
             "100 %, +100 MB",
             "1 %, -100 MB",
-            "open 100 %, 100",
-            "closed 0 %, 0.0",
             "8003 ±2",
             "0.10",
             "51,200",
@@ -295,18 +249,5 @@ mod tests {
             "1 coroutines, then: no more"
         );
         assert!(tables(&record).contains(" 1 coroutines, then: no more"));
-    }
-
-    #[test]
-    fn programs_get_every_arrow() {
-        let view = View {
-            base: String::new(),
-        };
-        let arrows = arrow_figures(&example(), &view);
-        assert_eq!(arrows.len(), 2 * 6 * 3);
-        assert_eq!(
-            (arrows[0].case.as_str(), arrows[0].peer.as_str()),
-            ("heap → stacks", "go")
-        );
     }
 }

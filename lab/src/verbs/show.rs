@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 
-use crate::engine::experiment::{PLAIN, View, write_pictures};
+use crate::engine::experiment::{PLAIN, View, write};
 use crate::engine::record::{EXPERIMENT, Record};
 use crate::experiments;
 
@@ -22,8 +22,7 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also draw the picture, if the verb has one; the second picture of tide goes beside it, as
-    /// FILE-arrows
+    /// Also draw the picture, if the verb has one
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -51,9 +50,8 @@ fn show(text: &str, arguments: &Arguments) -> anyhow::Result<()> {
     );
     let view = View { base: base.clone() };
     if let Some(file) = &arguments.svg {
-        let pictures = (experiment.pictures)(&record, &view);
-        ensure!(!pictures.is_empty(), "such a record has no picture");
-        write_pictures(file, &pictures)?;
+        let picture = (experiment.picture)(&record, &view);
+        write(file, &picture.context("such a record has no picture")?)?;
     }
     match arguments.json {
         true => println!("{:#}", experiment.json(&record, &view)),
