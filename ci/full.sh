@@ -61,7 +61,7 @@ tier classes "$target/dist/neap-lab" classes
 tier profile "$target/dist/neap-lab" profile
 tier tide "$target/dist/neap-lab" tide --seconds 300
 # Needs about 6 GB; with less memory it says so and fails.
-tier million "$target/dist/neap-lab" tide --peers neap --only waited --no-prices --coroutines 1000000 --stack-kib 16
+tier million "$target/dist/neap-lab" tide --peers neap --only waited --coroutines 1000000 --stack-kib 16
 # Installs packages from Python's index once, in the target directory.
 tier download-packages "$target/dist/neap-lab" download --prepare
 tier download "$target/dist/neap-lab" download --offline --rounds 1 --mb 16 --chunks 1,10,100

@@ -48,8 +48,6 @@ impl Named for Ready {
 /// A campaign in progress.
 pub struct Campaign {
     experiment: &'static str,
-    /// What the record's file is called after its date.
-    pub kept_as: &'static str,
     /// What was measured.
     pub record: Record,
     /// What is shown meanwhile.
@@ -74,7 +72,6 @@ impl Campaign {
     ) -> Campaign {
         Campaign {
             experiment,
-            kept_as: experiment,
             record: Record::default(),
             progress,
             failures: Vec::new(),

@@ -155,7 +155,7 @@ impl Experiment {
 
     /// Writes `DATE-NAME.csv` and the picture. Replaces those of an earlier run on the same day.
     fn keep(&self, folder: &Path, campaign: &Campaign, view: &View) -> anyhow::Result<()> {
-        let file = folder.join(format!("{}-{}.csv", machine::today(), campaign.kept_as));
+        let file = folder.join(format!("{}-{}.csv", machine::today(), self.name));
         let record = &campaign.record;
         if file.exists() {
             eprintln!("replacing {}", file.display());

@@ -8,7 +8,7 @@
 //! | `go` | the write-up's program, in Go |
 //! | `protocol` | the lines between the harness and a worker |
 //! | `follow` | one process through its steps, observed from outside |
-//! | `campaign` | every run of every engine, and the prices |
+//! | `campaign` | every run of every engine |
 //! | `observed` | a record, read as steps |
 //! | `views` | the tables |
 //! | `curves` | the picture |

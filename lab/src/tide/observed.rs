@@ -1,15 +1,10 @@
-//! What a record says of each step, of the resident size over time, and of the prices.
+//! What a record says of each step, and of the resident size over time.
 
 use super::follow::{Sample, Seen};
 use super::steps::{Run, Step};
 use crate::engine::figure::{Figure, Unit};
 use crate::engine::record::{self, Record};
-use crate::work::tide::prices::Priced;
 use crate::work::tide::protocol::{Done, Heap};
-use crate::work::tide::stacks::StackKind;
-
-/// The case of the prices; their peer is the kind of stacks, their figure the operation.
-pub const PRICE: &str = "price of a coroutine";
 
 /// The case of a step.
 pub fn case(run: Run, step: Step) -> String {
@@ -149,12 +144,6 @@ impl<'a> Observed<'a> {
             .collect()
     }
 
-    /// The rounds of a price as pairs of (Neap's, corosensei's own).
-    pub fn prices(&self, price: Priced) -> Vec<(f64, f64)> {
-        let [neap, own] = [StackKind::Neap, StackKind::Own].map(StackKind::name);
-        self.record.pairs(PRICE, neap, own, price.name())
-    }
-
     /// The value of a line in the head.
     pub fn said(&self, key: &str) -> Option<&str> {
         self.record.said(key)
@@ -237,25 +226,18 @@ pub mod tests {
         }
     }
 
-    /// Two engines and the prices.
+    /// Two engines.
     pub fn example() -> Record {
         let mut record = Record::default();
         let head = [("date", "a b"), ("heap MB", "100"), ("coroutines", "50000")];
         record.head = head.map(|(k, v)| (k.to_string(), v.to_string())).into();
         add(&mut record, "go", &KEEPING);
         add(&mut record, "neap", &SHARING);
-        for round in 0..7 {
-            for (stacks, ns) in [("own", 8_000.0), ("neap", 800.0)] {
-                let price =
-                    |price: Priced| Figure::nanoseconds(price.name(), ns + f64::from(round));
-                record.push(PRICE, stacks, round, Priced::ALL.map(price).into());
-            }
-        }
         record
     }
 
     #[test]
-    fn steps_samples_and_prices_are_found_as_they_were() {
+    fn steps_and_samples_are_found_as_they_were() {
         let mut record = example();
         let mut noted = seen(Step::Created, 9, Some(8), 7, 6);
         noted.heap.neap = Some((3, 4));
@@ -282,13 +264,6 @@ pub mod tests {
             Some(&noted)
         );
         assert_eq!(observed.samples("neap", Run::StacksFirst).len(), 4);
-        assert_eq!(observed.prices(Priced::Switch)[1], (801.0, 8_001.0));
-        assert_eq!(
-            (
-                observed.prices(Priced::Switch).len(),
-                observed.said("heap MB")
-            ),
-            (7, Some("100"))
-        );
+        assert_eq!(observed.said("heap MB"), Some("100"));
     }
 }

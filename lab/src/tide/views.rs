@@ -6,8 +6,6 @@ use super::steps::{Run, Step};
 use crate::engine::record::Record;
 use crate::engine::table::{MISSING, section};
 use crate::pagemap::page_size;
-use crate::stats::{Comparison, Spread};
-use crate::work::tide::prices::Priced;
 use crate::work::tide::thousands;
 
 /// The steps with a column.
@@ -66,8 +64,8 @@ fn mib(kib: u64) -> String {
 pub fn tables(record: &Record) -> String {
     let observed = &Observed::of(record);
     let steps = VIEWS.map(|view| step_table(observed, view)).concat();
-    let rest = taken(observed) + &prices(observed);
-    format!("MB are 2²⁰ bytes.\n{}{steps}{rest}", what_was_run(observed))
+    let (run, taken) = (what_was_run(observed), taken(observed));
+    format!("MB are 2²⁰ bytes.\n{run}{steps}{taken}")
 }
 
 /// The coroutines of each engine, what it began with and what its program needs.
@@ -141,37 +139,6 @@ fn taken_by(observed: &Observed, engine: &str, run: Run, step: Step) -> Option<(
     Some((share, (most as f64 - before as f64) / 1_024.0))
 }
 
-fn prices(observed: &Observed) -> String {
-    let rounds = observed.prices(Priced::Switch).len();
-    let title = format!(
-        "Prices of a coroutine in ns: medians of {rounds} interleaved rounds ± half the quartiles' \
-         distance; ~: not separable"
-    );
-    let (names, columns) = (
-        Priced::ALL.map(Priced::title),
-        ["corosensei's own", "Neap's", "ratio"],
-    );
-    section(&title, "price", (&names, &columns), |name, column| {
-        let price = Priced::ALL
-            .into_iter()
-            .find(|price| price.title() == *name)?;
-        let pairs = observed.prices(price);
-        let (neap, own): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-        let comparison = Comparison::of(&pairs)?;
-        let mark = if comparison.separable() { "" } else { "~" };
-        match columns.iter().position(|known| known == column)? {
-            0 => Spread::of(&own).map(with_spread),
-            1 => Spread::of(&neap).map(with_spread),
-            _ => Some(format!("{mark}{:.2}", comparison.median)),
-        }
-    })
-}
-
-fn with_spread(ns: Spread) -> String {
-    let places = usize::from(ns.median < 100.0);
-    format!("{:.places$} ±{:.places$}", ns.median, ns.half())
-}
-
 /// What an engine's runs could not do, each reason once, in order.
 fn notes_of<'a>(observed: &'a Observed, engine: &str) -> Vec<&'a str> {
     let mut notes: Vec<&str> = Vec::new();
@@ -216,8 +183,6 @@ mod tests {
             "+0.0",
             "100 %, +100 MB",
             "1 %, -100 MB",
-            "8003 ±2",
-            "0.10",
             "51,200",
         ] {
             assert!(text.contains(part), "no {part:?} in {text}");

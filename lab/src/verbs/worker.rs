@@ -7,12 +7,10 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use crate::calloc::measure;
-use crate::tide::campaign;
 use crate::work::calloc::{self, Touch, Work};
 use crate::work::heap::Questioned;
 use crate::work::identity;
 use crate::work::retention::Pattern;
-use crate::work::tide::prices::{self, Times};
 use crate::work::tide::sizes::{Blocks, Sizes};
 use crate::work::tide::stacks::StackKind;
 use crate::work::{boxed, count, fragmentation, retention, shapes, sites, tide, usable};
@@ -76,12 +74,6 @@ enum Job {
     Distances { count: usize, sizes: Vec<usize> },
     /// Keep values of 24 bytes in boxes
     Boxed { count: usize, readings: usize },
-    /// Time coroutines
-    TidePrices {
-        stacks: StackKind,
-        stack_bytes: usize,
-        burst: u64,
-    },
 }
 
 /// Runs one job in this process.
@@ -163,18 +155,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 "{}",
                 boxed::report(&mut boxed::measure(count, readings, resident))
             );
-        }
-        Job::TidePrices {
-            stacks,
-            stack_bytes,
-            burst,
-        } => {
-            let times = Times {
-                burst,
-                ends: 4 * burst,
-                switches: 4_000 * burst,
-            };
-            campaign::print(&prices::measure(stacks, stack_bytes, times)?);
         }
     }
     println!("heap={}", identity::own_heap()?.display());

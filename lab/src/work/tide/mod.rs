@@ -3,7 +3,6 @@
 
 mod blocks;
 mod coroutines;
-pub mod prices;
 pub mod protocol;
 pub mod sizes;
 pub mod stacks;
