@@ -74,7 +74,8 @@ pub(super) struct CommitRange<'h> {
 struct Tries {
     /// Most units of huge pages at once.
     units: usize,
-    arena: bool,
+    /// Arenas to open: two, because what is claimed for the first may be taken before it is mapped.
+    arenas: u32,
     decommit_free: bool,
     /// Look only while no piece is set aside.
     settled: bool,
@@ -106,7 +107,7 @@ impl<O: Os> PageHeap<O> {
         let _alone = self.committing.lock();
         let mut tries = Tries {
             units: usize::MAX,
-            arena: true,
+            arenas: 2,
             decommit_free: true,
             settled: false,
             hidden: false,
@@ -154,7 +155,7 @@ impl<O: Os> PageHeap<O> {
                     made => made.map(|_| ()).map_err(Refusal::from),
                 }
             }
-            Lack::Arena if tries.arena => self.open_arena(request),
+            Lack::Arena if tries.arenas > 0 => self.open_arena(request),
             Lack::Arena => return Err(Missed::Refused),
         };
         Err(tries.after(lack, made, || self.decommit_free() > 0))
@@ -284,7 +285,7 @@ impl Tries {
     ) -> Missed {
         match (lack, made) {
             (Lack::Slices(_), Ok(())) => {}
-            (Lack::Arena, Ok(())) => self.arena = false,
+            (Lack::Arena, Ok(())) => self.arenas -= 1,
             // The arena ends before; others may have room.
             (Lack::Slices(range), Err(_)) if range.to > range.arena.reach() => {}
             (Lack::Slices(range), Err(_)) if range.units > 0 => {

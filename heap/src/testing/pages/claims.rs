@@ -153,16 +153,30 @@ fn a_claimed_arena_that_a_limit_stops_grows_on_when_the_limit_is_gone() {
 
 #[test]
 fn a_claim_that_cannot_be_opened_becomes_a_reservation() {
-    for call in [Call::Place, Call::Commit] {
-        for after in 0..3 {
+    for (call, calls) in [(Call::Place, 3), (Call::Commit, 1)] {
+        for after in 0..calls {
             let heap = heap(claiming());
             heap.os().fail(call, after, 1);
             assert!(large(&heap, 1).is_some());
             let totals = heap.totals();
+            assert!(heap.os().failed() > 0, "{call:?} {after}");
             assert_eq!(totals.reserved, heap.os().mapped(), "{call:?} {after}");
             assert_eq!((totals.arenas, heap.check()), (1, Ok(())));
             assert_eq!(totals.committed, heap.os().committed());
         }
+    }
+}
+
+/// The program's own mappings take the addresses at once.
+#[test]
+fn a_claim_that_ends_at_its_start_is_followed_by_another() {
+    for after in 0..8 {
+        let heap = heap(claiming());
+        heap.os().fail(Call::Place, after, 2);
+        let span = large(&heap, 2 * MIB / SLICE_BYTES);
+        assert!(span.is_some(), "{after}, {} failed", heap.os().failed());
+        free(&heap, span.unwrap(), Dirty::All);
+        assert_eq!((heap.totals().arenas <= 2, heap.check()), (true, Ok(())));
     }
 }
 
