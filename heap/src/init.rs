@@ -402,8 +402,7 @@ pub fn take_measures(measures: Measures) {
         linux::scatter(SECRETS.next());
     }
     if !HEAP.measures().harden() && HEAP.pages.extent() > 0 {
-        let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
-        EARLY.set(base, HEAP.pages.primary_bytes());
+        EARLY.set(HEAP.pages.primary_used());
     }
     tags::start(measures);
     HEAP.add_measures(measures);

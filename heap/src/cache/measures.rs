@@ -8,6 +8,7 @@
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::os::process;
 use crate::os::tagging::TAGS;
+use core::ops::Range;
 
 /// A set of measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +75,9 @@ pub(crate) static EARLY: Early = Early {
 
 impl Early {
     /// Sets the addresses, before there are any measures.
-    pub(crate) fn set(&self, start: usize, bytes: usize) {
-        self.start.store(start, Relaxed);
-        self.bytes.store(bytes, Relaxed);
+    pub(crate) fn set(&self, addresses: Range<usize>) {
+        self.start.store(addresses.start, Relaxed);
+        self.bytes.store(addresses.len(), Relaxed);
     }
 
     /// Whether there are no such addresses.

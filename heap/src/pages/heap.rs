@@ -324,10 +324,13 @@ impl<O: Os> PageHeap<O> {
         slices << SLICE_SHIFT
     }
 
-    /// Bytes from `primary_base` to the end of the slices of the first arena that ever were in a
-    /// span; 0 without an arena. Takes no lock.
-    pub fn primary_bytes(&self) -> usize {
-        self.arenas().first().map_or(0, Arena::frontier) << SLICE_SHIFT
+    /// The addresses of the first arena that ever were in a span; none without an arena. Takes no
+    /// lock.
+    pub fn primary_used(&self) -> Range<usize> {
+        self.arenas().first().map_or(0..0, |arena| {
+            let layout = arena.layout();
+            layout.address(layout.head)..layout.address(arena.frontier())
+        })
     }
 
     /// The bounds in force.

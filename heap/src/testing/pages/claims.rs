@@ -214,6 +214,8 @@ fn an_address_belongs_to_the_arena_whose_slices_hold_it() {
     let spans: Vec<_> = (0..120).map(|_| large(&heap, 1).unwrap()).collect();
     let last = spans.last().unwrap().base.as_ptr().addr();
     assert!(heap.arenas().len() == 2 && (tables..groups).contains(&last));
+    let used = heap.primary_used();
+    assert!(used.contains(&first.base.as_ptr().addr()) && !used.contains(&last));
     for span in spans.iter().chain([&first]) {
         let at = span.base.as_ptr().addr();
         assert_eq!(heap.locate(at).map(|place| place.slice_base()), Some(at));
