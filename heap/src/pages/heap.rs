@@ -390,13 +390,18 @@ impl<O: Os> PageHeap<O> {
         self.huge.store(policy as u8, Relaxed);
     }
 
-    /// Gives the kernel the policy's advice for a new mapping of an arena; by default there is
-    /// none.
-    pub(super) fn advise_mapping(&self, range: Range<usize>) {
+    /// Gives the kernel the policy's advice for a new mapping of an arena (by default there is
+    /// none), and again what it was told about parts of it.
+    pub(super) fn advise_mapping(&self, mut range: Range<usize>) {
         match self.huge_policy() {
             Policy::Auto => {}
-            Policy::Never => self.advise(range, Huge::Avoid),
-            Policy::Always => self.advise(range, Huge::Want),
+            Policy::Never => return self.advise(range, Huge::Avoid),
+            Policy::Always => self.advise(range.clone(), Huge::Want),
+        }
+        let told = |range: &_| self.locked().split_units().told_in(range);
+        while let Some(part) = told(&range) {
+            range.start = part.end;
+            self.advise(part, Huge::Avoid);
         }
     }
 

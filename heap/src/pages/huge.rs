@@ -100,6 +100,14 @@ impl SplitUnits {
         })
     }
 
+    /// The first part of a range about which the kernel was told.
+    pub(super) fn told_in(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let next = self.known().partition_point(|told| told.1 <= range.start);
+        let &(from, to) = self.known().get(next)?;
+        let part = from.max(range.start)..to.min(range.end);
+        (!part.is_empty()).then_some(part)
+    }
+
     fn known(&self) -> &[(usize, usize)] {
         &self.ranges[..self.count]
     }

@@ -76,8 +76,9 @@ impl<O: Os> PageHeap<O> {
         self.calls.count_move();
         // Where a later piece was refused, the earlier ones left their mappings in the target.
         let may_be_parted = moved.is_ok() || moved == Err(RemapError::Refused) && most_pieces > 1;
-        if moved == Err(RemapError::Refused) {
-            // The kernel may have unmapped it before it refused.
+        if moved != Err(RemapError::Lost) {
+            // A mapping of the source's, or a new one: the kernel may have unmapped it before it
+            // refused.
             self.advise_mapping(to.as_ptr().addr()..to.as_ptr().addr() + bytes);
         }
         // SAFETY: a span in use: the caller's promise.

@@ -263,6 +263,21 @@ fn where_huge_pages_are_everywhere_purged_ranges_have_none_at_their_edges() {
             heap.os().advice().iter().any(|said| said.0 == low),
             huge_everywhere
         );
+        // What is mapped afresh there has the advice again.
+        let middle = large(&heap, 3 * HUGE_SLICES).unwrap();
+        let from = middle.base.as_ptr().addr();
+        let to = from + 3 * HUGE_BYTES;
+        heap.note_mapped_over(from, 1, |_, _| {});
+        let before = heap.os().advice().len();
+        free(&heap, middle, Dirty::All);
+        let edges = [
+            from.next_multiple_of(HUGE_BYTES),
+            to / HUGE_BYTES * HUGE_BYTES,
+        ];
+        let parts = [(from, edges[0] - from), (edges[1], to - edges[1])];
+        let said = parts.map(|(start, bytes)| (start, bytes, Huge::Avoid));
+        let said = &said[..if huge_everywhere { 2 } else { 0 }];
+        assert_eq!(&heap.os().advice()[before..], said);
         assert_eq!(heap.check(), Ok(()));
     }
 }
