@@ -53,16 +53,21 @@ entry_is_where_blocks_begin() {
     [ "$(wc -w <<<"$entry")" -eq 1 ] || fail "the library has not one entry with the slot's offset: $entry"
     [ $((0x$entry % 16)) -eq 0 ]
 }
+# Beside the library, because link-time optimisation uses one processor for most of its time.
+jobs=()
+if [ "$extent" = all ]; then
+    cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type staticlib --features archive \
+        --target-dir "$work/archive" &
+    jobs+=($!)
+    cargo build "${options[@]}" --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/commands" &
+    jobs+=($!)
+fi
 link_library near
 if [ "$machine" = x86_64 ] && entry_is_where_blocks_begin; then
     link_library near,shifted
     ! entry_is_where_blocks_begin || echo "ci/dist.sh: malloc may be some percent slower: see docs/decisions/0006" >&2
 fi
-if [ "$extent" = all ]; then
-    cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type staticlib --features archive \
-        --target-dir "$work/archive"
-    cargo build "${options[@]}" --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/commands"
-fi
+for job in "${jobs[@]}"; do wait "$job"; done
 
 mkdir -p "$dist"
 install -m 755 "$work/library/$built/libneap_c.so" "$dist/libneap.so"

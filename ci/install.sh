@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks need beyond cargo and a C compiler, from Debian's archive and the Go
 # module proxy. Run it as root. It leaves existing installations alone, whatever their source.
-# `ci/install.sh full` also installs what only ci/full.sh needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,8 +29,8 @@ wanted=(
     stress-ng:stress-ng xz:xz-utils
     # Checks the packages for Debian.
     lintian:lintian
-    # A guest under an emulator.
-    qemu-x86_64:qemu-user
+    # A guest under an emulator, and older kernels.
+    qemu-x86_64:qemu-user qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio
     # Programs for AArch64, which the same emulators run. The Rust target comes from rustup (below).
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdio.h:libc6-dev-arm64-cross
@@ -40,9 +39,6 @@ wanted=(
     /usr/lib/*/libmimalloc.so.2.0:libmimalloc2.0
     /usr/lib/*/libtcmalloc_minimal.so.4:libtcmalloc-minimal4
 )
-
-# Older kernels, by an emulator.
-[ "${1:-}" != full ] || wanted+=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio)
 
 export PATH="$PATH:/usr/sbin:/sbin:$HOME/go/bin"
 

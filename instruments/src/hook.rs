@@ -7,6 +7,7 @@ use neap_heap::cache::misuse::Call;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::cache::waiting::Blocks;
 use neap_heap::hook::{self, Instruments};
+use neap_heap::os::loader;
 use neap_heap::os::lock::Lock;
 use neap_heap::pages::SliceRef;
 use neap_heap::slab::class::Class;
@@ -25,6 +26,9 @@ static ALL: &dyn Instruments = &All;
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
+    // The loader's list does not change now, as it may at the first allocation of a library that
+    // the program opens.
+    loader::begin();
     install();
 }
 

@@ -61,6 +61,11 @@
 //! the crate has been tested only under an emulator. It needs Rust 1.88 or newer. It uses no `std`,
 //! but needs `alloc` and the C library.
 //!
+//! # Libraries
+//!
+//! A library that this crate is linked into (a plugin, a Python extension) stays loaded after
+//! `dlclose`, because threads that allocated in it call it when they end.
+//!
 //! # One program, two heaps
 //!
 //! A program with this crate has one heap for its Rust code. C code in the same process calls the
@@ -82,6 +87,7 @@ mod corosensei;
 pub mod guard;
 mod kernel;
 pub mod limits;
+mod loaded;
 pub mod profile;
 pub mod purge;
 pub mod stack;

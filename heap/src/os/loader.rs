@@ -42,7 +42,7 @@ pub fn begin() {
     }
     // SAFETY: RTLD_DEFAULT is a handle that dlsym knows.
     let asked = |name| NonNull::new(unsafe { symbol(libc::RTLD_DEFAULT, name) });
-    // SAFETY: the process has one thread.
+    // SAFETY: the process has one thread, or the loader's lock is held, as in a constructor.
     let find = |name| unsafe { elf::find(None, name) }.unwrap_or_else(|_| asked(name));
     if let Some(found) = find(c"_dl_find_object") {
         FOUND.find_object.store(found.as_ptr(), Ordering::Relaxed);
