@@ -19,8 +19,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 required install ci/install.sh
 required dist ci/dist.sh
 tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" ci/ledger.sh "$target/ledger.csv"
-# All loom models, with those that take longer than the rest together.
-tier models ci/models.sh full
+tier models ci/models.sh
 tier python ci/python-suite.sh full
 # With a notebook's kernel, from Python's package index.
 tier packages ci/packages.sh full
