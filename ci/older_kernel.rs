@@ -3,6 +3,9 @@
 
 #![allow(dead_code)]
 
+#[path = "../cli/src/probe/write_guard.rs"]
+mod write_guard;
+
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -22,34 +25,37 @@ pub enum Kernel {
 
 /// The signal that a write to a guard raises on this kernel.
 pub fn guard_signal() -> i32 {
-    const BYTES: usize = 1 << 16;
-    // SAFETY: a mapping of our own, which no code uses.
-    let has_advice = unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let at = libc::mmap(std::ptr::null_mut(), BYTES, access, flags, -1, 0);
-        assert_ne!(at, libc::MAP_FAILED);
-        let guarded = libc::madvise(at, BYTES, MADV_GUARD_INSTALL as i32) == 0;
-        libc::munmap(at, BYTES);
-        guarded
-    };
-    match !has_advice && has_userfaultfd() {
+    let has_advice = on_own_memory(|at, bytes| {
+        // SAFETY: no code uses the memory.
+        unsafe { libc::madvise(at, bytes, MADV_GUARD_INSTALL as i32) == 0 }
+    });
+    match !has_advice && has_write_guards() {
         true => libc::SIGBUS,
         false => libc::SIGSEGV,
     }
 }
 
-/// Whether a process may have guards by write protection here.
-pub fn has_userfaultfd() -> bool {
-    const USER_MODE_ONLY: i32 = 1;
-    let opens = |flags: i32| {
-        // SAFETY: plain numbers; the descriptor is closed.
-        unsafe {
-            let file = libc::syscall(libc::SYS_userfaultfd, libc::c_long::from(flags)) as i32;
-            file >= 0 && libc::close(file) == 0
-        }
-    };
-    opens(USER_MODE_ONLY) || opens(0)
+/// Whether a process may have guards by write protection here, and they work.
+pub fn has_write_guards() -> bool {
+    on_own_memory(|at, bytes| {
+        // SAFETY: readable and writable, and no other code uses it.
+        unsafe { write_guard::guards_writes(at.cast(), bytes) }.is_ok()
+    })
+}
+
+/// Calls `probe` with a range of memory that no code uses, a page or more.
+fn on_own_memory(probe: impl FnOnce(*mut libc::c_void, usize) -> bool) -> bool {
+    const BYTES: usize = 1 << 16;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping replaces no other one, and it is unmapped when nothing refers to it.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), BYTES, access, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        let answer = probe(at, BYTES);
+        libc::munmap(at, BYTES);
+        answer
+    }
 }
 
 const MADV_GUARD_INSTALL: u32 = 102;

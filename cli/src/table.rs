@@ -25,7 +25,11 @@ pub struct Finding {
 pub enum State {
     /// It works.
     Ok,
-    /// It does not work.
+    /// A promise that holds.
+    Full,
+    /// A promise that holds, at a cost.
+    Slower,
+    /// It does not work, or does not hold.
     Absent,
     /// A value that is neither good nor bad.
     Is,
@@ -48,16 +52,11 @@ impl Finding {
         }
     }
 
-    /// The result of a trial, with what it means.
-    pub fn tried(
-        name: &'static str,
-        tried: io::Result<()>,
-        with: &'static str,
-        without: &'static str,
-    ) -> Self {
+    /// The result of a trial, with what the item does.
+    pub fn tried(name: &'static str, tried: io::Result<()>, meaning: &'static str) -> Self {
         match tried {
-            Ok(()) => Self::ok(name, "", with),
-            Err(error) => Self::absent(name, error.to_string(), without),
+            Ok(()) => Self::ok(name, "", meaning),
+            Err(error) => Self::absent(name, error.to_string(), meaning),
         }
     }
 
@@ -86,29 +85,30 @@ impl Finding {
 
     /// The cell beside the name.
     fn text(&self) -> String {
-        match self.state {
-            State::Is => self.value.clone(),
-            State::Ok => with_value("OK", &self.value),
-            State::Absent => with_value("absent", &self.value),
+        let word = match self.state {
+            State::Is => return self.value.clone(),
+            State::Ok => "OK",
+            State::Full => "full",
+            State::Slower => "slower",
+            State::Absent => "absent",
+        };
+        match self.value.as_str() {
+            "" => word.to_owned(),
+            value => format!("{word}: {value}"),
         }
     }
 
     fn style(&self) -> Style {
         match self.state {
             State::Is => Style::new(),
-            State::Ok => AnsiColor::BrightGreen.on_default(),
-            State::Absent => AnsiColor::BrightYellow.on_default(),
+            State::Ok | State::Full => AnsiColor::BrightGreen.on_default(),
+            State::Slower | State::Absent => AnsiColor::BrightYellow.on_default(),
         }
     }
 }
 
-fn with_value(word: &str, value: &str) -> String {
-    match value {
-        "" => word.to_owned(),
-        _ => format!("{word}: {value}"),
-    }
-}
-
+/// In a terminal, a name is folded if it takes more than a third of the width, and more than this.
+const LONG_NAME: usize = 20;
 /// The least width for folding; a terminal that does not know its width may report less.
 const NARROWEST: usize = 40;
 /// Columns before the first cell, between two cells, and after the last one.
@@ -130,23 +130,30 @@ fn of_width(title: &str, findings: &[Finding], width: Option<usize>) -> String {
         let lengths = findings.iter().map(|finding| text(finding).chars().count());
         lengths.max().unwrap_or(0)
     };
-    let name = widest(|finding| finding.name.to_owned());
+    let mut name = widest(|finding| finding.name.to_owned());
     let (mut state, mut meaning) = (widest(Finding::text), usize::MAX);
     if let Some(width) = width {
+        name = name.min(LONG_NAME.max(width / 3));
         let left = width.saturating_sub(name + MARGINS).max(2);
-        state = state.min(left / 2);
+        let least = widest(|finding| finding.meaning.clone()).min(left / 2);
+        state = state.min(left - least);
         meaning = left - state;
     }
     let bold = Style::new().bold();
     let mut out = format!("{bold}{title}{bold:#}\n");
     for finding in findings {
-        let states = folded(&finding.text(), state);
-        let meanings = folded(&finding.meaning, meaning);
-        let style = finding.style();
-        for index in 0..states.len().max(meanings.len()) {
-            let first = if index == 0 { finding.name } else { "" };
-            let cell = |cells: &[String]| cells.get(index).cloned().unwrap_or_default();
-            let (second, third) = (cell(&states), cell(&meanings));
+        let cells = [
+            folded(finding.name, name),
+            folded(&finding.text(), state),
+            folded(&finding.meaning, meaning),
+        ];
+        for index in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+            let [first, second, third] =
+                [0, 1, 2].map(|cell| cells[cell].get(index).map_or("", String::as_str));
+            let style = match second {
+                "" => Style::new(),
+                _ => finding.style(),
+            };
             let pad = " ".repeat(state.saturating_sub(second.chars().count()));
             let line = format!(" {first:<name$}  {style}{second}{style:#}{pad}  {third}");
             // Writing to a string cannot fail.
@@ -199,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_cells_beside_the_name_are_folded() {
+    fn cells_beside_short_names_and_long_names_are_folded() {
         let findings = [
             Finding::is("name", "4 KiB", "what it means for you"),
             Finding::absent("n", "", "short"),
@@ -211,5 +218,16 @@ mod tests {
         let narrow =
             "T\n name  4 KiB   what it means\n               for you\n n     absent  short\n";
         assert_eq!(table(Some(31)), narrow);
+        let findings = [Finding::new(
+            "a promise of more than twenty letters",
+            State::Slower,
+            "",
+            "x",
+        )];
+        let text = of_width("T", &findings, Some(60));
+        assert_eq!(
+            anstream::adapter::strip_str(&text).to_string(),
+            "T\n a promise of more     slower  x\n than twenty letters\n"
+        );
     }
 }

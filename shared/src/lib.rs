@@ -14,6 +14,7 @@
 //! | [`ledger`] | the line to which each byte of the heap belongs |
 //! | [`control`] | the options |
 //! | [`pagemap`] | the structures of the kernel's `PAGEMAP_SCAN` |
+//! | [`userfaultfd`] | the kernel's numbers for write protection |
 //! | [`classes`] | the built-in size classes, and a file of others |
 //! | [`sanitizers`](mod@sanitizers) | the sanitizers that replace `malloc` |
 //! | [`units`] | the slice |
@@ -28,3 +29,4 @@ pub mod sites;
 pub mod stats;
 pub mod status_page;
 pub mod units;
+pub mod userfaultfd;

@@ -16,17 +16,11 @@ pub fn findings() -> Vec<Finding> {
 
 /// A process without a controller is in no group, or does not see its group's files.
 fn missing(groups: &str) -> Finding {
+    let alone = "only the system's memory bounds this process";
+    let unseen = "if the group has a limit, Neap cannot see it: mount /sys/fs/cgroup";
     match group(groups) {
-        None => Finding::absent(
-            "cgroup",
-            "no memory controller",
-            "only the system's memory bounds this process",
-        ),
-        Some(_) => Finding::absent(
-            "cgroup",
-            "not mounted",
-            "if the group has a limit, Neap cannot see it: mount /sys/fs/cgroup",
-        ),
+        None => Finding::absent("cgroup", "no memory controller", alone),
+        Some(_) => Finding::absent("cgroup", "not mounted", unseen),
     }
 }
 
@@ -102,22 +96,12 @@ impl Controller {
             .ancestors()
             .map(|group| self.mount.join(group).join(file));
         let limits = groups.filter_map(|file| fs::read_to_string(file).ok());
-        match limits
-            .filter_map(|text| text.trim().parse::<u64>().ok())
-            .filter(|&bytes| bytes < UNLIMITED)
-            .min()
-        {
-            Some(bytes) => Finding::is(
-                name,
-                format!("{} MiB", bytes >> 20),
-                "the group's memory must fit",
-            ),
-            None => Finding::is(
-                name,
-                "unlimited",
-                "only the system's memory bounds the group",
-            ),
-        }
+        let limits = limits.filter_map(|text| text.trim().parse().ok());
+        let least = limits.filter(|&bytes: &u64| bytes < UNLIMITED).min();
+        let value = least.map_or("unlimited".to_owned(), |bytes| {
+            format!("{} MiB", bytes >> 20)
+        });
+        Finding::is(name, value, "the memory of the group must fit")
     }
 }
 

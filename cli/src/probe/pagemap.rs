@@ -1,5 +1,6 @@
 //! Whether the kernel says which pages were touched, so that `calloc` can clear only those.
 
+use super::effect;
 use super::map::Map;
 use crate::table::Finding;
 use neap_shared::pagemap::{self, PAGEMAP_SCAN, Region, Scan, Sought};
@@ -12,34 +13,14 @@ use std::os::unix::fs::FileExt;
 
 /// The findings.
 pub fn findings() -> Vec<Finding> {
-    let scan = scan();
-    let known = scan.is_ok();
-    let without = "what was touched must be read from pagemap entries";
-    let by_scan = Finding::tried(
-        "PAGEMAP_SCAN",
-        scan,
-        "large reused blocks can be cleared only where they were touched",
-        without,
+    let (by_scan, by_entry) = (
+        "shows which pages were touched",
+        "shows it without PAGEMAP_SCAN",
     );
-    let meaning = if known {
-        "not needed: PAGEMAP_SCAN is there"
-    } else {
-        "large reused blocks can be cleared only where they were touched"
-    };
-    let by_entry = Finding::tried(
-        "/proc/self/pagemap",
-        entry(),
-        meaning,
-        "without PAGEMAP_SCAN either, large reused blocks are cleared whole",
-    );
-    vec![by_scan, by_entry]
-}
-
-fn right(answer: bool) -> io::Result<()> {
-    match answer {
-        true => Ok(()),
-        false => Err(io::Error::other("wrong answer")),
-    }
+    vec![
+        Finding::tried("PAGEMAP_SCAN", scan(), by_scan),
+        Finding::tried("/proc/self/pagemap", entry(), by_entry),
+    ]
 }
 
 /// Four pages of which the third is touched.
@@ -50,25 +31,25 @@ fn sample() -> io::Result<Map> {
     Ok(map)
 }
 
-/// Whether only the third page's entry says "present".
+/// Whether only the third page's entry says "present" and "exclusively mapped".
 fn entry() -> io::Result<()> {
-    const PRESENT: u64 = 1 << 63;
+    const OWN: u64 = 1 << 63 | 1 << 56;
     let map = sample()?;
     let mut entries = [0; 32];
     let offset = map.base() as u64 / page_size() as u64 * 8;
     File::open("/proc/self/pagemap")?.read_exact_at(&mut entries, offset)?;
-    let present: Vec<bool> = entries
-        .chunks_exact(8)
-        .map(|entry| u64::from_ne_bytes(entry.try_into().expect("eight bytes")) & PRESENT != 0)
-        .collect();
-    right(present == [false, false, true, false])
+    let (entries, _) = entries.as_chunks();
+    let own = entries
+        .iter()
+        .map(|entry| u64::from_ne_bytes(*entry) & OWN == OWN);
+    effect(own.eq([false, false, true, false]))
 }
 
 /// Whether the scan finds only the third page.
 fn scan() -> io::Result<()> {
     let map = sample()?;
     let (start, page) = (map.base() as usize, page_size());
-    let mut regions = [const { MaybeUninit::<Region>::uninit() }; 4];
+    let mut regions = [MaybeUninit::<Region>::zeroed(); 2];
     let sought = Sought {
         all_of: pagemap::PRESENT,
         returned: pagemap::PRESENT,
@@ -79,14 +60,11 @@ fn scan() -> io::Result<()> {
     // SAFETY: the argument is laid out as the kernel's and says where the regions are and
     // how many there is room for; both outlive the call.
     let found = unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN.into(), &raw mut argument) };
-    match found {
-        ..=-1 => Err(io::Error::last_os_error()),
-        1 => {
-            // SAFETY: the kernel filled in the one region that it returned.
-            let only = unsafe { regions[0].assume_init() };
-            let third = start as u64 + 2 * page as u64;
-            right((only.start, only.end) == (third, third + page as u64))
-        }
-        _ => right(false),
+    if found == -1 {
+        return Err(io::Error::last_os_error());
     }
+    // SAFETY: zeros are a region, and the kernel fills in none or a whole one.
+    let first = unsafe { regions[0].assume_init() };
+    let third = start as u64 + 2 * page as u64;
+    effect((found, first.start, first.end) == (1, third, third + page as u64))
 }

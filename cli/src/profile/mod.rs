@@ -56,7 +56,7 @@ pub use plumbing::{is_runtime, is_start, without as without_plumbing};
 pub use session::now_ms;
 #[cfg(fuzzing)]
 pub use session::subtract;
-pub use summary::{gap, session_words, source};
+pub use summary::{gap, grouped, session_words, source};
 pub use symbols::{Symbols, clean};
 pub use tree::{described, tree};
 pub use uncertainty::no_sample;

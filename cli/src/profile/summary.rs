@@ -322,7 +322,7 @@ pub fn objects(count: u64) -> String {
 }
 
 /// `12,345`.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -1,4 +1,5 @@
-//! `neap doctor`: what this kernel offers, and whether a program can run under Neap.
+//! `neap doctor`: which of Neap's promises hold here, what this kernel offers, and whether a
+//! program can run under Neap.
 
 use super::arguments::{format, program};
 use crate::failure::{Failure, Outcome, shown};
@@ -11,7 +12,8 @@ use crate::table::{self, Finding, State};
 use crate::{library, probe};
 use clap::ArgMatches;
 use neap_shared::control;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -22,83 +24,74 @@ use std::process::Command;
 
 /// Exit code for a program that cannot run under Neap.
 const DOES_NOT_TAKE: i32 = 1;
+const JUDGED: &str = "see below; judged by its headers, not started";
+const NO_TABLE: &str = "no tables for unwinding, so guards and profiles would show no callers: link \
+                        it with -Wl,--eh-frame-hdr";
 
 /// Prints the findings.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let words = program(matches);
+    let (kernel, environment) = (probe::all(), variables());
     let report = Report {
         library: library_findings(),
-        kernel: probe::all(),
-        variables: variables(),
+        promises: probe::promises(&kernel, &environment),
+        kernel,
+        environment,
         program: (!words.is_empty())
             .then(|| Verdict::of(&words))
             .transpose()?,
     };
     let text = match format(matches) == "json" {
-        true => format!("{:#}\n", report.to_json()),
+        true => format!("{:#}\n", json!(report)),
         false => report.to_text(),
     };
     output::print(&text)?;
     Ok(report.program.map_or(0, |verdict| verdict.status()))
 }
 
+#[derive(Serialize)]
 struct Report {
     library: Vec<Finding>,
+    promises: Vec<Finding>,
     kernel: Vec<Finding>,
-    variables: Vec<Finding>,
+    environment: Vec<Finding>,
     program: Option<Verdict>,
 }
 
 impl Report {
     fn to_text(&self) -> String {
-        let mut text =
-            table::table("Library", &self.library) + "\n" + &table::table("Kernel", &self.kernel);
-        if !self.variables.is_empty() {
-            text += &format!("\n{}", table::table("Environment", &self.variables));
+        let mut tables = vec![
+            table::table("Library", &self.library),
+            table::table("Promises", &self.promises),
+            table::table("Kernel", &self.kernel),
+        ];
+        if !self.environment.is_empty() {
+            tables.push(table::table("Environment", &self.environment));
         }
         if let Some(verdict) = &self.program {
-            text += &format!(
-                "\n{}{}\n",
-                table::table("Program", &verdict.files),
-                verdict.sentence()
-            );
+            let table = table::table("Program", &verdict.files);
+            tables.push(format!("{table}{}\n", verdict.sentence()));
         }
-        text
-    }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "library": self.library,
-            "kernel": self.kernel,
-            "environment": self.variables,
-            "program": self.program.as_ref().map(|verdict| json!({
-                "takes": verdict.obstacle.is_none(),
-                "obstacle": verdict.obstacle,
-                "has_neap": verdict.has_neap,
-                "files": verdict.files,
-            })),
-        })
+        tables.join("\n")
     }
 }
 
 fn library_findings() -> Vec<Finding> {
     let meaning = "what neap run preloads";
-    match library::find() {
-        Err(failure) => vec![Finding::absent("libneap.so", failure.to_string(), meaning)],
-        Ok(file) => {
-            let place = shown(&file).to_string();
-            vec![Finding::ok("libneap.so", place, meaning), malloc(&file)]
-        }
-    }
-}
-
-fn malloc(library: &Path) -> Finding {
-    let meaning = "what it puts in the place of the C library's";
-    let defined = defines(library, "malloc").and_then(|is_defined| match is_defined {
+    let file = match library::find() {
+        Ok(file) => file,
+        Err(failure) => return vec![Finding::absent("libneap.so", failure.to_string(), meaning)],
+    };
+    let place = shown(&file).to_string();
+    let exported = |is_defined| match is_defined {
         true => Ok(()),
         false => Err(io::Error::other("not exported")),
-    });
-    Finding::tried("malloc", defined, meaning, meaning)
+    };
+    let defined = defines(&file, "malloc").and_then(exported);
+    vec![
+        Finding::ok("libneap.so", place, meaning),
+        Finding::tried("malloc", defined, "replaces the C library's"),
+    ]
 }
 
 /// The `NEAP_*` variables that are set, which programs under Neap will read.
@@ -124,9 +117,11 @@ fn variable(name: &OsStr, value: &OsStr) -> Finding {
 }
 
 /// The findings about one program.
+#[derive(Serialize)]
 struct Verdict {
     files: Vec<Finding>,
     obstacle: Option<String>,
+    takes: bool,
     /// The program needs no preload, because Neap is linked into it.
     has_neap: bool,
 }
@@ -138,25 +133,19 @@ impl Verdict {
         let Chain { links, end } = follow(words, &library::headers(&library)?);
         let mut verdict = Self {
             files: Vec::new(),
+            takes: false,
             obstacle: end.as_ref().err().map(Obstacle::to_string),
             has_neap: matches!(&end, Err(obstacle) if matches!(obstacle.why, Why::NeapInside)),
         };
         for (index, link) in links.iter().enumerate() {
             let is_last = index + 1 == links.len();
             match &end {
+                Err(_) if is_last && !verdict.has_neap => {
+                    verdict.note(link, State::Absent, JUDGED);
+                }
                 Err(_) if is_last => {
-                    let state = if verdict.has_neap {
-                        State::Ok
-                    } else {
-                        State::Absent
-                    };
-                    let meaning = if verdict.has_neap && !has_unwind_table(link) {
-                        "no tables for unwinding, so guards and profiles would show no callers: \
-                         link it with -Wl,--eh-frame-hdr"
-                    } else {
-                        "see below; judged by its headers, not started"
-                    };
-                    verdict.note(link, state, meaning);
+                    let has_table = link.elf.as_ref().is_some_and(|elf| elf.has_unwind_table);
+                    verdict.note(link, State::Ok, if has_table { JUDGED } else { NO_TABLE });
                 }
                 Ok(End::Unreadable) if is_last => {
                     let meaning = "may be executed but not read, so it was not judged";
@@ -165,6 +154,7 @@ impl Verdict {
                 _ => verdict.examine(link, &library, &preload),
             }
         }
+        verdict.takes = verdict.obstacle.is_none();
         Ok(verdict)
     }
 
@@ -196,9 +186,9 @@ impl Verdict {
     }
 
     fn status(&self) -> i32 {
-        match self.obstacle.is_some() && !self.has_neap {
-            true => DOES_NOT_TAKE,
-            false => 0,
+        match self.takes || self.has_neap {
+            true => 0,
+            false => DOES_NOT_TAKE,
         }
     }
 
@@ -209,10 +199,6 @@ impl Verdict {
             Some(obstacle) => format!("This program cannot run under Neap. {obstacle}"),
         }
     }
-}
-
-fn has_unwind_table(link: &Link) -> bool {
-    link.elf.as_ref().is_some_and(|elf| elf.has_unwind_table)
 }
 
 fn role(link: &Link) -> &'static str {

@@ -1,7 +1,8 @@
 //! `neap doctor` tells the truth about this machine and about programs.
 
-use crate::skips::skipped;
-use crate::stage::{Stage, compile, neap, printed, room, said, script};
+use crate::older_kernel::{self, Kernel};
+use crate::skips::{announce, needs_root, skipped};
+use crate::stage::{Stage, compile, neap, printed, room, said, script, with_own_mounts};
 use serde_json::Value;
 use std::fs;
 use std::io;
@@ -30,13 +31,35 @@ fn finding<'a>(list: &'a Value, name: &str) -> &'a Value {
         .unwrap()
 }
 
+/// What it says on this kernel.
+fn report_on(kernel: Kernel) -> Value {
+    let mut command = neap();
+    older_kernel::run_on(&mut command, kernel);
+    report_of(&mut command)
+}
+
+fn report_of(command: &mut Command) -> Value {
+    let text = printed(command.args(["doctor", "--format=json"]));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The value and what to change, of a promise in this state.
+fn promise<'a>(report: &'a Value, name: &str, state: &str) -> (&'a str, &'a str) {
+    let found = finding(&report["promises"], name);
+    assert_eq!(found["state"], state, "{found}");
+    (
+        found["value"].as_str().unwrap(),
+        found["meaning"].as_str().unwrap(),
+    )
+}
+
 #[test]
 fn json_has_a_state_and_a_meaning_for_everything() {
     let (code, report) = report(&[]);
     assert_eq!(code, Some(0));
     assert_eq!(report["program"], Value::Null);
     let findings = report["kernel"].as_array().unwrap();
-    assert!(findings.len() >= 20);
+    assert!(findings.len() >= 19);
     for finding in findings {
         assert!(
             ["ok", "absent", "is"].contains(&finding["state"].as_str().unwrap()),
@@ -49,17 +72,148 @@ fn json_has_a_state_and_a_meaning_for_everything() {
     }
 }
 
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/platforms.md");
+const MANY: &str = "50,000 stacks with guards that cost no mapping";
+const FORK: &str = "a child of fork has the guards of its parent";
+const FILTER: &str = "stacks in a process that starts under a system call filter";
+const LOCKED: &str = "stacks in locked memory (mlockall) have guards";
+const CALLOC: &str = "calloc touches no page that is zero";
+const IDLE: &str = "memory that idle threads cache goes back";
+/// So many mappings allow guards that are mappings for all the stacks that the page promises.
+const AMPLE_MAPPINGS: usize = 200_000;
+
+/// The cells of the page's table. The first row is its head.
+fn rows_of_the_page() -> Vec<Vec<String>> {
+    let page = fs::read_to_string(PAGE).unwrap().replace('`', "");
+    let cells = |row: &str| {
+        let cells = row.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect()
+    };
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    rows.map(cells).collect()
+}
+
+fn most_mappings() -> usize {
+    let text = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    text.trim().parse().unwrap()
+}
+
+#[test]
+fn the_promises_are_the_rows_of_the_page() {
+    let mut page = rows_of_the_page();
+    let head = page.remove(0);
+    let state = |cell: &str| cell.split([',', ':']).next().unwrap().to_owned();
+    let column = |kernel: &str| {
+        let at = head.iter().position(|cell| cell == kernel).unwrap();
+        let cells = page.iter().map(|row| (row[0].clone(), state(&row[at])));
+        cells.collect::<Vec<_>>()
+    };
+    let older = column("6.12");
+    assert!(
+        ["5.10", "6.1"]
+            .into_iter()
+            .all(|kernel| column(kernel) == older)
+    );
+    for kernel in [Kernel::Own, Kernel::WithoutAdvice] {
+        let report = report_on(kernel);
+        let text = |promise: &Value, key: &str| promise[key].as_str().unwrap().to_owned();
+        let promises = report["promises"].as_array().unwrap().iter();
+        let told: Vec<_> = promises
+            .map(|promise| (text(promise, "name"), text(promise, "state")))
+            .collect();
+        let names = |rows: &[(String, String)]| -> Vec<String> {
+            rows.iter().map(|(name, _)| name.clone()).collect()
+        };
+        assert_eq!(names(&told), names(&older));
+        let state_of = |name| &finding(&report["kernel"], name)["state"];
+        let is_filtered = finding(&report["kernel"], "seccomp")["value"] != "off";
+        if is_filtered || most_mappings() >= AMPLE_MAPPINGS || !older_kernel::has_write_guards() {
+            announce("the page's columns are for machines without filters, by default");
+            continue;
+        }
+        match state_of("MADV_GUARD_INSTALL") == "ok" {
+            true => assert_eq!(told, column("6.18")),
+            false => assert_eq!(told, older),
+        }
+    }
+}
+
+/// What a filter refuses, seen or unseen, is named as the cause.
+#[test]
+fn without_other_guards_there_are_as_many_stacks_as_mappings_allow() {
+    for (kernel, cause) in [
+        (
+            Kernel::WithoutUserfaultfd,
+            "userfaultfd: Operation not permitted",
+        ),
+        (
+            Kernel::InSandbox,
+            "no userfaultfd under a system call filter",
+        ),
+    ] {
+        let report = report_on(kernel);
+        let is_ample = most_mappings() >= AMPLE_MAPPINGS;
+        for name in [MANY, FILTER] {
+            let state = if is_ample { "slower" } else { "absent" };
+            let (value, change) = promise(&report, name, state);
+            assert!(name == FILTER || value.contains(cause), "{value}");
+            let most = format!("at most {} stacks", most_mappings() / 4);
+            assert!(
+                is_ample || value.replace(',', "").contains(&most),
+                "{value}"
+            );
+            assert!(
+                is_ample || change.contains("raise vm.max_map_count"),
+                "{change}"
+            );
+        }
+        assert!(promise(&report, LOCKED, "slower").0.contains(cause));
+        assert_eq!(promise(&report, FORK, "full").1, "");
+    }
+}
+
+#[test]
+fn without_proc_the_heap_asks_nothing() {
+    let Some(mut command) = with_own_mounts() else {
+        return needs_root("no mount namespace can be made here");
+    };
+    let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+    let report = report_of(command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_neap")]));
+    let (value, change) = promise(&report, CALLOC, "absent");
+    assert!(
+        value.contains("/proc/self/pagemap: No such file"),
+        "{value}"
+    );
+    assert_eq!(change, "mount /proc");
+}
+
+#[test]
+fn a_variable_that_forbids_queries_is_a_cause() {
+    let report = report_of(neap().env("NEAP_KERNEL_QUERIES", "0"));
+    for name in [MANY, FILTER, LOCKED, CALLOC, IDLE] {
+        let found = finding(&report["promises"], name);
+        assert_ne!(found["state"], "full", "{found}");
+        let value = found["value"].as_str().unwrap();
+        assert!(value.ends_with("NEAP_KERNEL_QUERIES=0"), "{found}");
+        assert_eq!(found["meaning"], "unset NEAP_KERNEL_QUERIES");
+    }
+}
+
 /// As in a container whose seccomp filter kills for a call that the filter does not know.
 #[test]
 fn a_filter_that_kills_for_a_probe_is_reported() {
     let mut command = neap();
-    command.args(["doctor", "--format=json"]);
     // SAFETY: only makes system calls.
     unsafe { command.pre_exec(kill_for_membarrier) };
-    let report: Value = serde_json::from_str(&printed(&mut command)).unwrap();
+    let report = report_of(&mut command);
     let membarrier = finding(&report["kernel"], "membarrier");
     assert_eq!(membarrier["state"], "absent");
     assert_eq!(membarrier["value"], "a sandbox kills for it");
+    let (value, _) = promise(&report, IDLE, "absent");
+    assert!(
+        value.ends_with("membarrier: a sandbox kills for it"),
+        "{value}"
+    );
 }
 
 fn kill_for_membarrier() -> io::Result<()> {
@@ -113,25 +267,29 @@ fn values_are_those_of_this_machine() {
 
 #[test]
 fn limits_are_those_of_this_process() {
-    let script = "ulimit -v 4000000; exec \"$0\" doctor --format json";
+    let script = "ulimit -v 3000000; exec \"$0\" doctor --format json";
     let mut shell = std::process::Command::new("/bin/sh");
     let text = printed(shell.args(["-c", script, env!("CARGO_BIN_EXE_neap")]));
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         finding(&report["kernel"], "RLIMIT_AS")["value"],
-        "4000000 KiB"
+        "3000000 KiB"
     );
     let space = finding(&report["kernel"], "address space");
     assert_eq!(
         (&space["state"], &space["value"]),
-        (&"absent".into(), &"only 2 GiB".into())
+        (&"absent".into(), &"2.0 GiB".into())
     );
+    let (value, change) = promise(&report, MANY, "absent");
+    assert_eq!(value, "at most 46,875 stacks, then an error: RLIMIT_AS");
+    assert_eq!(change, "raise RLIMIT_AS");
 }
 
 #[test]
 fn tables_in_a_pipe_are_plain() {
     let text = printed(neap().arg("doctor"));
     assert!(text.contains("PAGEMAP_SCAN") && text.contains("max_map_count"));
+    assert!(text.contains("\nPromises\n") && text.contains(CALLOC));
     assert!(!text.contains('\u{1b}'));
 }
 

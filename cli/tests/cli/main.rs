@@ -11,6 +11,8 @@ mod guard;
 mod hostile;
 mod identity;
 mod live;
+#[path = "../../../ci/older_kernel.rs"]
+mod older_kernel;
 mod profile;
 mod prometheus;
 mod push;

@@ -31,6 +31,10 @@ use crate::base::sync::plain::{
 use crate::base::sync::plain::{Ordering, Ordering::Relaxed};
 use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
+use neap_shared::userfaultfd::{
+    API, KNOWS_WRITES, PROTECTED, REGISTER, SIGBUS, USER_MODE_ONLY, VERSION, WRITE_PROTECT, WRITES,
+    ZERO_PAGE,
+};
 
 /// Mappings that a registered range costs if it continues no other.
 const MAPPINGS_EACH: usize = 2;
@@ -261,26 +265,11 @@ fn write_protect(page: NonNull<u8>, bytes: usize, mode: u64) -> i32 {
     ask(WRITE_PROTECT, &mut argument)
 }
 
-/// `UFFDIO_REGISTER` and its mode; `UFFDIO_ZEROPAGE`; `UFFDIO_WRITEPROTECT` and its mode;
-/// `UFFDIO_API`. Their arguments are words of 64 bits.
-const REGISTER: u32 = 0xc020_aa00;
-const WRITES: u64 = 2;
-const ZERO_PAGE: u32 = 0xc020_aa04;
-const WRITE_PROTECT: u32 = 0xc018_aa06;
-const PROTECTED: u64 = 1;
-const API: u32 = 0xc018_aa3f;
-const VERSION: u64 = 0xaa;
-/// `UFFD_FEATURE_SIGBUS`.
-const SIGBUS: u64 = 1 << 7;
-/// `UFFD_FEATURE_PAGEFAULT_FLAG_WP`, in the kernel's answer.
-const KNOWS_WRITES: u64 = 1;
 /// `F_SETSIG`, `F_GETSIG`: the signal for asynchronous input. Ours asks for none, so it is free to
 /// be a mark: the highest signal.
 const SET_SIGNAL: i32 = 10;
 const GET_SIGNAL: i32 = 11;
 const MARK: i32 = 64;
-/// `UFFD_USER_MODE_ONLY` (Linux 5.11).
-const USER_MODE_ONLY: i32 = 1;
 
 /// Makes a request of our descriptor. Returns `errno`, or 0.
 fn ask(request: u32, argument: &mut [u64; 4]) -> i32 {

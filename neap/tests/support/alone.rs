@@ -28,8 +28,8 @@ pub fn alone_on(name: &str, kernels: &[Kernel]) -> Option<Kernel> {
         return kernels.iter().find(is_it).copied();
     }
     for &kernel in kernels {
-        if kernel == Kernel::WithoutAdvice && !older_kernel::has_userfaultfd() {
-            skips::announce("the kernel refuses userfaultfd");
+        if kernel == Kernel::WithoutAdvice && !older_kernel::has_write_guards() {
+            skips::announce("no guards by write protection (userfaultfd) here");
             continue;
         }
         let mut command = Command::new(std::env::current_exe().unwrap());
