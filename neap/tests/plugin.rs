@@ -15,7 +15,7 @@ fn plugin() -> Option<PathBuf> {
     let built = program.parent().unwrap().parent().unwrap();
     let library = built.join("examples/libplugin.so");
     if !library.exists() {
-        skips::announce("build the library: cargo build -p neap --example plugin");
+        skips::skipped("build the library: cargo build -p neap --example plugin");
         return None;
     }
     Some(library)
