@@ -108,6 +108,7 @@ fn never_handed_out() {
     dies("never_handed_out.c", DOUBLE);
     dies("never_handed_out_far.c", DOUBLE);
     dies_at_once("never_handed_out_flush.c", DOUBLE);
+    dies_at_once("never_handed_out_refill.c", DOUBLE);
     dies("never_handed_out_elsewhere.c", DOUBLE);
 }
 

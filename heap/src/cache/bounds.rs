@@ -112,15 +112,15 @@ impl Bounds {
     /// Where the memory of the array begins, and how many entries it has room for; `None` without
     /// one.
     fn array(&self) -> Option<(NonNull<u8>, usize)> {
-        let start = self.base - array_bytes(0);
+        let start = self.base - GUARD * size_of::<usize>();
         let array = NonNull::new(start as *mut u8).filter(|_| self.room != 0)?;
         Some((array, self.room as usize))
     }
 }
 
-/// Bytes of an array of `room` entries with its guard.
+/// Bytes of an array of `room` entries with its guard and its [stamp](Held::stamp).
 pub(crate) const fn array_bytes(room: usize) -> usize {
-    (GUARD + room) * size_of::<usize>()
+    (GUARD + room + 1) * size_of::<usize>()
 }
 
 /// A magazine of a cache whose lock is held.
@@ -151,6 +151,14 @@ impl<'a> Held<'a> {
             bounds,
             path,
         }
+    }
+
+    /// The word behind the room of the array, which the owner's refills use; `None` without an
+    /// array.
+    pub(super) fn stamp(&mut self) -> Option<&mut usize> {
+        let end = self.bounds.base + self.bounds.room as usize * 8;
+        // SAFETY: an array has a word more than its room, which only the cache's holder reaches.
+        (self.bounds.room != 0).then(|| unsafe { &mut *(end as *mut usize) })
     }
 
     /// Free blocks in the magazine.

@@ -193,8 +193,11 @@ impl Heap {
             for class in open.classes() {
                 let has_room = left > 0;
                 if may_take && has_room {
-                    // SAFETY: what a drainer takes out of a magazine, nothing uses.
-                    let add = |blocks: &[usize]| unsafe { gather.add(blocks) };
+                    let add = |blocks: &[usize]| {
+                        self.drained.fetch_add(1, Ordering::Relaxed);
+                        // SAFETY: what a drainer takes out of a magazine, nothing uses.
+                        unsafe { gather.add(blocks) };
+                    };
                     // SAFETY: the batch was offered, then came the heavy barrier. Or the owner has
                     // a closed fast path and is not in the middle of a pop.
                     let taken = unsafe { open.magazine(class).collect(add) };

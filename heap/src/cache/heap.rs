@@ -43,6 +43,8 @@ pub struct Heap {
     pub(super) reclaimed_at: AtomicU64,
     /// Spans.
     pub pages: PageHeap<Linux>,
+    /// How many magazines drainers have taken blocks of; wraps.
+    pub(super) drained: AtomicUsize,
     /// Slabs with free blocks: the program's, and those of caches and magazine arrays.
     pub depots: &'static Depots,
     /// Stacks for coroutines.
@@ -136,6 +138,7 @@ impl Heap {
             stacks: Pool::new(),
             pool: [const { AtomicUsize::new(0) }; 2],
             registry: Registry::new(),
+            drained: AtomicUsize::new(0),
             mode: AtomicU8::new(Mode::Plain as u8),
             guarding: AtomicU8::new(Guarding::Off as u8),
             measures: AtomicU16::new(0),

@@ -4,11 +4,12 @@ use super::bounds::array_bytes;
 use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
 use super::countdown::Miss;
 use super::heap::Heap;
+use super::magazine::GUARD;
 use super::misuse;
 use super::opened::Opened;
 use super::origin::Origin;
 use super::thread_cache::Cache;
-use crate::base::sync::light_barrier;
+use crate::base::sync::{Ordering, fence, light_barrier};
 use crate::pages::Age;
 use crate::slab::class::Class;
 use crate::slab::depot_id::DepotId;
@@ -25,6 +26,10 @@ const PRESSED_EVERY: u32 = 2;
 /// The least room of an array, in entries: small arrays are of one size, so that a small program
 /// touches one page of them.
 const LEAST_ROOM: usize = 16;
+
+/// How many entries a refill checks, of those that the magazine gave out last. Checking all would
+/// cost five more instructions per `malloc` where a program frees nothing.
+const CHECKED_ENTRIES: usize = 32;
 
 /// A magazine holds blocks of up to this many bytes from its first miss on.
 const UNPROVEN_BYTES: usize = 2 << 10;
@@ -70,6 +75,7 @@ impl Heap {
         if let Some(block) = unsafe { open.magazine(class).pop() } {
             return block;
         }
+        self.refuse_free_given(&mut open, class);
         let share = self.learn(&mut open, class);
         if open.magazine(class).bounds.capacity == 0 {
             drop(open);
@@ -120,6 +126,54 @@ impl Heap {
         }
         // SAFETY: as above; the owner fills it.
         unsafe { open.magazine(class).set_filled(filled + got) };
+        // What stands above is of earlier refills.
+        let old =
+            (filled + got..CHECKED_ENTRIES.min(open.magazine(class).bounds.room as usize)).len();
+        // SAFETY: within the room of the array.
+        unsafe { ptr::write_bytes(base.add(got), 0, old) };
+        if let Some(stamp) = open.magazine(class).stamp() {
+            *stamp = self.given_back();
+        }
+    }
+
+    /// Aborts if one of the last blocks that an empty magazine gave out since its refill is free in
+    /// its slab: the program freed it before any `malloc` had returned it. The slab would give it
+    /// out once more. Certain only if no block went back to a slab since, because another thread
+    /// may free what this one gave out.
+    fn refuse_free_given(&'static self, open: &mut Opened<'_>, class: Class) {
+        let (now, mut magazine) = (self.given_back(), open.magazine(class));
+        if magazine.stamp().is_none_or(|stamp| *stamp != now) {
+            return;
+        }
+        let count = CHECKED_ENTRIES.min(magazine.bounds.room as usize);
+        // SAFETY: the room of the array; a refill has written this many, and only the owner writes.
+        let given =
+            unsafe { core::slice::from_raw_parts(magazine.bounds.base as *const usize, count) };
+        let mut before = 0;
+        for &address in given.iter().take_while(|&&address| address != 0) {
+            // What a refill wrote stands in rows.
+            let is_in_row = address.wrapping_add(class.bytes()) == before;
+            before = address;
+            if !is_in_row && self.is_free(address) && self.given_back() == now {
+                misuse::double_free(address, class.bytes());
+            }
+        }
+    }
+
+    /// Whether a block is free in its slab.
+    fn is_free(&'static self, address: usize) -> bool {
+        let is_free = self.find_slab(address).is_some_and(|(slab, class)| {
+            let block = class.block_at(address.wrapping_sub(slab.base()));
+            block.is_some_and(|block| slab.is_free(class, block))
+        });
+        fence(Ordering::Acquire);
+        is_free
+    }
+
+    /// A number that changes before a block that was out goes back to its slab; never 0.
+    fn given_back(&self) -> usize {
+        let drained = self.drained.load(Ordering::Relaxed);
+        (self.tide.freed().wrapping_add(drained)).wrapping_add(1)
     }
 
     /// Lets a thread that has almost no capacity take from threads that sleep.
@@ -208,6 +262,8 @@ impl Heap {
         let Some(array) = self.take_meta(array_bytes(room)) else {
             return false;
         };
+        // SAFETY: the word behind the room: no stamp.
+        unsafe { array.cast::<usize>().add(GUARD + room).write(0) };
         // SAFETY: taken above, and larger than the old one, whose entries are settled.
         if let Some((old, old_room)) = unsafe { open.set_array(class, array, room) } {
             // SAFETY: allocated here for the same room; nothing points into it any more.
