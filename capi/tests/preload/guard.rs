@@ -226,6 +226,25 @@ fn other_faults_are_the_programs() {
 }
 
 #[test]
+fn the_programs_handler_runs_on_the_stack_that_it_chose() {
+    let cases = [
+        ("on_its_stack", 8, 0),
+        ("on_the_alternate_stack", 9, 0),
+        ("guard_on_its_stack", 8, 1),
+    ];
+    for (what, status, reports) in cases {
+        let Some(output) = run(what, &[]) else { return };
+        let stderr = support::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{what}: {stderr}");
+        assert_eq!(
+            stderr.matches("neap: ").count(),
+            reports,
+            "{what}: {stderr}"
+        );
+    }
+}
+
+#[test]
 fn a_fault_that_happens_again_is_reported_once() {
     let Some(output) = run("twice", &[]) else {
         return;

@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -266,6 +267,37 @@ static void other_fault(void) {
     raise(SIGUSR1 == SIGSEGV ? SIGUSR1 : SIGSEGV);
 }
 
+/* The exit status tells on which stack a handler runs. */
+static void tell_stack(int signal) {
+    stack_t now;
+    CHECK(signal == SIGSEGV && !sigaltstack(NULL, &now));
+    _exit(now.ss_flags & SS_ONSTACK ? 9 : 8);
+}
+
+static void choose_stack(int flags) {
+    static char alternate[64 << 10];
+    stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate};
+    struct sigaction action = {.sa_handler = tell_stack, .sa_flags = flags};
+    CHECK(!sigaltstack(&stack, NULL) && !sigaction(SIGSEGV, &action, NULL));
+}
+
+/* A fault of the program's own, in which no guarded block has a part. */
+static void with_chosen_stack(int flags) {
+    char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    choose_stack(flags);
+    *(volatile char *)page = 1;
+}
+
+static void on_its_stack(void) { with_chosen_stack(0); }
+
+static void on_the_alternate_stack(void) { with_chosen_stack(SA_ONSTACK); }
+
+static void guard_on_its_stack(void) {
+    choose_stack(0);
+    use_after_free();
+}
+
 int main(int count, char **arguments) {
     static const struct {
         const char *name;
@@ -283,6 +315,9 @@ int main(int count, char **arguments) {
         {"in_children_meanwhile", in_children_meanwhile},
         {"set_while_it_begins", set_while_it_begins},
         {"in_short_threads", in_short_threads},
+        {"on_its_stack", on_its_stack},
+        {"on_the_alternate_stack", on_the_alternate_stack},
+        {"guard_on_its_stack", guard_on_its_stack},
     };
     CHECK(count == 2);
     block = malloc(24);

@@ -10,6 +10,8 @@ static void on_fault(int signal) {
     siglongjmp(back, 1);
 }
 
+    stack_t now;
+    CHECK(!sigaltstack(NULL, &now) && !(now.ss_flags & SS_ONSTACK));
 static void on_fault_with_address(int signal, siginfo_t *info, void *context) {
     CHECK(info->si_addr != NULL && context != NULL);
     on_fault(signal);

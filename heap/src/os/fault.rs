@@ -5,6 +5,7 @@
 
 use super::errno::keep_errno;
 use super::futex;
+use super::interrupted::{fault_of, is_moved};
 use super::thread::{self, SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -12,28 +13,6 @@ use core::ffi::{c_int, c_void};
 use core::hint::spin_loop;
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::{null, null_mut};
-
-/// A fault that the kernel reported.
-#[derive(Clone, Copy, Debug)]
-pub struct Fault {
-    /// The address that could not be accessed.
-    pub address: usize,
-    /// The instruction; 0 if unknown.
-    pub pc: usize,
-    /// What it did.
-    pub access: Access,
-}
-
-/// What an instruction did that faulted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It read.
-    Read,
-    /// It wrote.
-    Write,
-    /// The kernel does not tell.
-    Unknown,
-}
 
 /// What a reporter says of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +27,17 @@ pub enum Verdict {
 
 /// Looks at a fault. It runs in the handler, so it must be async-signal-safe.
 pub type Report = fn(&Fault) -> Verdict;
+
+/// Where a [`Report`] can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// On the stack that the program chose for its own handler.
+    AsChosen,
+    /// Only on the thread's alternate stack, because the fault says that the other has no room.
+    Alternate,
+}
+
+pub use super::interrupted::{Access, Fault};
 
 type Action = libc::sigaction;
 type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
@@ -74,6 +64,8 @@ struct Watch {
 static REPORTS: [AtomicPtr<()>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 /// The C library's `sigaction`, if the frontend replaces that name: a [`SetAction`].
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+/// Whether a reporter needs the [alternate stack](Where::Alternate).
+static NEEDS_ALTERNATE: AtomicBool = AtomicBool::new(false);
 /// Whether a reported address may raise SIGBUS.
 static EXPECTS_BUS: AtomicBool = AtomicBool::new(false);
 
@@ -89,8 +81,11 @@ fn watch_of(signal: c_int) -> &'static Watch {
 
 /// Puts a handler of SIGSEGV in front of the program's own. It calls `report` first, and what that
 /// says follows. Later calls add a second reporter. False if the kernel refuses.
-pub fn watch(report: Report) -> bool {
+pub fn watch(report: Report, place: Where) -> bool {
     let report = report as *mut ();
+    if place == Where::Alternate && !NEEDS_ALTERNATE.swap(true, Ordering::AcqRel) {
+        WATCHES.iter().for_each(Watch::move_handler);
+    }
     let is_ours = |place: &AtomicPtr<()>| {
         let set = place.compare_exchange(null_mut(), report, Ordering::AcqRel, Ordering::Acquire);
         set.is_ok() || set == Err(report)
@@ -137,6 +132,13 @@ impl Watch {
             self.in_force.store(done, Ordering::Release);
             done
         })
+    }
+
+    /// Installs our handler again, which is to run on another stack from now on.
+    fn move_handler(&'static self) {
+        if self.action_now().is_some_and(|now| is_ours(&now)) {
+            self.with_before(|before| _ = install(self.signal, &before.get()));
+        }
     }
 
     fn is_watching(&self) -> bool {
@@ -336,14 +338,26 @@ unsafe fn set_action(signal: c_int, new: *const Action, old: *mut Action) -> boo
     })
 }
 
-/// Installs our handler with the settings of the program's: its mask, and whether it blocks the
-/// signal. Returns the action that it replaced; `None` if the kernel refuses.
+/// Whether the program has a handler that is to run on the stack of the thread.
+fn is_on_the_threads_stack(action: &Action) -> bool {
+    let is_handler = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
+    is_handler && action.sa_flags & libc::SA_ONSTACK == 0
+}
+
+/// Installs our handler with the settings of the program's: its mask, whether it blocks the signal,
+/// and its stack, unless a reporter needs the alternate one. Returns the action that it replaced;
+/// `None` if the kernel refuses.
 fn install(signal: c_int, before: &Action) -> Option<Action> {
+    let stays = is_on_the_threads_stack(before) && !NEEDS_ALTERNATE.load(Ordering::Acquire);
+    install_on(signal, before, if stays { 0 } else { libc::SA_ONSTACK })
+}
+
+/// [`install`], with or without [`libc::SA_ONSTACK`].
+fn install_on(signal: c_int, before: &Action, stack: c_int) -> Option<Action> {
     let mut ours = *before;
     ours.sa_sigaction = on_fault as *const () as usize;
-    ours.sa_flags = libc::SA_SIGINFO
-        | libc::SA_ONSTACK
-        | (before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
+    let kept = libc::SA_NODEFER | libc::SA_RESTART;
+    ours.sa_flags = libc::SA_SIGINFO | stack | (before.sa_flags & kept);
     let mut replaced = MaybeUninit::uninit();
     // SAFETY: valid structures; the handler keeps to what handlers may do.
     unsafe { set_action(signal, &ours, replaced.as_mut_ptr()).then(|| replaced.assume_init()) }
@@ -378,43 +392,6 @@ fn verdict_on(fault: &Fault) -> Verdict {
     known.next().unwrap_or(Verdict::Foreign)
 }
 
-/// # Safety
-/// - The arguments are those of a handler of a fault.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
-    // SAFETY: the caller's promise.
-    let (address, registers) = unsafe {
-        let context = context.cast::<libc::ucontext_t>();
-        ((*info).si_addr().addr(), (*context).uc_mcontext.gregs)
-    };
-    Fault {
-        address,
-        pc: registers[libc::REG_RIP as usize] as usize,
-        // The second bit of the processor's error code.
-        access: match registers[libc::REG_ERR as usize] & 2 {
-            0 => Access::Read,
-            _ => Access::Write,
-        },
-    }
-}
-
-/// # Safety
-/// - The arguments are those of a handler of a fault.
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: the caller's promise.
-    let pc = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize };
-    #[cfg(not(target_arch = "aarch64"))]
-    let (pc, _) = (0, context);
-    Fault {
-        // SAFETY: the caller's promise.
-        address: unsafe { (*info).si_addr().addr() },
-        pc,
-        access: Access::Unknown,
-    }
-}
-
 /// The default action takes place when the handler returns and the access faults again, so the core
 /// file has the right registers and the exit status the right signal.
 fn set_default(signal: c_int) {
@@ -433,14 +410,24 @@ fn set_default(signal: c_int) {
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
     let before = watch_of(signal).with_before(|before| {
         let now = before.get();
+        if is_fault && is_on_the_threads_stack(&now) && NEEDS_ALTERNATE.load(Ordering::Acquire) {
+            // SAFETY: the caller's promise.
+            let moves = unsafe { is_moved(context) };
+            let stack = if moves { 0 } else { libc::SA_ONSTACK };
+            if install_on(signal, &now, stack).is_some() && moves {
+                // The access faults again, and the handler runs where the program chose.
+                return None;
+            }
+        }
         if now.sa_flags & libc::SA_RESETHAND != 0 {
             // It asked to be called once only.
             let mut default = now;
             default.sa_sigaction = libc::SIG_DFL;
             before.set(default);
         }
-        now
+        Some(now)
     });
+    let Some(before) = before else { return };
     match before.sa_sigaction {
         // The kernel does not let faults be ignored.
         libc::SIG_IGN if !is_fault => {}

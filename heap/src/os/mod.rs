@@ -9,7 +9,7 @@
 //! | `file`, `process`, `thread` | thin wrappers by noun |
 //! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
 //! | `shared` | memory that other processes read |
-//! | `fault`, `alternate_stack` | the handler of SIGSEGV; the stack that it runs on |
+//! | `fault`, `interrupted`, `alternate_stack` | the handler of SIGSEGV; what it interrupted; the stack that it runs on |
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
 //! | `loader`, `elf` | functions that not every process has; the tables of loaded objects |
 //! | `sandbox` | whether Neap may query the kernel |
@@ -53,6 +53,8 @@ mod gate;
 #[path = "../testing/gate_models.rs"]
 mod gate_models;
 pub mod inquiry;
+#[cfg(not(loom))]
+mod interrupted;
 pub mod late;
 pub mod linux;
 pub mod loader;

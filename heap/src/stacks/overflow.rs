@@ -7,7 +7,7 @@ use crate::cache::heap::HEAP;
 use crate::os::abort::Lossy;
 use crate::os::abort::warn;
 use crate::os::alternate_stack;
-use crate::os::fault::{self, Fault, Verdict};
+use crate::os::fault::{self, Fault, Verdict, Where};
 use crate::os::thread::Key;
 use core::ffi::{CStr, c_void};
 use core::fmt;
@@ -28,7 +28,7 @@ const ALTERNATE_BYTES: usize = 32 << 10;
 /// coroutines call this as well. False if there was no memory for that, or the kernel refused.
 pub fn report_overflows() -> bool {
     HEAP.stacks.check_guards(&HEAP.pages);
-    fault::watch(report) && has_alternate_stack()
+    fault::watch(report, Where::Alternate) && has_alternate_stack()
 }
 
 /// In the handler: no lock, no allocation.
