@@ -107,6 +107,12 @@ else
     echo "SKIPPED: the project with libneap.so preloaded: run ci/dist.sh"
 fi
 
+# Two versions of the heap in one program.
+cp -r "$ours/ci/crates/two" .
+cp -r neap-heap next
+sed -i 's/^version = ".*"/version = "9.9.9"/' next/Cargo.toml
+judged two-versions cargo run "${patch[@]}" --manifest-path two/Cargo.toml
+
 # With debug information whole and, in the release profile, of lines only.
 command=()
 [ ! -e "$target/dist/neap" ] || command=(NEAP="$(realpath "$target/dist/neap")")

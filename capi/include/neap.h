@@ -85,7 +85,7 @@ void neap_stack_free(neap_stack_t *stack) NEAP_NOEXCEPT;
 
 /* Gives back the whole pages below `sp`, the stack pointer of the parked coroutine on this stack
  * (on x86-64 the 128 bytes below `sp` stay as well). They read as zero from then on. Returns the
- * number of bytes. */
+ * number of bytes. If `sp` is not within the stack, the call is a misuse. */
 size_t neap_stack_trim(const neap_stack_t *stack, const void *sp) NEAP_NOEXCEPT;
 
 /* Names the stack's owner in the report of an overflow. The string is not copied, so it must stay

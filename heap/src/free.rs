@@ -311,14 +311,14 @@ unsafe fn free_missed(block: *mut u8) {
     let address = tags::strip(block.addr());
     let cache = entered_to_free();
     let mode = HEAP.mode();
-    if mode == Mode::Counting {
+    if HEAP.is_counting() {
         match cache {
             Some(cache) => Counts::bump(&cache.counts.frees, 1),
             None => HEAP.registry.count_free(),
         }
     }
     let found = HEAP.find(address);
-    if let (Found::Slab(slab, class), Mode::Plain | Mode::Counting) = (&found, mode) {
+    if let (Found::Slab(slab, class), Mode::Plain) = (&found, mode) {
         let number = start_of(Call::Free, slab, *class, address);
         if slab.is_free(*class, number) {
             misuse::double_free(address, class.bytes());

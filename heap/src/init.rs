@@ -5,7 +5,7 @@
 
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
 use crate::cache::countdown::Counts;
-use crate::cache::heap::{HEAP, Mode};
+use crate::cache::heap::{HEAP, Heap, Mode};
 use crate::cache::machine;
 use crate::cache::measures::{EARLY, Measures, SECRETS};
 use crate::cache::thread_cache::{Cache, EMPTY};
@@ -352,7 +352,7 @@ fn warn_unknown(name: &[u8]) {
 /// - As [`apply`].
 unsafe fn set(name: &str, value: Value<'_>) {
     match (name, value) {
-        ("count", Value::Choice("1")) => switch(Mode::Counting),
+        ("count", Value::Choice("1")) => switch(Heap::start_counting),
         ("check", Value::Choice("1")) => take_measures(Measures::CHECK),
         ("harden", Value::Names(bits)) if bits != 0 => take_measures(Measures::named(bits)),
         ("decay", Value::Millis(ms)) => HEAP.pages.limits().set_decay_ms(ms),
@@ -382,14 +382,10 @@ unsafe fn set(name: &str, value: Value<'_>) {
     }
 }
 
-/// Switches the fast path off for all existing and future caches. Checking takes precedence over
-/// counting.
-fn switch(mode: Mode) {
-    if HEAP.mode() == Mode::Checking {
-        return;
-    }
+/// Makes a change that switches the fast path off for all existing and future caches.
+fn switch(change: impl FnOnce(&Heap)) {
     HEAP.decay(Reason::Refusal);
-    HEAP.set_mode(mode);
+    change(&HEAP);
     HEAP.set_paths();
 }
 
@@ -406,7 +402,9 @@ pub fn take_measures(measures: Measures) {
     }
     tags::start(measures);
     HEAP.add_measures(measures);
-    switch(Mode::Checking);
+    if HEAP.mode() != Mode::Checking {
+        switch(|heap| heap.set_mode(Mode::Checking));
+    }
 }
 
 const PATH_BYTES: usize = 4096;

@@ -6,7 +6,7 @@
 
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
-use crate::cache::heap::{HEAP, Mode, slab_of};
+use crate::cache::heap::{HEAP, slab_of};
 use crate::cache::magazine::Tag;
 use crate::cache::measures::{Form, Measures};
 use crate::cache::misuse::{self, Call};
@@ -67,7 +67,7 @@ fn begin(size: usize) {
     // The purge thread lives as long as a thread has a cache. So one that has only large blocks has
     // one, too.
     let cache = entered();
-    if HEAP.mode() == Mode::Counting
+    if HEAP.is_counting()
         && let Some(cache) = cache
     {
         count_allocation(cache, size, None);

@@ -178,7 +178,7 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
         return zeroed_closely(size, align);
     }
     // A thread without a cache gets one on the slow path; the other modes have code of their own.
-    let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
+    let simply = current().is_sentinel() || HEAP.is_counting() || HEAP.is_sampling();
     if simply || HEAP.guarding() == Guarding::All || !HEAP.depots.next_is_fresh(class) {
         let block = allocate_sampling(size, class, align);
         return zeroed(block, room(block, size, extent.bytes(size, class)));
@@ -280,7 +280,10 @@ fn allocate_hardened(size: usize, align: usize) -> *mut u8 {
 #[cold]
 fn take_hardened(size: usize, align: usize) -> *mut u8 {
     match rule::class_for(size, align) {
-        Some(class) => harden::allocate(size, class),
+        Some(class) => {
+            count(size, class);
+            harden::allocate(size, class)
+        }
         None => large::allocate(size, align),
     }
 }
@@ -320,7 +323,7 @@ fn allocate_slower(size: usize, class: Class, align: usize) -> *mut u8 {
 /// than none. Its place is a multiple of all that a block of `class` is a multiple of.
 #[cold]
 fn take_larger(class: Class) -> *mut u8 {
-    if HEAP.mode() != Mode::Plain || HEAP.is_sampling() {
+    if HEAP.mode() != Mode::Plain || HEAP.is_counting() || HEAP.is_sampling() {
         return ptr::null_mut();
     }
     larger(class, usize::MAX)
@@ -363,10 +366,19 @@ fn take_scantily(class: Class) -> *mut u8 {
 /// would take 64 KiB.
 const SCANT_WASTE: usize = 8;
 
+/// Counts an allocation of `size` bytes from a slab, if calls are counted.
+fn count(size: usize, class: Class) {
+    if HEAP.is_counting()
+        && let Some(cache) = entered()
+    {
+        count_allocation(cache, size, Some(class));
+    }
+}
+
 fn take(size: usize, class: Class, align: usize) -> *mut u8 {
     let (cache, mode) = (entered(), HEAP.mode());
-    if let (Mode::Counting, Some(cache)) = (mode, cache) {
-        count_allocation(cache, size, Some(class));
+    if !harden::is_on() {
+        count(size, class);
     }
     if let (true, Some(cache)) = (HEAP.is_sampling(), cache)
         && let Some(block) = hook::instruments().sample(cache, size, class)
@@ -384,6 +396,6 @@ fn take(size: usize, class: Class, align: usize) -> *mut u8 {
         (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),
         // SAFETY: the calling thread's own cache.
-        (Mode::Plain | Mode::Counting, Some(cache)) => unsafe { HEAP.refill(cache, class) },
+        (Mode::Plain, Some(cache)) => unsafe { HEAP.refill(cache, class) },
     }
 }

@@ -57,7 +57,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         return unsafe { reallocate_elsewhere(block, size, align) };
     };
     refuse_freed(block, slab, class);
-    if HEAP.mode() != Mode::Plain {
+    if HEAP.mode() != Mode::Plain || HEAP.is_counting() {
         // SAFETY: the caller's promise.
         return unsafe { reallocate_watched(block, class, size, align) };
     }
@@ -242,7 +242,7 @@ fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
 
 /// A block that is resized without another allocation: its new size also counts as requested.
 fn note_kept(size: usize, class: Option<Class>) {
-    if HEAP.mode() == Mode::Counting {
+    if HEAP.is_counting() {
         hook::instruments().requested(size, class);
     }
 }

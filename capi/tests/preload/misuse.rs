@@ -167,6 +167,12 @@ fn coroutine_stack_twice() {
 }
 
 #[test]
+fn coroutine_stack_trim_above() {
+    let line = "neap: trim below ADDR, which is not in the stack that ends at ADDR\n";
+    dies("coroutine_stack_trim_above.c", line);
+}
+
+#[test]
 fn coroutine_stack_foreign() {
     dies("coroutine_stack_foreign.c", NO_STACK);
 }

@@ -1,6 +1,7 @@
 //! Every C entry point behaves as glibc's does; the programs say how.
 
 use crate::support::{self, Artifact, compile, passes, passes_linked, run, succeeds};
+use std::ffi::OsStr;
 
 #[test]
 fn c_names() {
@@ -60,6 +61,72 @@ fn passes_in_every_mode(source: &str) {
         let output = support::run(&program, &[], mode);
         support::succeeds(&output, &format!("{source} {mode:?}"));
     }
+}
+
+/// Options, and what shows in `pairs.c` or its statistics that they are in force.
+const OPTIONS: [(&str, &str, &str); 14] = [
+    ("NEAP_CHECK", "1", "second"),
+    ("NEAP_HARDEN", "1", "second past"),
+    ("NEAP_HARDEN", "canary", "second past"),
+    ("NEAP_GUARD", "all", "second past far thread"),
+    ("NEAP_COUNT", "1", "count"),
+    ("NEAP_SAMPLE", "1M", "sample"),
+    ("NEAP_LIMIT", "64M", "limit"),
+    ("NEAP_PURGE_THREAD", "always", "thread"),
+    ("NEAP_CACHE", "0", ""),
+    ("NEAP_THREAD_CACHE", "0", "second"),
+    ("NEAP_DECAY", "0", ""),
+    ("NEAP_THP", "always", ""),
+    ("NEAP_STATUS_PAGE", "1", ""),
+    ("NEAP_KERNEL_QUERIES", "0", ""),
+];
+
+/// What shows of two options, in order. Without queries of the kernel there are neither guarded
+/// blocks nor samples, as a line says, and there is no thread, as `docs/options.md` says.
+fn expected(pair: [(&str, &str, &str); 2]) -> Vec<String> {
+    let asks = pair.iter().all(|(name, ..)| *name != "NEAP_KERNEL_QUERIES");
+    let needs = |name| ["NEAP_GUARD", "NEAP_SAMPLE", "NEAP_PURGE_THREAD"].contains(&name);
+    let shown = pair.iter().filter(|(name, ..)| asks || !needs(*name));
+    let words = shown.flat_map(|(.., words)| words.split_whitespace());
+    let mut words: Vec<String> = words.map(String::from).collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
+#[test]
+fn every_two_options_work_together() {
+    let Some(program) = compile("programs/pairs.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let pairs = (0..OPTIONS.len()).flat_map(|one| (0..one).map(move |other| [one, other]));
+    let pairs = pairs.map(|pair| pair.map(|number| OPTIONS[number]));
+    let mut wrong = Vec::new();
+    for pair in pairs.filter(|[one, other]| one.0 != other.0) {
+        let [one, other] = pair.map(|(name, value, _)| (name, value));
+        let expected = expected(pair);
+        let thread = OsStr::new("thread");
+        let waits_for: &[&OsStr] = match expected.iter().any(|word| word == "thread") {
+            true => &[thread],
+            false => &[],
+        };
+        let output = run(&program, waits_for, &[one, other, ("NEAP_STATS", "text")]);
+        let (stdout, stderr) = (support::text(&output.stdout), support::text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{pair:?}: {stderr}");
+        let mut words: Vec<&str> = stdout.split_whitespace().collect();
+        words.extend(stderr.contains(" allocations of ").then_some("count"));
+        // Each sampled block has a span of its own.
+        let spans = stderr
+            .lines()
+            .filter_map(|line| line.strip_prefix("  large blocks "));
+        let counts = spans.filter_map(|spans| spans.split_whitespace().next()?.parse().ok());
+        words.extend((counts.max() >= Some(5)).then_some("sample"));
+        words.sort_unstable();
+        if words != expected {
+            wrong.push((one, other, words.join(" ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

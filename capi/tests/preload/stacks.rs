@@ -72,6 +72,12 @@ fn an_overflow_is_one_line() {
 }
 
 #[test]
+fn an_owners_name_is_escaped_and_whole() {
+    let lines = format!("{}\\n", "0123456789".repeat(5).trim_end_matches('9')).repeat(10);
+    reports("lines", &format!(" (owner \"\\u{{1b}}[2J{lines}end\")"), "");
+}
+
+#[test]
 fn who_did_not_ask_dies_in_silence() {
     if let Some(output) = overflows("silent") {
         assert_eq!(output, Default::default());

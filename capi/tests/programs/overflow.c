@@ -2,16 +2,20 @@
    circumstances. */
 #include "overflow.h"
 
+/* A name of several lines, longer than what goes out in one write. */
+#define FIFTY "0123456789012345678901234567890123456789012345678\n"
+#define LINES "\033[2J" FIFTY FIFTY FIFTY FIFTY FIFTY FIFTY FIFTY FIFTY FIFTY FIFTY "end"
+
 static sigjmp_buf back;
 static volatile int seen;
 
 static void on_fault(int signal) {
+    stack_t now;
+    CHECK(!sigaltstack(NULL, &now) && !(now.ss_flags & SS_ONSTACK));
     seen = signal;
     siglongjmp(back, 1);
 }
 
-    stack_t now;
-    CHECK(!sigaltstack(NULL, &now) && !(now.ss_flags & SS_ONSTACK));
 static void on_fault_with_address(int signal, siginfo_t *info, void *context) {
     CHECK(info->si_addr != NULL && context != NULL);
     on_fault(signal);
@@ -92,5 +96,5 @@ int main(int argc, char **argv) {
         CHECK(pthread_create(&thread, NULL, in_thread, "worker 7") == 0);
         pthread_join(thread, NULL);
     }
-    run(endless, "a coroutine");
+    run(endless, strcmp(how, "lines") ? "a coroutine" : LINES);
 }

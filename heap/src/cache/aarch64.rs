@@ -49,19 +49,23 @@ macro_rules! distance {
         concat!(
             "adrp ",
             $register,
-            ", :gottprel:neap_slot_0_1\n",
+            ", :gottprel:",
+            slot_name!(),
+            "\n",
             "ldr ",
             $register,
             ", [",
             $register,
-            ", :gottprel_lo12:neap_slot_0_1]",
+            ", :gottprel_lo12:",
+            slot_name!(),
+            "]",
         )
     };
 }
 #[cfg(feature = "near")]
 macro_rules! distance {
     ($register:literal) => {
-        concat!("ldr ", $register, ", :gottprel:neap_slot_0_1")
+        concat!("ldr ", $register, ", :gottprel:", slot_name!())
     };
 }
 
@@ -89,13 +93,13 @@ macro_rules! arena {
 }
 
 global_asm!(
-    ".pushsection .tdata.neap_slot_0_1,\"awT\",%progbits",
+    concat!(".pushsection .tdata.", slot_name!(), ",\"awT\",%progbits"),
     ".p2align 3",
-    ".hidden neap_slot_0_1",
-    ".globl neap_slot_0_1",
-    ".type neap_slot_0_1,%object",
-    ".size neap_slot_0_1,8",
-    "neap_slot_0_1:",
+    concat!(".hidden ", slot_name!()),
+    concat!(".globl ", slot_name!()),
+    concat!(".type ", slot_name!(), ",%object"),
+    concat!(".size ", slot_name!(), ",8"),
+    concat!(slot_name!(), ":"),
     ".quad {empty}",
     ".popsection",
     empty = sym EMPTY,

@@ -6,7 +6,7 @@ use super::budget::Budget;
 use super::magazine::Tag;
 use super::measures::{EARLY, Measures};
 use super::registry::Registry;
-use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::thread;
@@ -28,6 +28,8 @@ pub struct Heap {
     /// The bounds of the magazines.
     pub budget: Budget,
     mode: AtomicU8,
+    /// Whether every call is counted.
+    counting: AtomicBool,
     guarding: AtomicU8,
     /// The [`Measures`] in force.
     measures: AtomicU16,
@@ -41,10 +43,10 @@ pub struct Heap {
     pub pressure: Pressure,
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
-    /// Spans.
-    pub pages: PageHeap<Linux>,
     /// How many magazines drainers have taken blocks of; wraps.
     pub(super) drained: AtomicUsize,
+    /// Spans.
+    pub pages: PageHeap<Linux>,
     /// Slabs with free blocks: the program's, and those of caches and magazine arrays.
     pub depots: &'static Depots,
     /// Stacks for coroutines.
@@ -67,10 +69,8 @@ const SIDES: Sides = Sides {
 pub enum Mode {
     /// By the fast path.
     Plain = 0,
-    /// By the slow path, every call counted.
-    Counting = 1,
     /// By the slow path, freed blocks in quarantine.
-    Checking = 2,
+    Checking = 1,
 }
 
 /// Which allocations get a guarded block. See `docs/guard.md`.
@@ -140,6 +140,7 @@ impl Heap {
             registry: Registry::new(),
             drained: AtomicUsize::new(0),
             mode: AtomicU8::new(Mode::Plain as u8),
+            counting: AtomicBool::new(false),
             guarding: AtomicU8::new(Guarding::Off as u8),
             measures: AtomicU16::new(0),
             no_bytes: AtomicU8::new(0),
@@ -154,9 +155,19 @@ impl Heap {
     pub fn mode(&self) -> Mode {
         match self.mode.load(Ordering::Relaxed) {
             0 => Mode::Plain,
-            1 => Mode::Counting,
             _ => Mode::Checking,
         }
+    }
+
+    /// Whether every call is counted, and so takes the slow path, in either mode.
+    #[inline]
+    pub fn is_counting(&self) -> bool {
+        self.counting.load(Ordering::Relaxed)
+    }
+
+    /// From now on every call is counted. Caches follow as with [`Heap::set_mode`].
+    pub(crate) fn start_counting(&self) {
+        self.counting.store(true, Ordering::Relaxed);
     }
 
     /// Which allocations get a guarded block.
@@ -239,11 +250,12 @@ impl Heap {
     /// What caches are to let their owners do.
     pub(super) fn fast_path(&self) -> FastPath {
         match (self.mode(), self.is_sampling()) {
+            _ if self.is_counting() => FastPath::Off,
             (Mode::Plain, _) if self.guarding() == Guarding::All => FastPath::Off,
             (Mode::Plain, false) => FastPath::On,
             (Mode::Plain, true) => FastPath::Sampling,
             (Mode::Checking, false) if self.is_biased() => FastPath::Biased(Heap::fences()),
-            (Mode::Counting | Mode::Checking, _) => FastPath::Off,
+            (Mode::Checking, _) => FastPath::Off,
         }
     }
 

@@ -133,6 +133,14 @@ pub fn wrong_form(address: usize, delete: &str, by: &str) -> ! {
     fatal(format_args!("{delete} of {address:#x}, a block of {by}"))
 }
 
+/// A stack is to be trimmed below a stack pointer that is not its own.
+#[cold]
+pub fn outside_stack(top: usize, pointer: usize) -> ! {
+    fatal(format_args!(
+        "trim below {pointer:#x}, which is not in the stack that ends at {top:#x}"
+    ))
+}
+
 /// The pointer is not the top of a stack, or that stack is not in use.
 #[cold]
 pub fn no_stack(top: usize) -> ! {

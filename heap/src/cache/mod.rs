@@ -1,5 +1,22 @@
 //! Magazines over bitmaps: the fast path, refill, flush, draining, thread end.
 
+/// The symbol of the thread's slot. It names the package's version, so that two versions in one
+/// program do not share a slot.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg_attr(loom, allow(unused_macros))]
+macro_rules! slot_name {
+    () => {
+        concat!(
+            "neap_slot_",
+            env!("CARGO_PKG_VERSION_MAJOR"),
+            "_",
+            env!("CARGO_PKG_VERSION_MINOR"),
+            "_",
+            env!("CARGO_PKG_VERSION_PATCH")
+        )
+    };
+}
+
 #[cfg(all(not(loom), target_arch = "aarch64"))]
 mod aarch64;
 #[cfg(not(loom))]

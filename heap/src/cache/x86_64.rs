@@ -36,13 +36,13 @@ const BASE_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, pri
 const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_slices);
 
 global_asm!(
-    ".pushsection .tdata.neap_slot_0_1,\"awT\",@progbits",
+    concat!(".pushsection .tdata.", slot_name!(), ",\"awT\",@progbits"),
     ".p2align 3",
-    ".hidden neap_slot_0_1",
-    ".globl neap_slot_0_1",
-    ".type neap_slot_0_1,@object",
-    ".size neap_slot_0_1,8",
-    "neap_slot_0_1:",
+    concat!(".hidden ", slot_name!()),
+    concat!(".globl ", slot_name!()),
+    concat!(".type ", slot_name!(), ",@object"),
+    concat!(".size ", slot_name!(), ",8"),
+    concat!(slot_name!(), ":"),
     ".quad {empty}",
     ".popsection",
     empty = sym EMPTY,
@@ -67,7 +67,7 @@ pub fn slot() -> *const Cache {
     // `pure`: after `set` the next read must see the new value.
     unsafe {
         asm!(
-            "mov {cache}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            concat!("mov {cache}, qword ptr [rip + ", slot_name!(), "@GOTTPOFF]"),
             "mov {cache}, qword ptr fs:[{cache}]",
             cache = out(reg) cache,
             options(nostack, preserves_flags, readonly),
@@ -84,7 +84,7 @@ pub unsafe fn set_slot(cache: *const Cache) {
     // SAFETY: writes the thread's own slot.
     unsafe {
         asm!(
-            "mov {offset}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            concat!("mov {offset}, qword ptr [rip + ", slot_name!(), "@GOTTPOFF]"),
             "mov qword ptr fs:[{offset}], {cache}",
             offset = out(reg) _,
             cache = in(reg) cache,
@@ -99,7 +99,7 @@ pub fn slot_address() -> usize {
     // SAFETY: reads the distance, and the thread pointer, which `fs:0` holds.
     unsafe {
         asm!(
-            "mov {slot}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            concat!("mov {slot}, qword ptr [rip + ", slot_name!(), "@GOTTPOFF]"),
             "add {slot}, qword ptr fs:[0]",
             slot = out(reg) slot,
             options(nostack, readonly),
@@ -269,7 +269,7 @@ macro_rules! push {
             "jae {slow}",
             "movzx {tag:e}, byte ptr [{base} + {word}]",
             // Does a block of its class start here? One multiplication tells (see `Divisor`).
-            "mov {base}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            concat!("mov {base}, qword ptr [rip + ", slot_name!(), "@GOTTPOFF]"),
             "mov {base}, qword ptr fs:[{base}]",
             "movzx {word:e}, {block:x}",
             "imul {word:e}, dword ptr [{base} + {tag}*4 + {starts_at}]",

@@ -3,44 +3,40 @@
 use super::file::write_all;
 use core::fmt::{self, Write};
 
-/// Most bytes of one message, prefix and newline included; the rest is cut.
+/// Most bytes of a message that go out in one write, prefix and newline included.
 const LINE_BYTES: usize = 512;
 
 /// A line under construction on the stack.
-struct Line {
+struct Line<'a> {
     text: [u8; LINE_BYTES],
     len: usize,
+    /// Takes what is full.
+    out: &'a mut dyn FnMut(&[u8]),
 }
 
-impl Line {
-    fn format(args: fmt::Arguments<'_>) -> Self {
-        let mut line = Self {
+impl Line<'_> {
+    fn write(args: fmt::Arguments<'_>, out: &mut dyn FnMut(&[u8])) {
+        let mut line = Line {
             text: [0; LINE_BYTES],
             len: 0,
+            out,
         };
-        // A message too long is cut, not lost: `write_str` keeps what fits.
-        let _ = line.write_fmt(format_args!("neap: {args}"));
-        line.text[line.len] = b'\n';
-        line.len += 1;
-        line
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.text[..self.len]
+        let _ = writeln!(line, "neap: {args}");
+        (line.out)(&line.text[..line.len]);
     }
 }
 
-impl Write for Line {
+impl Write for Line<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // The last byte is the newline's.
-        let fits = text.len().min(LINE_BYTES - 1 - self.len);
-        self.text[self.len..self.len + fits].copy_from_slice(&text.as_bytes()[..fits]);
-        self.len += fits;
-        if fits == text.len() {
-            Ok(())
-        } else {
-            Err(fmt::Error)
+        for &byte in text.as_bytes() {
+            if self.len == LINE_BYTES {
+                (self.out)(&self.text);
+                self.len = 0;
+            }
+            self.text[self.len] = byte;
+            self.len += 1;
         }
+        Ok(())
     }
 }
 
@@ -58,21 +54,28 @@ pub fn abort() -> ! {
     unsafe { libc::abort() }
 }
 
-/// Writes `neap: <message>` to standard error, in one write where the kernel takes it whole.
+/// Writes `neap: <message>` to standard error, in one write if it is of at most [`LINE_BYTES`] and
+/// the kernel takes it whole.
 #[cold]
 #[inline(never)]
 pub fn warn(args: fmt::Arguments<'_>) {
     // A closed standard error is no reason to fail: nothing could read the line.
-    let _ = write_all(libc::STDERR_FILENO, Line::format(args).bytes());
+    Line::write(args, &mut |bytes| _ = write_all(libc::STDERR_FILENO, bytes));
 }
 
-/// Bytes that are most likely text.
+/// Bytes that are most likely text, on one line: control characters are escaped.
 pub struct Lossy<'a>(pub &'a [u8]);
 
 impl fmt::Display for Lossy<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.utf8_chunks().try_for_each(|chunk| {
-            out.write_str(chunk.valid())?;
+            chunk
+                .valid()
+                .chars()
+                .try_for_each(|letter| match letter.is_control() {
+                    true => write!(out, "{}", letter.escape_default()),
+                    false => out.write_char(letter),
+                })?;
             out.write_str(if chunk.invalid().is_empty() {
                 ""
             } else {
@@ -86,20 +89,33 @@ impl fmt::Display for Lossy<'_> {
 mod tests {
     use super::*;
     use std::string::String;
+    use std::vec::Vec;
 
-    #[test]
-    fn a_line_has_prefix_and_newline() {
-        assert_eq!(
-            Line::format(format_args!("double free of {:#x}", 64)).bytes(),
-            b"neap: double free of 0x40\n"
-        );
+    fn writes(args: fmt::Arguments<'_>) -> Vec<Vec<u8>> {
+        let mut writes = Vec::new();
+        Line::write(args, &mut |bytes| writes.push(bytes.to_vec()));
+        writes
     }
 
     #[test]
-    fn a_long_line_is_cut_and_still_ends() {
-        let long: String = "x".repeat(2 * LINE_BYTES);
-        let line = Line::format(format_args!("{long}"));
-        assert_eq!(line.bytes().len(), LINE_BYTES);
-        assert_eq!(line.bytes()[LINE_BYTES - 1], b'\n');
+    fn a_line_has_prefix_and_newline() {
+        let line = writes(format_args!("double free of {:#x}", 64));
+        assert_eq!(line, [b"neap: double free of 0x40\n"]);
+    }
+
+    #[test]
+    fn a_long_line_is_whole() {
+        for bytes in 500..=600 {
+            let long: String = "x".repeat(bytes);
+            let written = writes(format_args!("{long}"));
+            assert_eq!(written.len(), (bytes + 7).div_ceil(LINE_BYTES));
+            assert_eq!(written.concat(), std::format!("neap: {long}\n").as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_stays_on_its_line() {
+        let text = std::format!("{}", Lossy(b"caf\xc3\xa9\n\x1b[31m\xff\x7f\xc2\x9b\0."));
+        assert_eq!(text, "caf\u{e9}\\n\\u{1b}[31m\u{fffd}\\u{7f}\\u{9b}\\u{0}.");
     }
 }

@@ -6,6 +6,7 @@
 //! way that Neap did not see. A filter from before the start means nothing, because containers have
 //! one and do not kill.
 
+use super::abort::warn;
 use super::arch::call;
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
 
@@ -42,6 +43,14 @@ pub fn forbid() {
 /// Whether [`forbid`] was called.
 pub fn is_forbidden() -> bool {
     !ALLOWED.load(Ordering::Relaxed)
+}
+
+/// Says that an option has no effect.
+#[cold]
+pub fn warn_forbidden(option: &str) {
+    warn(format_args!(
+        "{option} is ignored: NEAP_KERNEL_QUERIES=0 or a sandbox forbids its system calls"
+    ));
 }
 
 /// Whether Neap may do more than manage memory: read files, start threads.

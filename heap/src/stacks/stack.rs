@@ -81,14 +81,18 @@ impl Stack {
 
     /// Gives back the whole pages below a parked coroutine's stack pointer (on x86-64, below the
     /// 128 bytes under it). Returns how many bytes that was, as far as the kernel tells; they read
-    /// as zero from then on.
+    /// as zero from then on. Aborts if the stack pointer is not within the stack.
     ///
     /// # Safety
     /// - `pointer` is the stack pointer of the coroutine on this stack, which is not running and
     ///   does not run before this returns; nothing below it is used any more.
     pub unsafe fn trim(&self, pointer: *const u8) -> usize {
-        // SAFETY: the caller's promise.
-        unsafe { Pool::trim(&Linux, self.record, pointer.addr()) }
+        let (top, pointer) = (self.record.top(), pointer.addr());
+        if !(self.record.base()..=top).contains(&pointer) {
+            misuse::outside_stack(top, pointer);
+        }
+        // SAFETY: the caller's promise, and not above the top.
+        unsafe { Pool::trim(&Linux, self.record, pointer) }
     }
 
     /// Gives up ownership; from now on the stack is identified by its top.

@@ -255,10 +255,11 @@ impl Pool {
     /// # Safety
     /// - No coroutine runs on the stack meanwhile, and none uses the contents below `pointer`
     ///   again, except the red zone.
+    /// - `pointer` is not above the stack's top.
     pub unsafe fn trim<O: Os>(os: &O, stack: &StackRecord, pointer: usize) -> usize {
         let page = os.page_bytes();
         let limit = stack.base() + page;
-        let end = pointer.min(stack.top()).saturating_sub(RED_ZONE) / page * page;
+        let end = pointer.saturating_sub(RED_ZONE) / page * page;
         let Some(start) = NonNull::new(limit as *mut u8).filter(|_| end > limit) else {
             return 0;
         };

@@ -65,8 +65,10 @@ pub(crate) fn begin() {
     if is(When::Never) || process::is_secure() || !sandbox::allows_more() {
         return;
     }
-    let is_wanted =
-        HEAP.mode() != Mode::Plain || profile::is_wanted() || purge::is_wanted_from_start();
+    let is_wanted = HEAP.mode() != Mode::Plain
+        || HEAP.is_counting()
+        || profile::is_wanted()
+        || purge::is_wanted_from_start();
     if !(is_wanted || is(When::AtStart) || AWAITED.load(Ordering::Relaxed)) {
         REQUESTS.set_absent(true);
         return;

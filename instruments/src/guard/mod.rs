@@ -21,7 +21,6 @@ use neap_heap::cache::measures::Measures;
 use neap_heap::cache::misuse::Call;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::os::Os;
-use neap_heap::os::abort::warn;
 use neap_heap::os::fault::{self, Where};
 use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::Lock;
@@ -75,9 +74,7 @@ pub(crate) fn begin() {
     match INTERVAL.load(Ordering::Relaxed) {
         OFF => {}
         _ if sandbox::is_forbidden() => {
-            warn(format_args!(
-                "NEAP_GUARD is ignored: NEAP_KERNEL_QUERIES=0 or a sandbox forbids its system calls"
-            ));
+            sandbox::warn_forbidden("NEAP_GUARD");
         }
         interval => {
             set_interval(Some(interval));

@@ -79,8 +79,8 @@ pub(crate) fn is_wanted() -> bool {
 pub(crate) fn begin() {
     unwind::prepare();
     let wanted = WANTED.load(Ordering::Relaxed);
-    if wanted != 0 {
-        set_rate(wanted);
+    if wanted != 0 && matches!(set_rate(wanted), Refusal::Sandbox) {
+        sandbox::warn_forbidden("NEAP_SAMPLE");
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{check, sizes};
 use core::mem::MaybeUninit;
 use neap_heap::base::sync::UnsafeCell;
 use neap_heap::base::units::SLICE_SHIFT;
-use neap_heap::cache::heap::{HEAP, Mode};
+use neap_heap::cache::heap::HEAP;
 use neap_heap::os::Os;
 use neap_heap::os::linux::{self, Linux};
 use neap_heap::os::own_stack;
@@ -122,7 +122,7 @@ fn note_process(figures: &mut Snapshot) {
     figures.refused = HEAP.pressure.refused();
     figures.granted = HEAP.budget.granted() as u64;
     figures.counted = Counted::default();
-    if HEAP.mode() == Mode::Counting {
+    if HEAP.is_counting() {
         let [allocations, frees, requested] = HEAP.registry.counted();
         figures.counted = Counted {
             known: 1,
