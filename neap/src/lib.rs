@@ -44,11 +44,16 @@
 //! # Soundness
 //!
 //! Every function that takes a pointer is `unsafe`. A program that forbids unsafe code cannot
-//! violate memory safety through this crate, with one exception. Before edition 2024
-//! `std::env::set_var` is a safe function, and the heap's first use reads the environment. A
-//! program that keeps another global allocator and calls `set_var` beside other threads first calls
-//! one function of this crate, for instance [`purge::decay`], while it has one thread. Under
-//! [`Neap`] the first allocation comes before `main`.
+//! violate memory safety through this crate, with two exceptions:
+//!
+//! - Before edition 2024 `std::env::set_var` is a safe function, and the heap's first use reads the
+//!   environment. A program that keeps another global allocator and calls `set_var` beside other
+//!   threads first calls one function of this crate, for instance [`purge::decay`], while it has
+//!   one thread. Under [`Neap`] the first allocation comes before `main`.
+//! - The guard of a stack is one OS page. Rust's functions cannot step over it, but functions of
+//!   the C library with frames of up to 33 KiB can, for instance below
+//!   `std::net::ToSocketAddrs`. A coroutine that may reach one needs that much room to spare on its
+//!   [`stack`].
 //!
 //! # Features
 //!

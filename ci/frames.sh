@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The functions of a C library whose frames are larger than an OS page and have no stack probes,
+# largest first: ci/frames.sh [ARCHIVE]. Such a function can step over the guard of a stack
+# (docs/stacks.md). The archive (libc.a) names all functions. x86-64 only.
+set -euo pipefail
+objdump -d --no-show-raw-insn "${1:-$(cc -print-file-name=libc.a)}" | awk '
+    function end() {
+        for (i = 1; i <= count && !probes; i++) print frames[i], name
+        count = probes = 0
+    }
+    /^[0-9a-f]+ <.*>:$/ { end(); name = substr($2, 2, length($2) - 3) }
+    # A probe touches each page while the frame grows.
+    /or[lq] +\$0x0,\(%rsp\)/ { probes = 1 }
+    /sub +\$0x[0-9a-f]+,%rsp/ { split($NF, parts, /[$,]/); frames[++count] = parts[2] }
+    END { end() }
+' | while read -r frame name; do
+    [ $((frame)) -le 4096 ] || echo "$((frame)) $name"
+done | sort -rn | awk '!seen[$2 FS $1]++'
