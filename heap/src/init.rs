@@ -5,7 +5,7 @@
 
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
 use crate::cache::countdown::Counts;
-use crate::cache::heap::{HEAP, Heap, Mode};
+use crate::cache::heap::{CHECKING, COUNTING, HEAP, Mode};
 use crate::cache::machine;
 use crate::cache::measures::{EARLY, Measures, SECRETS};
 use crate::cache::thread_cache::{Cache, EMPTY};
@@ -352,7 +352,7 @@ fn warn_unknown(name: &[u8]) {
 /// - As [`apply`].
 unsafe fn set(name: &str, value: Value<'_>) {
     match (name, value) {
-        ("count", Value::Choice("1")) => switch(Heap::start_counting),
+        ("count", Value::Choice("1")) => switch(COUNTING),
         ("check", Value::Choice("1")) => take_measures(Measures::CHECK),
         ("harden", Value::Names(bits)) if bits != 0 => take_measures(Measures::named(bits)),
         ("decay", Value::Millis(ms)) => HEAP.pages.limits().set_decay_ms(ms),
@@ -382,10 +382,10 @@ unsafe fn set(name: &str, value: Value<'_>) {
     }
 }
 
-/// Makes a change that switches the fast path off for all existing and future caches.
-fn switch(change: impl FnOnce(&Heap)) {
+/// Switches the fast path off for all existing and future caches.
+fn switch(mode: u8) {
     HEAP.decay(Reason::Refusal);
-    change(&HEAP);
+    HEAP.add_mode(mode);
     HEAP.set_paths();
 }
 
@@ -403,7 +403,7 @@ pub fn take_measures(measures: Measures) {
     tags::start(measures);
     HEAP.add_measures(measures);
     if HEAP.mode() != Mode::Checking {
-        switch(|heap| heap.set_mode(Mode::Checking));
+        switch(CHECKING);
     }
 }
 

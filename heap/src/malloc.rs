@@ -178,7 +178,7 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
         return zeroed_closely(size, align);
     }
     // A thread without a cache gets one on the slow path; the other modes have code of their own.
-    let simply = current().is_sentinel() || HEAP.is_counting() || HEAP.is_sampling();
+    let simply = current().is_sentinel() || !HEAP.is_plain() || HEAP.is_sampling();
     if simply || HEAP.guarding() == Guarding::All || !HEAP.depots.next_is_fresh(class) {
         let block = allocate_sampling(size, class, align);
         return zeroed(block, room(block, size, extent.bytes(size, class)));
@@ -323,7 +323,7 @@ fn allocate_slower(size: usize, class: Class, align: usize) -> *mut u8 {
 /// than none. Its place is a multiple of all that a block of `class` is a multiple of.
 #[cold]
 fn take_larger(class: Class) -> *mut u8 {
-    if HEAP.mode() != Mode::Plain || HEAP.is_counting() || HEAP.is_sampling() {
+    if !HEAP.is_plain() || HEAP.is_sampling() {
         return ptr::null_mut();
     }
     larger(class, usize::MAX)

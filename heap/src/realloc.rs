@@ -1,7 +1,7 @@
 //! Changing a block's size.
 
 use crate::base::units::{SLICE_BYTES, slices_for};
-use crate::cache::heap::{Found, HEAP, Mode};
+use crate::cache::heap::{Found, HEAP};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::free::{free, refuse_quarantined, sizes_are_loose, start_of};
@@ -57,7 +57,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         return unsafe { reallocate_elsewhere(block, size, align) };
     };
     refuse_freed(block, slab, class);
-    if HEAP.mode() != Mode::Plain || HEAP.is_counting() {
+    if !HEAP.is_plain() {
         // SAFETY: the caller's promise.
         return unsafe { reallocate_watched(block, class, size, align) };
     }

@@ -6,7 +6,7 @@ use super::budget::Budget;
 use super::magazine::Tag;
 use super::measures::{EARLY, Measures};
 use super::registry::Registry;
-use crate::base::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::thread;
@@ -27,9 +27,8 @@ pub struct Heap {
     pub registry: Registry,
     /// The bounds of the magazines.
     pub budget: Budget,
+    /// [`CHECKING`], [`COUNTING`], both or neither.
     mode: AtomicU8,
-    /// Whether every call is counted.
-    counting: AtomicBool,
     guarding: AtomicU8,
     /// The [`Measures`] in force.
     measures: AtomicU16,
@@ -65,13 +64,17 @@ const SIDES: Sides = Sides {
 
 /// How calls are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Mode {
     /// By the fast path.
-    Plain = 0,
+    Plain,
     /// By the slow path, freed blocks in quarantine.
-    Checking = 1,
+    Checking,
 }
+
+/// [`Mode::Checking`].
+pub(crate) const CHECKING: u8 = 1;
+/// Every call is counted.
+pub(crate) const COUNTING: u8 = 2;
 
 /// Which allocations get a guarded block. See `docs/guard.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,8 +142,7 @@ impl Heap {
             pool: [const { AtomicUsize::new(0) }; 2],
             registry: Registry::new(),
             drained: AtomicUsize::new(0),
-            mode: AtomicU8::new(Mode::Plain as u8),
-            counting: AtomicBool::new(false),
+            mode: AtomicU8::new(0),
             guarding: AtomicU8::new(Guarding::Off as u8),
             measures: AtomicU16::new(0),
             no_bytes: AtomicU8::new(0),
@@ -153,7 +155,7 @@ impl Heap {
 
     /// How calls are served.
     pub fn mode(&self) -> Mode {
-        match self.mode.load(Ordering::Relaxed) {
+        match self.mode.load(Ordering::Relaxed) & CHECKING {
             0 => Mode::Plain,
             _ => Mode::Checking,
         }
@@ -162,12 +164,13 @@ impl Heap {
     /// Whether every call is counted, and so takes the slow path, in either mode.
     #[inline]
     pub fn is_counting(&self) -> bool {
-        self.counting.load(Ordering::Relaxed)
+        self.mode.load(Ordering::Relaxed) & COUNTING != 0
     }
 
-    /// From now on every call is counted. Caches follow as with [`Heap::set_mode`].
-    pub(crate) fn start_counting(&self) {
-        self.counting.store(true, Ordering::Relaxed);
+    /// Whether calls are neither checked nor counted.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) == 0
     }
 
     /// Which allocations get a guarded block.
@@ -276,10 +279,10 @@ impl Heap {
         }
     }
 
-    /// Changes how calls are served. Caches made from now on follow; see [`Registry`] for those
-    /// that exist.
-    pub fn set_mode(&self, mode: Mode) {
-        self.mode.store(mode as u8, Ordering::Relaxed);
+    /// From now on calls are served by [`CHECKING`] or by [`COUNTING`] as well. Caches made from
+    /// now on follow; see [`Registry`] for those that exist.
+    pub(crate) fn add_mode(&self, mode: u8) {
+        self.mode.fetch_or(mode, Ordering::Relaxed);
     }
 
     /// The decay time in ms.

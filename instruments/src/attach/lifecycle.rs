@@ -7,7 +7,7 @@ use super::state::{AWAITED, Inner, LOCK, STATUS_PAGE};
 use super::words::WORDS;
 use crate::{guard, profile};
 use neap_heap::base::sync::{AtomicU8, Ordering};
-use neap_heap::cache::heap::{HEAP, Mode};
+use neap_heap::cache::heap::HEAP;
 use neap_heap::hook::REQUESTS;
 use neap_heap::init::{self, Frontend};
 use neap_heap::os::Os;
@@ -65,10 +65,7 @@ pub(crate) fn begin() {
     if is(When::Never) || process::is_secure() || !sandbox::allows_more() {
         return;
     }
-    let is_wanted = HEAP.mode() != Mode::Plain
-        || HEAP.is_counting()
-        || profile::is_wanted()
-        || purge::is_wanted_from_start();
+    let is_wanted = !HEAP.is_plain() || profile::is_wanted() || purge::is_wanted_from_start();
     if !(is_wanted || is(When::AtStart) || AWAITED.load(Ordering::Relaxed)) {
         REQUESTS.set_absent(true);
         return;
