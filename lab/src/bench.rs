@@ -4,7 +4,7 @@
 use crate::counts;
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, Kept, View, available_peers};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::{Record, Row};
 use crate::engine::settings::{
@@ -351,7 +351,7 @@ fn picture(record: &Record, view: &View) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::figure::Unit;
+    use crate::engine::record::Unit;
 
     fn record(rounds: u32) -> Record {
         let mut record = Record::default();

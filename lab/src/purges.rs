@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use neap_shared::status_page::{self, COARSE_AT, Coarse, HEAD_AT, Head};
 
 use crate::cases::tree::{self, Life};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::memory_file;
 
 /// The figures' names.

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::peers::Ready;
 use crate::work::retention::{MOMENTS, Pattern};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::cells::Cell;
-use crate::engine::figure::{Figure, Unit};
+use crate::engine::record::{Figure, Unit};
 use crate::peers::Ready;
 use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed};

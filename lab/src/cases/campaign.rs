@@ -14,7 +14,7 @@ use super::standing::fault;
 use super::{tree, views};
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::settings::{
     JSON, NEAP as LIBRARY, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::case::Case;
 use super::tree::Held;
-use crate::engine::figure::{Figure, Unit};
+use crate::engine::record::{Figure, Unit};
 use crate::engine::record::Run;
 use crate::purges::Purges;
 

@@ -11,7 +11,7 @@ use super::home::{Home, Work};
 use super::identity;
 use super::party::{Heard, Party, in_words, is_orderly};
 use super::tree::{self, Look, Tree};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::purges::StatusPages;
 
 /// From one sample to the next.

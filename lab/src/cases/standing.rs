@@ -2,7 +2,7 @@
 
 use super::allocators::{GLIBC, NEAP};
 use super::figures::{CHECK, CPU, END, FINE, OUTCOME, PEAK, TIME};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::record::{Record, Row, distinct};
 use crate::purges::{self, PURGED, REGRETTED};
 use crate::stats::Spread;

@@ -191,7 +191,7 @@ fn panel(record: &Record, case: &str) -> Panel {
 mod tests {
     use super::super::figures::COURSE;
     use super::*;
-    use crate::engine::figure::{Figure, Unit};
+    use crate::engine::record::{Figure, Unit};
     use crate::engine::table::MISSING;
 
     fn run(end: f64, outcome: &str) -> Vec<Figure> {

@@ -9,7 +9,7 @@ use super::tables::{self, ClassTable, LARGEST};
 use super::{picture, waste};
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::settings::{
     JSON, NEAP, PEERS, QUICK, RECORDS, RECORDS_FOLDER, ROUNDS, SEED, Setting, Settings,
 };

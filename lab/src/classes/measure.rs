@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 
 use super::engines::Engine;
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::report;
 
 /// The usable bytes of every size from 1 to `largest`.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::record::{Record, Run};
 
 /// The sizes of one program.

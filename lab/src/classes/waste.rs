@@ -2,7 +2,7 @@
 
 use super::recorded::Sizes;
 use super::tables::{ClassTable, LARGEST};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 
 /// Small sizes, which programs request most.
 const SMALL: usize = 1 << 10;

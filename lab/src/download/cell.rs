@@ -11,7 +11,7 @@ use super::environment::Environment;
 use super::server::Server;
 use crate::command;
 use crate::engine::campaign::Named;
-use crate::engine::figure::{Figure, Unit};
+use crate::engine::record::{Figure, Unit};
 use crate::names::named;
 use crate::peers::Ready;
 use crate::work::identity;

@@ -1,13 +1,14 @@
-//! A campaign: interleaved rounds within a time budget, and all that came of them.
+//! A campaign: interleaved rounds within a time budget, all that came of them, and the progress on
+//! standard error.
 
+use std::cell::{Cell, RefCell};
+use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use super::figure::Figure;
-use super::progress::Progress;
-use super::record::{EXPERIMENT, Record};
 use crate::machine;
 use crate::peers::{Peer, Ready};
 use crate::rng::Rng;
+use super::record::{EXPERIMENT, Figure, Record};
 
 /// How the workers' own loops were compiled.
 const HARNESS: &str = match cfg!(debug_assertions) {
@@ -224,6 +225,94 @@ impl Campaign {
 
     pub fn left_out(&self) -> &[String] {
         &self.left_out
+    }
+}
+
+/// How the progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// One line that is rewritten.
+    Line,
+    /// A line a phase.
+    Phases,
+    /// Not at all.
+    Nothing,
+}
+
+/// The steps done so far.
+pub struct Progress {
+    shown: Shown,
+    start: Instant,
+    phase: RefCell<String>,
+    done: Cell<u64>,
+    steps: Cell<u64>,
+}
+
+impl Progress {
+    /// Progress on standard error.
+    pub fn new() -> Progress {
+        Progress::of(match std::io::stderr().is_terminal() {
+            true => Shown::Line,
+            false => Shown::Phases,
+        })
+    }
+
+    /// Progress that is not shown.
+    pub fn silent() -> Progress {
+        Progress::of(Shown::Nothing)
+    }
+
+    fn of(shown: Shown) -> Progress {
+        Progress {
+            shown,
+            start: Instant::now(),
+            phase: RefCell::default(),
+            done: Cell::new(0),
+            steps: Cell::new(0),
+        }
+    }
+
+    /// Announces this many more steps.
+    pub fn expect(&self, steps: u64) {
+        self.steps.set(self.steps.get() + steps);
+    }
+
+    /// Begins a phase.
+    pub fn phase(&self, what: &str) {
+        self.phase.replace(what.to_string());
+        match self.shown {
+            Shown::Line => self.say(""),
+            Shown::Phases => eprintln!("{what}"),
+            Shown::Nothing => {}
+        }
+    }
+
+    /// Shows the work within the phase, on a terminal.
+    pub fn say(&self, what: &str) {
+        if self.shown != Shown::Line {
+            return;
+        }
+        let (done, steps) = (self.done.get(), self.steps.get().max(self.done.get()));
+        let elapsed = self.start.elapsed().as_secs_f64();
+        let left = elapsed / done.max(1) as f64 * (steps - done) as f64;
+        let phase = self.phase.borrow();
+        let counted = format!("{done}/{steps}, {elapsed:.0} s, about {left:.0} s left");
+        eprint!("\r\x1b[2K{counted}: {phase} {what}");
+        // A progress that cannot be shown is not worth ending the campaign.
+        let _ = std::io::stderr().flush();
+    }
+
+    /// Counts a step.
+    pub fn step(&self) {
+        self.done.set(self.done.get() + 1);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown == Shown::Line {
+            eprint!("\r\x1b[2K");
+        }
     }
 }
 

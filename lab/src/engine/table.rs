@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::figure::{Figure, Unit};
+use super::record::{Figure, Unit};
 use super::record::{Record, Row, distinct};
 use crate::stats::Spread;
 

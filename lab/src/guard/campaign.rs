@@ -13,7 +13,7 @@ use crate::cases::install;
 use crate::command;
 use crate::engine::campaign::{Campaign, Named as _};
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::peers::{self, Places};
 

@@ -85,7 +85,7 @@ fn percent(chance: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::figure::Figure;
+    use crate::engine::record::Figure;
     use crate::engine::record::tests::record;
 
     #[test]

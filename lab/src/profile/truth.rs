@@ -4,7 +4,7 @@
 use anyhow::ensure;
 
 use crate::engine::campaign::Campaign;
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::peers::Ready;
 use crate::work::known::{Known, Part, Reading, SIZES, Totals, readings};
 use crate::{report, run};

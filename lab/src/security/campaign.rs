@@ -7,7 +7,7 @@ use super::situations::{self, Class, Situation};
 use super::tables;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, SEED, Setting, Settings};
 use crate::peers::{self, Places};
 

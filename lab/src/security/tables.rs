@@ -74,7 +74,7 @@ fn count(record: &Record, class: &str, peer: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::figure::Figure;
+    use crate::engine::record::Figure;
     use crate::engine::record::tests::record;
 
     #[test]

@@ -17,7 +17,7 @@ use crate::cases::{install, tree};
 use crate::command;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
-use crate::engine::figure::Figure;
+use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, Setting, Settings};
 use crate::peers::{self, Places, Ready};
 

@@ -1,7 +1,7 @@
 //! The table and the picture of a soak.
 
 use super::growth::{Sample, growth, warm};
-use crate::engine::figure::{Figure, Unit};
+use crate::engine::record::{Figure, Unit};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::{Record, Run};
 use crate::engine::table::section;

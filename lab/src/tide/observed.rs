@@ -2,7 +2,7 @@
 
 use super::follow::{Sample, Seen};
 use super::steps::{Run, Step};
-use crate::engine::figure::{Figure, Unit};
+use crate::engine::record::{Figure, Unit};
 use crate::engine::record::{self, Record};
 use crate::work::tide::protocol::{Done, Heap};
 

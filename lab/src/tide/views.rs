@@ -171,7 +171,7 @@ fn parked(observed: &Observed, engine: &str) -> Option<String> {
 mod tests {
     use super::super::observed::tests::example;
     use super::*;
-    use crate::engine::figure::Figure;
+    use crate::engine::record::Figure;
     use crate::engine::record::Row;
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::engine::progress::Progress;
+use crate::engine::campaign::Progress;
 use crate::engine::table::plain;
 use crate::peers::{self, Peer, Places, Ready};
 
