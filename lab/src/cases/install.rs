@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 
 use super::case::Case;
-use super::home::Home;
+use super::case::Home;
 use crate::command::finished;
 
 /// Why a case cannot run yet; `None` if it can.

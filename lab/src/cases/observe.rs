@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use super::allocators::Located;
 use super::case::Case;
 use super::figures::{Failure, Mark, Moment, Observed};
-use super::home::{Home, Work};
-use super::identity;
+use super::case::{Home, Work};
 use super::party::{Heard, Party, in_words, is_orderly};
 use super::tree::{self, Look, Tree};
 use crate::engine::record::Figure;
@@ -175,8 +174,8 @@ impl Run<'_> {
             }
             "rest" if self.observed.work.is_some() && self.observed.rest.is_none() => {
                 self.observed.rest = self.mark(at);
-                let objection = identity::objection(&self.tree.counted(), self.is_own)
-                    .or_else(|| identity::stranger(&self.tree.uncounted()));
+                let objection = tree::objection(&self.tree.counted(), self.is_own)
+                    .or_else(|| tree::stranger(&self.tree.uncounted()));
                 if let Some(said) = objection {
                     let what = "not comparable".to_string();
                     return Err(Failure { what, said });

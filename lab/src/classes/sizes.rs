@@ -1,335 +1,234 @@
-//! Records the sizes that real programs request. Each runs under Neap in the counting mode, and
-//! leaves a table of sizes on its status page.
+//! The sizes that real programs request: a record of its own, which `neap-lab sizes` writes.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
-use neap_shared::status_page::{self, SizeFigure};
+use anyhow::{Context as _, ensure};
 
-use super::recorded::Step;
-use crate::command;
-use crate::memory_file;
-use crate::programs::which;
+use crate::engine::campaign::{Campaign, Named};
+use crate::engine::experiment::{Ended, Experiment, PLAIN};
+use crate::engine::record::{Figure, Record, Run};
+use crate::engine::settings::{JSON, NEAP, RECORDS, Setting, Settings};
+use crate::engine::table::section;
+use crate::peers::{self, Places};
+use super::programs::{PROGRAMS, Program};
+use super::tables::LARGEST;
 
-/// A program and its arguments.
-pub struct Program {
-    /// Its name in the record.
-    pub name: &'static str,
-    /// The command; the system's directories are searched first.
-    pub command: &'static str,
-    /// Its arguments. `{folder}` stands for an empty directory of its own.
-    pub arguments: &'static [&'static str],
-    /// Further variables besides the preload.
-    pub environment: &'static [(&'static str, &'static str)],
+/// The sizes of one program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sizes {
+    /// Its name, without commas.
+    pub program: String,
+    /// Sorted by size.
+    pub steps: Vec<Step>,
 }
 
-const PYTHON: &str = "import json
-for _ in range(3):
-    document = [{'id': i, 'name': 'name %d' % i, 'tags': ['t%d' % (i % 7)], 'at': {'x': i * 0.5}, \
-        'note': 'n' * (i % 200)} for i in range(20000)]
-    assert json.loads(json.dumps(document)) == document";
-const PERL: &str = "my %h; for my $i (1..200000) { my @w = map { \"w$_\" x ($i % 9) } 1..3; \
-    $h{\"key $i\"} = \\@w; } my $n = 0; $n += length join ',', @{$h{$_}} for sort keys %h; print \
-    $n";
-const JQ: &str = "[range(60000) | {id: ., name: \"name \\(.)\", tags: [\"a\", \"b\"], nested: {x: \
-    (. / 3)}}] | group_by(.id % 17) | map(map(.name | ascii_upcase)) | flatten | length";
-const SQLITE: &str = "create table t(a integer primary key, b text, c blob); with recursive n(i) \
-    as (select 1 union all select i + 1 from n where i < 60000) insert into t select i, 'text ' \
-    || i, randomblob(i % 300) from n; create index x on t(b); select count(*), sum(length(c)) \
-    from t where b like '%7%'; select group_concat(b) from (select b from t order by c limit \
-    2000);";
-const RUBY: &str = "h = {}; 120000.times { |i| h[\"key #{i}\"] = [i.to_s * (i % 5), i] }; puts \
-    h.values.map { |v| v[0].size }.sum; puts h.keys.sort_by { |k| k.reverse }.first";
-const PHP: &str = "for ($i = 0; $i < 200000; $i++) { $a[] = ['id' => $i, 'name' => \
-    str_repeat('n', $i % 90)]; } echo strlen(json_encode($a)), \
-    count(json_decode(json_encode($a)));";
-const NODE: &str = "const a = []; for (let i = 0; i < 100000; i++) a.push({ id: i, name: \
-    'n'.repeat(i % 90) }); const zlib = require('zlib'); \
-    console.log(JSON.parse(JSON.stringify(a)).length, zlib.gzipSync(JSON.stringify(a)).length)";
-#[cfg(target_arch = "x86_64")]
-const MULTIARCH: &str = "x86_64-linux-gnu";
-#[cfg(not(target_arch = "x86_64"))]
-const MULTIARCH: &str = "aarch64-linux-gnu";
-const COMPILED: &str = "#include <algorithm>\n#include <iostream>\n#include <map>\n#include \
-    <regex>\n#include <string>\n#include <vector>\nint main() { std::map<std::string, \
-    std::vector<int>> m; std::regex r(\"a+\"); for (int i = 0; i < 9; i++) \
-    m[std::to_string(i)].push_back(i); std::cout << m.size(); }\n";
+/// Allocations of similar size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The largest size in bytes, a multiple of 8; the previous step ends at least 8 bytes earlier.
+    /// [`usize::MAX`]: all sizes too large for a class.
+    pub up_to: usize,
+    /// Number of allocations.
+    pub count: u64,
+    /// Sum of their bytes.
+    pub bytes: u64,
+}
 
-/// The programs, in the order of the record.
-pub const PROGRAMS: &[Program] = &[
-    // Not `-I`, with which Python ignores PYTHONMALLOC.
-    Program {
-        name: "python json",
-        command: "python3",
-        arguments: &["-s", "-c", PYTHON],
-        environment: &[("PYTHONMALLOC", "malloc")],
-    },
-    Program {
-        name: "python plain",
-        command: "python3",
-        arguments: &["-s", "-c", PYTHON],
-        environment: &[],
-    },
-    Program {
-        name: "perl",
-        command: "perl",
-        arguments: &["-e", PERL],
-        environment: &[("PERL_HASH_SEED", "0")],
-    },
-    Program {
-        name: "jq",
-        command: "jq",
-        arguments: &["-n", JQ],
-        environment: &[],
-    },
-    Program {
-        name: "sqlite3",
-        command: "sqlite3",
-        arguments: &[":memory:", SQLITE],
-        environment: &[],
-    },
-    Program {
-        name: "ruby",
-        command: "ruby",
-        arguments: &["--disable=gems", "-e", RUBY],
-        environment: &[],
-    },
-    Program {
-        name: "php",
-        command: "php",
-        arguments: &["-n", "-d", "memory_limit=-1", "-r", PHP],
-        environment: &[("USE_ZEND_ALLOC", "0")],
-    },
-    Program {
-        name: "node",
-        command: "node",
-        arguments: &["-e", NODE],
-        environment: &[],
-    },
-    Program {
-        name: "g++",
-        command: "cc1plus",
-        arguments: &[
-            "-quiet",
-            "-imultiarch",
-            MULTIARCH,
-            "-O2",
-            "{folder}/input.cc",
-            "-o",
-            "{folder}/output.s",
-        ],
-        environment: &[],
-    },
-    Program {
-        name: "redis",
-        command: "redis-server",
-        arguments: &[
-            "--port",
-            "0",
-            "--unixsocket",
-            "{folder}/redis.sock",
-            "--save",
-            "",
-        ],
-        environment: &[],
-    },
-];
+/// The record's name for a step of all larger sizes.
+const LARGER: &str = "larger";
+const COUNT: &str = "count up to ";
+const BYTES: &str = "bytes up to ";
 
-/// Longest wait for a program's status page.
-const LONGEST_START: Duration = Duration::from_secs(10);
-
-impl Program {
-    /// Runs it under `library` and returns its sizes.
-    ///
-    /// # Errors
-    /// If it is not installed, fails, or has no table of sizes.
-    pub fn sizes(&self, library: &Path) -> anyhow::Result<Vec<Step>> {
-        let folder = Scratch::new()?;
-        std::fs::write(folder.0.join("input.cc"), COMPILED)?;
-        let mut child = self.start(library, &folder.0)?;
-        let status_page = status_page_of(&mut child);
-        let ended = match self.command {
-            "redis-server" => serve(&mut child, &folder.0),
-            _ => command::wait(&mut child, command::LONGEST).map(|status| status.success()),
+/// The figures of a program's steps.
+pub fn figures(steps: &[Step]) -> Vec<Figure> {
+    let of = |step: &Step| {
+        let up_to = match step.up_to {
+            usize::MAX => LARGER.to_string(),
+            bytes => bytes.to_string(),
         };
-        ensure!(ended?, "{} failed", self.name);
-        let steps = steps(&status_page?)?;
-        ensure!(
-            !steps.is_empty(),
-            "{} left an empty table of sizes",
-            self.name
-        );
-        Ok(steps)
-    }
+        [
+            Figure::count(format!("{COUNT}{up_to}"), step.count),
+            Figure::bytes(format!("{BYTES}{up_to}"), step.bytes as f64),
+        ]
+    };
+    steps.iter().flat_map(of).collect()
+}
 
-    fn start(&self, library: &Path, folder: &Path) -> anyhow::Result<Child> {
-        let place = folder.to_string_lossy();
-        let argument = |text: &&str| text.replace("{folder}", &place);
-        let mut command = Command::new(self.file()?);
-        command
-            .args(self.arguments.iter().map(argument))
-            .envs(self.environment.iter().copied())
-            .env("LD_PRELOAD", library)
-            .env("NEAP_COUNT", "1")
-            // A monitored process writes its table once more at its end, even if no monitor
-            // listens.
-            .env("NEAP_MONITOR", "/no/monitor")
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command
-            .spawn()
-            .with_context(|| format!("cannot run {}", self.command))
-    }
+/// The programs of a record.
+///
+/// # Errors
+/// If a step is damaged.
+pub fn programs(record: &Record) -> anyhow::Result<Vec<Sizes>> {
+    let program = |run: Run| {
+        let counts = run.figures().filter_map(|figure| {
+            let up_to = figure.name.strip_prefix(COUNT)?;
+            Some(step(&run, up_to, figure.as_number()).with_context(|| figure.name.clone()))
+        });
+        let steps = counts.collect::<anyhow::Result<_>>()?;
+        Ok(Sizes {
+            program: run.case().to_string(),
+            steps,
+        })
+    };
+    record.runs().map(program).collect()
+}
 
-    /// The distribution's own program. A version manager's shim would otherwise be counted in its
-    /// place.
-    fn file(&self) -> anyhow::Result<PathBuf> {
-        if self.command == "cc1plus" {
-            let name = command::output(Command::new("g++").arg("-print-prog-name=cc1plus"))?;
-            return Ok(PathBuf::from(name.trim()));
-        }
-        let of_system = Path::new("/usr/bin").join(self.command);
-        let here = of_system.is_file().then_some(of_system);
-        here.or_else(|| which(self.command))
-            .with_context(|| format!("{} is not installed", self.command))
+fn step(run: &Run, up_to: &str, count: Option<f64>) -> anyhow::Result<Step> {
+    let bytes = run.number(&format!("{BYTES}{up_to}")).context("no bytes")? as u64;
+    let count = count.context("no count")? as u64;
+    let up_to = match up_to {
+        LARGER => usize::MAX,
+        bytes => bytes.parse()?,
+    };
+    let is_step = up_to == usize::MAX || up_to.is_multiple_of(8);
+    ensure!(is_step, "sizes come in steps of 8 bytes");
+    Ok(Step {
+        up_to,
+        count,
+        bytes,
+    })
+}
+
+/// The newest record of sizes in `folder`.
+///
+/// # Errors
+/// If there is none, or it is damaged.
+pub fn newest(folder: &Path) -> anyhow::Result<(PathBuf, Vec<Sizes>)> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {folder:?}"))?;
+    let is_one = |file: &PathBuf| file.to_string_lossy().ends_with("-sizes.csv");
+    let files = entries.flatten().map(|entry| entry.path()).filter(is_one);
+    let file = files
+        .max()
+        .with_context(|| format!("no record of sizes in {folder:?}; neap-lab sizes makes one"))?;
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file:?}"))?;
+    let read = Record::from_csv(&text).and_then(|record| programs(&record));
+    let programs = read.with_context(|| format!("{file:?} is damaged"))?;
+    Ok((file, programs))
+}
+
+/// The sizes that real programs request.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "sizes",
+    about: "Record the sizes that real programs request, in Neap's counting mode",
+    settings: &[
+        NEAP,
+        Setting::names("only", "Only these programs"),
+        JSON,
+        RECORDS,
+    ],
+    run: carry_out,
+    tables: |record, _| table(record),
+    ..PLAIN
+};
+
+impl Named for Program {
+    fn name(&self) -> String {
+        self.name.to_string()
     }
 }
 
-/// The status page of a program that was just started, held open beyond its end.
-fn status_page_of(child: &mut Child) -> anyhow::Result<File> {
-    let start = Instant::now();
-    let pid = child.id().to_string();
-    loop {
-        // The status page may be found a moment before its head is written.
-        let found = memory_file::open(&pid, status_page::NAME);
-        let told = found.as_ref().map(is_status_page);
-        if let (Some(file), Some(Ok(()))) = (found, &told) {
-            return Ok(file);
-        }
-        if let Some(status) = child.try_wait()? {
-            bail!("it ended with {status} before its status page was found");
-        }
-        if start.elapsed() > LONGEST_START {
-            told.context("it shows no status page")??;
-        }
-    }
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let neap = peers::find("neap").context("no peer is called neap")?;
+    let neap = peers::locate(neap, &Places::new(settings.path("neap"))?)?;
+    let all: Vec<&Program> = PROGRAMS.iter().collect();
+    let programs = settings.chosen(("only", "program"), &all, |program| program.name)?;
+    let peers = [neap];
+    campaign.head(&[], &peers);
+    campaign.rounds(1, (&programs, &peers), |program, neap| {
+        Ok(figures(&program.sizes(&neap.library)?))
+    });
+    Ok(Ended::Measured)
 }
 
-fn is_status_page(file: &File) -> anyhow::Result<()> {
-    memory_file::ensure_words(file, status_page::MAGIC, status_page::VERSION)
+const COLUMNS: [&str; 4] = ["allocations", "up to 32 KiB", "mean of these", "most often"];
+
+fn table(record: &Record) -> String {
+    let Ok(programs) = programs(record) else {
+        return String::new();
+    };
+    let names: Vec<&str> = programs
+        .iter()
+        .map(|sizes| sizes.program.as_str())
+        .collect();
+    section(
+        "The sizes that programs request",
+        "program",
+        (&names, &COLUMNS),
+        |name, column| {
+            let Sizes { steps, .. } = programs.iter().find(|sizes| sizes.program == **name)?;
+            let small = || steps.iter().filter(|step| step.up_to <= LARGEST);
+            let count: u64 = small().map(|step| step.count).sum();
+            let bytes: u64 = small().map(|step| step.bytes).sum();
+            let all: u64 = steps.iter().map(|step| step.count).sum();
+            Some(match COLUMNS.iter().position(|known| known == column)? {
+                0 => all.to_string(),
+                1 => count.to_string(),
+                2 => format!("{:.1} B", bytes as f64 / count.max(1) as f64),
+                _ => most_often(steps.iter().max_by_key(|step| step.count)?),
+            })
+        },
+    )
 }
 
-/// The table of sizes on a status page.
-fn steps(status_page: &File) -> anyhow::Result<Vec<Step>> {
-    let mut steps = Vec::new();
-    for index in 0..status_page::SIZES {
-        let at = status_page::SIZES_AT + index * size_of::<SizeFigure>();
-        let SizeFigure { count, bytes } = memory_file::read(status_page, at)?;
-        if count > 0 {
-            let up_to = match index + 1 == status_page::SIZES {
-                true => usize::MAX,
-                // Entry 0 counts requests of zero bytes, which get a block of 8.
-                false => index.max(1) * status_page::SIZE_STEP,
-            };
-            steps.push(Step {
-                up_to,
-                count,
-                bytes,
-            });
-        }
-    }
-    Ok(steps)
-}
-
-/// Sends requests to a redis-server, then ends it.
-fn serve(server: &mut Child, folder: &Path) -> anyhow::Result<bool> {
-    let socket = folder.join("redis.sock");
-    let start = Instant::now();
-    while !socket.exists() {
-        ensure!(start.elapsed() < LONGEST_START, "redis-server is not up");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let mut client = Command::new("redis-benchmark");
-    client.arg("-s").arg(&socket);
-    client.args([
-        "-t",
-        "set,get,lpush,hset,zadd",
-        "-n",
-        "40000",
-        "-P",
-        "16",
-        "-r",
-        "20000",
-        "-q",
-    ]);
-    let served = command::output(&mut client);
-    let mut stop = Command::new("redis-cli");
-    let stopped = command::output(stop.arg("-s").arg(&socket).args(["shutdown", "nosave"]));
-    if served.is_err() || stopped.is_err() {
-        server.kill()?;
-    }
-    let ended = command::wait(server, command::LONGEST)?.success();
-    served.and(stopped).map(|_| ended)
-}
-
-/// A directory that is removed when dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> anyhow::Result<Scratch> {
-        let folder = std::env::temp_dir().join(format!("neap-lab-sizes-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {folder:?}"))?;
-        Ok(Scratch(folder))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A failure only leaves a directory in the system's temporary directory.
-        let _ = std::fs::remove_dir_all(&self.0);
+fn most_often(step: &Step) -> String {
+    match step.up_to {
+        usize::MAX => "larger".into(),
+        bytes => format!("up to {bytes} B"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt as _;
 
-    #[test]
-    fn a_status_page_that_was_not_made_by_neap_is_refused_and_a_table_is_read() {
-        let path =
-            std::env::temp_dir().join(format!("neap-lab-status_page-{}", std::process::id()));
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .unwrap();
-        std::fs::remove_file(path).unwrap();
-        assert!(steps(&file).is_err());
-        file.set_len(status_page::BYTES as u64).unwrap();
-        assert_eq!(steps(&file).unwrap(), []);
-        let write = |index: usize, words: [u64; 2]| {
-            let at = status_page::SIZES_AT + index * size_of::<SizeFigure>();
-            file.write_all_at(bytemuck::bytes_of(&words), at as u64)
-                .unwrap();
-        };
-        write(3, [5, 101]);
-        write(status_page::SIZES - 1, [1, 40_000]);
+    fn example() -> Record {
         let step = |up_to, count, bytes| Step {
             up_to,
             count,
             bytes,
         };
-        assert_eq!(
-            steps(&file).unwrap(),
-            [step(24, 5, 101), step(usize::MAX, 1, 40_000)]
+        let mut record = Record::default();
+        record.push(
+            "a",
+            "neap",
+            0,
+            figures(&[step(8, 3, 20), step(usize::MAX, 1, 99_999)]),
         );
+        record.push("b", "neap", 0, figures(&[step(24, 1, 17)]));
+        record
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        let programs = programs(&Record::from_csv(&example().to_csv()).unwrap()).unwrap();
+        let names: Vec<&str> = programs
+            .iter()
+            .map(|sizes| sizes.program.as_str())
+            .collect();
+        assert_eq!(names, ["a", "b"]);
+        let mut again = Record::default();
+        for Sizes { program, steps } in &programs {
+            again.push(program, "neap", 0, figures(steps));
+        }
+        assert_eq!(again, example());
+    }
+
+    #[test]
+    fn a_damaged_record_is_refused() {
+        let text = example().to_csv();
+        for (good, bad) in [
+            ("count up to 8", "count up to 9"),
+            ("bytes up to 24", "bytes"),
+            ("99999", "many"),
+        ] {
+            let read = Record::from_csv(&text.replace(good, bad));
+            assert!(read.and_then(|record| programs(&record)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_folder_without_a_record_says_what_makes_one() {
+        let error = newest(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap_err();
+        assert!(error.to_string().contains("neap-lab sizes"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 
 use super::environment::Environment;
-use super::server::Server;
+use super::environment::Server;
 use crate::command;
 use crate::engine::campaign::Named;
 use crate::engine::record::{Figure, Unit};

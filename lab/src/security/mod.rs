@@ -1,4 +1,5 @@
-//! Memory errors: which of 116 wrong steps does an allocator stop before they do harm?
+//! Memory errors: which of 116 wrong steps does an allocator stop before they do harm? Every
+//! situation runs under every allocator, and under Neap in each of its modes.
 //!
 //! The situations are those that mimalloc-bench's 116 security programs cover, class by class. The
 //! programs are this project's own (`lab/security`): no package registry has the originals.
@@ -6,15 +7,217 @@
 //! | file | contents |
 //! |---|---|
 //! | `situations` | the 116 situations as data |
-//! | `programs` | compiles the two programs and runs one situation |
-//! | `outcome` | what became of a wrong step |
-//! | `contenders` | the allocators, and Neap in each of its modes |
-//! | `campaign` | the experiment |
-//! | `tables` | the table of a record, class by class |
+//! | `programs` | the two programs, one run of a situation, and what became of it |
 
-pub mod campaign;
-mod contenders;
-mod outcome;
 mod programs;
 mod situations;
-mod tables;
+
+use crate::engine::campaign::{Campaign, Named};
+use crate::engine::experiment::{Ended, Experiment, PLAIN, View, available};
+use crate::engine::record::{Figure, Record};
+use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, SEED, Setting, Settings};
+use crate::engine::table::section;
+use crate::peers::{self, Places, Ready};
+use programs::{Outcome, Programs, judge};
+use situations::{Class, Situation};
+
+/// Wrong steps, and what becomes of them.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "security",
+    about: "Which of 116 memory errors each allocator stops before they do harm",
+    settings: &[
+        NEAP,
+        PEERS,
+        Setting::names(
+            "only",
+            "Only these classes of errors, such as \"double free\"",
+        ),
+        QUICK,
+        JSON,
+        RECORDS,
+        SEED,
+    ],
+    run: carry_out,
+    tables: by_class,
+    notes: || NOTES.to_string(),
+    ..PLAIN
+};
+
+const NOTES: &str = "The situations are those of mimalloc-bench's security programs, class by \
+    class; the programs are this project's own. --quick runs the small sizes only. hardened_malloc \
+    takes part once `neap-lab peers --peers hardened,hardened-light` has built it.";
+
+/// The size that a quick run leaves it at, of those situations that come in several.
+const QUICK_SIZES: [&str; 2] = ["8", "0"];
+
+/// Runs every situation once under every allocator.
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let classes = settings.chosen(("only", "class"), &Class::ALL, Class::name)?;
+    let is_chosen = |one: &Situation| {
+        classes.contains(&one.class) && (!settings.is_quick() || QUICK_SIZES.contains(&one.size))
+    };
+    let mut chosen = situations::all();
+    chosen.retain(is_chosen);
+
+    let places = Places::new(settings.path("neap"))?;
+    let asked = peers::select_with_hardened(&settings.names("peers"))?;
+    let ready = available(&asked, |peer| peers::locate(peer, &places))?;
+    let options = [("situations", chosen.len().to_string())];
+    campaign.head(&options, &ready);
+
+    let programs = Programs::compile()?;
+    chosen.retain(|one| match programs.lacks(one) {
+        Some(reason) => {
+            campaign.leave_out(format!("{}: {reason}", one.kind));
+            false
+        }
+        None => true,
+    });
+    let contenders: Vec<Contender> = ready.into_iter().flat_map(Contender::of).collect();
+    campaign.rounds(1, (&chosen, &contenders), |situation, contender| {
+        let (outcome, shown) = judge(
+            &programs.run(situation, &contender.ready)?,
+            &contender.ready.library,
+        )?;
+        Ok(vec![
+            Figure::text(OUTCOME, outcome.name()),
+            Figure::text("shown", shown),
+        ])
+    });
+    Ok(Ended::Measured)
+}
+
+/// The modes of Neap: the name of the contender, and the variable that chooses it.
+const MODES: [(&str, Option<&str>); 3] = [
+    ("neap", None),
+    ("neap check", Some("NEAP_CHECK")),
+    ("neap hardened", Some("NEAP_HARDEN")),
+];
+
+/// An allocator in one of its modes.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    name: String,
+    /// What is preloaded, with the mode's variable.
+    pub ready: Ready,
+}
+
+impl Contender {
+    /// A peer; Neap in each of its modes.
+    pub fn of(ready: Ready) -> Vec<Contender> {
+        if ready.name != "neap" {
+            let name = ready.name.to_string();
+            return vec![Contender { name, ready }];
+        }
+        let in_mode = |(name, variable): (&str, Option<&'static str>)| Contender {
+            name: name.to_string(),
+            ready: match variable {
+                Some(variable) => ready.with_setting(variable, "1".to_string()),
+                None => ready.clone(),
+            },
+        };
+        MODES.map(in_mode).into()
+    }
+}
+
+impl Named for Contender {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// The figure's name.
+pub const OUTCOME: &str = "outcome";
+
+const ALL: &str = "all";
+
+/// How many situations of each class were withstood, then what became of each.
+pub fn by_class(record: &Record, _: &View) -> String {
+    let peers = peers(record);
+    let mut rows: Vec<String> = vec![ALL.to_string()];
+    rows.extend(Class::ALL.map(|class| class.name().to_string()));
+    let classes = section(
+        "Stopped or prevented, and + those that went through without harm",
+        "class",
+        (&rows, &peers),
+        |class, peer| count(record, class, peer),
+    );
+    let names: Vec<String> = situations::all().iter().map(|one| one.name()).collect();
+    let each = section(
+        "Each situation",
+        "situation",
+        (&names, &peers),
+        |name, peer| outcome(record, name, peer).map(|outcome| outcome.name().to_string()),
+    );
+    format!("{classes}{each}")
+}
+
+/// The contenders, in the order of the rows.
+fn peers(record: &Record) -> Vec<String> {
+    record.rows.iter().fold(Vec::new(), |mut seen, row| {
+        if !seen.contains(&row.peer) {
+            seen.push(row.peer.clone());
+        }
+        seen
+    })
+}
+
+/// What became of a situation under a contender.
+fn outcome(record: &Record, case: &str, peer: &str) -> Option<Outcome> {
+    let is_it = |row: &&crate::engine::record::Row| {
+        row.case == case && row.peer == peer && row.figure.name == OUTCOME
+    };
+    Outcome::find(record.rows.iter().find(is_it)?.figure.as_text()?)
+}
+
+/// `12 of 15`, or `12 + 1 of 15` if one more did no harm.
+fn count(record: &Record, class: &str, peer: &str) -> Option<String> {
+    let is_of = |one: &&situations::Situation| class == ALL || one.class.name() == class;
+    let all = situations::all();
+    let outcomes = all.iter().filter(is_of);
+    let outcomes: Vec<Outcome> = outcomes
+        .filter_map(|one| outcome(record, &one.name(), peer))
+        .collect();
+    if outcomes.is_empty() {
+        return None;
+    }
+    let withstood = outcomes.iter().filter(|outcome| outcome.is_withstood());
+    let unnoticed = outcomes.iter().filter(|&&one| one == Outcome::Unnoticed);
+    let (withstood, unnoticed) = (withstood.count(), unnoticed.count());
+    Some(match unnoticed {
+        0 => format!("{withstood} of {}", outcomes.len()),
+        _ => format!("{withstood} + {unnoticed} of {}", outcomes.len()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::record::tests::record;
+
+    #[test]
+    fn a_class_counts_what_was_withstood_and_what_did_no_harm() {
+        let outcomes = ["stopped", "prevented", "unnoticed", "harm"];
+        let all = situations::all();
+        let names: Vec<String> = all.iter().take(4).map(|one| one.name()).collect();
+        let run = |(name, outcome)| {
+            let name: &String = name;
+            (
+                name.as_str(),
+                "neap",
+                0,
+                vec![Figure::text(OUTCOME, outcome)],
+            )
+        };
+        let record = record(names.iter().zip(outcomes).map(run));
+        let view = View {
+            base: String::new(),
+        };
+        let text = by_class(&record, &view);
+        let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap();
+        assert!(line("│ all").contains("2 + 1 of 4"), "{text}");
+        assert!(line("│ double free  ").contains("2 + 1 of 4"), "{text}");
+        assert!(line(&names[3]).contains("harm"), "{text}");
+        assert!(!text.contains("underflow"), "{text}");
+    }
+}

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::growth::Sample;
+use super::views::Sample;
 use crate::cases::case::Case;
-use crate::cases::home::{Home, Work};
+use crate::cases::case::{Home, Work};
 use crate::cases::party::{Heard, Party, in_words, is_orderly};
 use crate::cases::tree;
 use crate::machine;

@@ -1,18 +1,293 @@
 //! The soak: mixed real load for half an hour, under which every answer must be right and no
-//! process may grow. A member of the load is a directory of `lab/soak`, in the form of a case.
+//! process may grow. All members run at once. A member of the load is a directory of `lab/soak`, in
+//! the form of a case.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `member` | one program of the load, from its start to its end |
-//! | `observers` | the commands that look into the members meanwhile |
-//! | `guards` | guarded samples of the members |
-//! | `growth` | how much memory grew, from a course |
-//! | `views` | the table and the picture |
-//! | `campaign` | all members at once |
+//! | `observers` | the commands that look into the members meanwhile, and their guarded samples |
+//! | `views` | how much memory grew, the table and the picture |
 
-pub mod campaign;
-mod growth;
-mod guards;
 mod member;
 mod observers;
 mod views;
+
+use std::thread;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+
+use crate::command;
+use crate::cases::{install, tree};
+use crate::cases::case::Case;
+use crate::cases::case::Home;
+use crate::engine::campaign::Campaign;
+use crate::engine::experiment::{Ended, Experiment, PLAIN};
+use crate::engine::record::Figure;
+use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, Setting, Settings};
+use crate::peers::{self, Places, Ready};
+use member::Member;
+use observers::{Observers, Seen};
+use views::{ALL, ANSWERS, GUARDED, sum};
+
+/// The soak.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "soak",
+    about: "Mixed real load for half an hour: every answer right, and no process grows",
+    settings: &[
+        NEAP,
+        Setting::names("only", "Only these members"),
+        Setting::number("minutes", "MINUTES", (1, 24 * 60))
+            .default("30")
+            .about("How long the load lasts"),
+        Setting::switch(
+            "install",
+            "Only obtain what the members need from the registries",
+        ),
+        QUICK.about("A quarter of a minute. Growth is shown and not judged"),
+        Setting::switch("unguarded", "Without guarded samples"),
+        Setting::path("members", "FOLDER").about("The folder of the members (default: lab/soak)"),
+        JSON,
+        RECORDS,
+    ],
+    run: carry_out,
+    tables: |record, _| views::table(record),
+    picture: |record, _| Some(views::picture(record)),
+    ..PLAIN
+};
+
+/// The lab's own folder of members.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/soak");
+
+/// More growth than this is a failure.
+const MOST_GROWTH: f64 = 0.02;
+
+/// How long the load lasts, and how often memory is read.
+struct Terms {
+    load: Duration,
+    interval: Duration,
+    guards: Guards,
+}
+
+/// Whether the members run with guarded samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guards {
+    On,
+    Off,
+}
+
+impl Terms {
+    fn of(settings: &Settings) -> Terms {
+        let guards = match settings.is_on("unguarded") {
+            true => Guards::Off,
+            false => Guards::On,
+        };
+        let (load, interval) = match settings.is_quick() {
+            true => (15, Duration::from_millis(250)),
+            false => (60 * settings.number("minutes"), Duration::from_secs(2)),
+        };
+        Terms {
+            load: Duration::from_secs(load),
+            interval,
+            guards,
+        }
+    }
+
+    /// What the members' environment has for it.
+    fn variables(&self) -> Option<(&'static str, &'static str)> {
+        (self.guards == Guards::On).then_some(observers::VARIABLE)
+    }
+}
+
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let places = Places::new(settings.path("neap"))?;
+    let cases = chosen(settings)?;
+    let homes = cases.iter().map(|case| Home::of(case, &places));
+    let homes: Vec<Home> = homes.collect::<anyhow::Result<_>>()?;
+    let both: Vec<(&Case, &Home)> = cases.iter().zip(&homes).collect();
+    if settings.is_on("install") {
+        for (case, home) in both {
+            install::install(case, home, &|what| eprintln!("{what}"))
+                .with_context(|| format!("{} is not installed", case.name))?;
+        }
+        return Ok(Ended::Early(0));
+    }
+    let terms = Terms::of(settings);
+    let neap = peers::find("neap").context("Neap is no peer")?;
+    let ready = peers::locate(neap, &places)?;
+    head(campaign, &cases, &terms, &ready);
+    if let Err(reason) = soak(&both, &ready, &terms, campaign) {
+        campaign.fail(format!("{reason:#}"));
+    }
+    if !settings.is_quick() {
+        judge(campaign);
+    }
+    Ok(Ended::Measured)
+}
+
+fn chosen(settings: &Settings) -> anyhow::Result<Vec<Case>> {
+    let folder = settings.path("members");
+    let all = Case::all(&folder.unwrap_or_else(|| PathBuf::from(FOLDER)))?;
+    let only = settings.names("only");
+    let known: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
+    if let Some(name) = only.iter().find(|name| !known.contains(&name.as_str())) {
+        anyhow::bail!("no member {name:?}; there are {}", known.join(", "));
+    }
+    let is_chosen = |case: &Case| only.is_empty() || only.contains(&case.name);
+    Ok(all.into_iter().filter(is_chosen).collect())
+}
+
+fn head(campaign: &mut Campaign, cases: &[Case], terms: &Terms, ready: &Ready) {
+    let seconds = terms.load.as_secs().to_string();
+    let mut options = vec![("seconds".to_string(), seconds)];
+    let variables = terms.variables().into_iter();
+    options.extend(variables.map(|(name, value)| (name.to_string(), value.to_string())));
+    let titles = cases.iter();
+    options.extend(titles.map(|case| (views::title_key(&case.name), case.title.clone())));
+    options.push((views::title_key(ALL), "All together".into()));
+    let options: Vec<_> = options
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.clone()))
+        .collect();
+    campaign.head(&options, std::slice::from_ref(ready));
+}
+
+/// Runs all members, and adds their figures.
+fn soak(
+    both: &[(&Case, &Home)],
+    ready: &Ready,
+    terms: &Terms,
+    campaign: &mut Campaign,
+) -> anyhow::Result<()> {
+    for (case, home) in both {
+        let missing = install::missing(case, home);
+        ensure!(
+            missing.is_none(),
+            "{}: {} (remedy: neap lab soak --install)",
+            case.name,
+            missing.unwrap_or_default()
+        );
+    }
+    let library = ready.library.canonicalize()?;
+    tree::adopt_orphans();
+    let _end = tree::EndAll;
+    let mut members = Vec::new();
+    for (case, home) in both {
+        let start = || {
+            let mut member = Member::start((case, home), &library, terms.variables())?;
+            member.wait_until_ready()?;
+            let has_own = case.env.contains_key("LD_PRELOAD");
+            ensure!(
+                has_own || member.has_mapped(&library),
+                "it is not under Neap"
+            );
+            Ok(member)
+        };
+        let member: anyhow::Result<Member> = start();
+        members.push(member.with_context(|| case.name.clone())?);
+    }
+    let processes = members.iter().map(|one| (one.name.clone(), one.id()));
+    let neap = command::neap();
+    if neap.is_none() {
+        campaign.leave_out(
+            "observers and counts of guarded blocks: the command neap is not beside this program",
+        );
+    }
+    let start = |neap| Observers::start(neap, processes.collect());
+    let observers = neap.clone().map(start);
+    let outcome = watch(&mut members, terms, campaign);
+    let seen = observers.map(Observers::stop).unwrap_or_default();
+    let outcome = outcome.and_then(|()| match neap.filter(|_| terms.guards == Guards::On) {
+        Some(neap) => observers::count(&neap, &mut members),
+        None => Ok(()),
+    });
+    let outcome = outcome.and_then(|()| finish(&mut members));
+    note(campaign, &members, seen);
+    outcome
+}
+
+/// Samples every member until the time is over.
+fn watch(members: &mut [Member], terms: &Terms, campaign: &Campaign) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let samples = (terms.load.as_millis() / terms.interval.as_millis()) as u32;
+    campaign.progress.expect(u64::from(samples));
+    for n in 0..samples {
+        let next = terms.interval * n;
+        thread::sleep(next.saturating_sub(start.elapsed()));
+        let at = start.elapsed();
+        for member in members.iter_mut() {
+            let told = member.look(at);
+            told.with_context(|| format!("{} after {} s", member.name, at.as_secs()))?;
+        }
+        campaign.progress.step();
+    }
+    Ok(())
+}
+
+fn finish(members: &mut [Member]) -> anyhow::Result<()> {
+    for member in members {
+        member.finish().with_context(|| member.name.clone())?;
+    }
+    Ok(())
+}
+
+/// Adds the figures of every member and of all together.
+fn note(campaign: &mut Campaign, members: &[Member], seen: Seen) {
+    for member in members {
+        let mut figures = views::figures(&member.samples);
+        figures.push(Figure::count(ANSWERS, member.answers));
+        figures.extend(member.guarded.map(|blocks| Figure::count(GUARDED, blocks)));
+        campaign.record.push(&member.name, "neap", 0, figures);
+    }
+    let courses = members.iter().map(|member| member.samples.as_slice());
+    let mut figures = views::figures(&sum(courses));
+    let answers = members.iter().map(|member| member.answers).sum();
+    figures.push(Figure::count(ANSWERS, answers));
+    let guarded: Option<u64> = members.iter().map(|member| member.guarded).sum();
+    figures.extend(guarded.map(|blocks| Figure::count(GUARDED, blocks)));
+    figures.push(Figure::count("looks of observers", seen.looks));
+    campaign.record.push(ALL, "neap", 0, figures);
+    seen.complaints
+        .into_iter()
+        .for_each(|told| campaign.fail(told));
+}
+
+/// Fails for every member that grew.
+fn judge(campaign: &mut Campaign) {
+    let grown = campaign.record.runs().filter_map(|run| {
+        let growth = run.number(views::GROWTH)?;
+        let told = format!("{} grew by {:.1} %", run.case(), 100.0 * growth);
+        (growth > MOST_GROWTH).then_some(told)
+    });
+    let grown: Vec<String> = grown.collect();
+    grown.into_iter().for_each(|told| campaign.fail(told));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use super::views::{Sample, growth};
+
+    #[test]
+    fn every_member_is_read_and_one_that_grew_fails() {
+        let names = Case::all(&PathBuf::from(FOLDER)).unwrap();
+        assert!(names.len() >= 6);
+        let course = |rise: u64| -> Vec<Sample> {
+            let sample = |n| Sample {
+                at: Duration::from_secs(n),
+                bytes: 1_000_000 + rise * n,
+            };
+            (0..200).map(sample).collect()
+        };
+        let mut campaign = Campaign::for_test();
+        for (name, rise) in [("flat", 10), ("leaks", 1_000)] {
+            assert!(growth(&course(rise)).is_some());
+            let figures = views::figures(&course(rise));
+            campaign.record.push(name, "neap", 0, figures);
+        }
+        judge(&mut campaign);
+        assert_eq!(campaign.failures().len(), 1);
+        assert!(campaign.failures()[0].starts_with("leaks grew by"));
+    }
+}

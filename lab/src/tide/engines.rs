@@ -1,17 +1,18 @@
-//! The rows of the experiment: a program, its heap, and its stacks.
+//! The rows of the experiment: a program, its heap, and its stacks. The write-up's program in Go is
+//! built from source.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::go;
+use crate::{report, run};
 use crate::engine::campaign::Named;
 use crate::names::choose;
 use crate::peers::{self, Places, Ready};
+use crate::programs::which;
 use crate::work::tide::sizes::Sizes;
 use crate::work::tide::stacks::StackKind;
-use crate::{report, run};
 
 /// A row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub fn locate(engine: &Engine, places: &Places) -> anyhow::Result<Present> {
     let start = match engine.kind {
         Kind::Go { freed } => {
             let folder = places.peers.with_file_name("tide");
-            let (program, version) = go::build(&folder)?;
+            let (program, version) = build_go(&folder)?;
             Start::Go {
                 program,
                 version,
@@ -219,6 +220,44 @@ impl Present {
         };
         Present { name: "go", start }
     }
+}
+
+const SOURCE: &str = include_str!("../../tide/tide.go");
+
+/// The program, and the version of Go that built it.
+fn build_go(folder: &Path) -> anyhow::Result<(PathBuf, String)> {
+    let go = which("go").context("go is not installed")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {folder:?}"))?;
+    let (source, program) = (folder.join("tide.go"), folder.join("tide-go"));
+    std::fs::write(&source, SOURCE).with_context(|| format!("cannot write {source:?}"))?;
+    let mut command = Command::new(&go);
+    // Nothing is downloaded: the source needs only the standard library.
+    command
+        .env("GOTOOLCHAIN", "local")
+        .env("GOFLAGS", "-mod=mod")
+        .env("GO111MODULE", "off");
+    command
+        .args(["build", "-o"])
+        .args([&program, &source])
+        .current_dir(folder);
+    let output = command.output().context("cannot run go")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "go build: {}",
+        errors.lines().last().unwrap_or("failed")
+    );
+    Ok((program, go_version(&go)?))
+}
+
+/// Such as `go1.26.8`.
+fn go_version(go: &Path) -> anyhow::Result<String> {
+    let mut command = Command::new(go);
+    let output = command
+        .env("GOTOOLCHAIN", "local")
+        .args(["env", "GOVERSION"])
+        .output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
 #[cfg(test)]

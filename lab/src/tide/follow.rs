@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 
 use super::engines::Present;
-use super::steps::{Run, Step};
+use super::observed::{Run, Step};
 use crate::work::tide::protocol::{Action, Done, Heap};
 use crate::work::tide::sizes::Sizes;
 use crate::{command, machine};

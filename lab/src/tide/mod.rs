@@ -1,23 +1,142 @@
 //! The published experiment on the heap, the stacks and the system: five steps that allocate and
-//! drop memory, and the resident size after each.
+//! drop memory, and the resident size after each. Every engine takes every run.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `sizes`, `steps` | the amounts, and the order |
 //! | `engines` | the rows: a heap, its stacks, a program |
-//! | `go` | the write-up's program, in Go |
-//! | `protocol` | the lines between the harness and a worker |
 //! | `follow` | one process through its steps, observed from outside |
-//! | `campaign` | every run of every engine |
-//! | `observed` | a record, read as steps |
-//! | `views` | the tables |
-//! | `curves` | the picture |
+//! | `observed` | the steps of a run; a record, read as steps |
+//! | `views` | the tables and the picture |
 
-pub mod campaign;
-mod curves;
 mod engines;
 mod follow;
-mod go;
 mod observed;
-mod steps;
 mod views;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use crate::machine;
+use crate::engine::campaign::Campaign;
+use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
+use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, SECONDS, Setting, Settings};
+use crate::pagemap::page_size;
+use crate::peers::Places;
+use crate::work::tide::sizes::{MB, Sizes};
+use engines::Present;
+use follow::{follow, thinned};
+use observed::Run;
+
+/// The write-up's five steps.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "tide",
+    about: "The write-up's five steps: what heap and coroutine stacks take, share and give back",
+    settings: &[
+        NEAP,
+        PEERS.about(
+            "Only these engines: go, go-freed, a peer (coroutines on corosensei's stacks), \
+                neap-heap \
+             (the same under Neap), neap (heap and stacks)",
+        ),
+        Setting::names("only", "Only these runs: waited, at-once, stacks-first"),
+        Setting::switch("at-once", "Only the runs without a wait between the steps")
+            .without(&["only"]),
+        Setting::number("coroutines", "NUMBER", (0, u64::MAX))
+            .default("50000")
+            .about("Number of coroutines"),
+        Setting::number("stack-kib", "KIB", (8, 8_192))
+            .default("64")
+            .about("Address space per stack in KiB, including its guard page"),
+        Setting::number("mb", "MB", (1, 65_536))
+            .default("100")
+            .about("What the heap allocates and drops, in MB"),
+        Setting::text("blocks", "BYTES").default("4K").about(
+            "The size of the heap's blocks (1K is 1,024), or `one` for a single block; Go always \
+             uses one",
+        ),
+        Setting::number("wait", "MS", (0, 60_000))
+            .default("2000")
+            .about("The wait after a step, in milliseconds"),
+        SECONDS.default("900"),
+        JSON,
+        RECORDS,
+    ],
+    run: carry_out,
+    tables: |record, _| views::tables(record),
+    picture: |record, _| views::picture(record),
+    ..PLAIN
+};
+
+/// A sample within this many KiB of the last one kept is dropped.
+const TOLERANCE: u64 = 512;
+
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let sizes = sizes(settings)?;
+    let mut runs = settings.chosen(("only", "run"), &Run::ALL, Run::name)?;
+    runs.retain(|run| !settings.is_on("at-once") || *run != Run::Waited);
+    let places = Places::new(settings.path("neap"))?;
+    let chosen = engines::select(&settings.names("peers"))?;
+    let engines = available(&chosen, |engine| engines::locate(engine, &places))?;
+    let wait = Duration::from_millis(settings.number("wait"));
+    let options = [
+        ("heap MB", settings.number("mb").to_string()),
+        ("blocks", sizes.blocks.to_string()),
+        ("coroutines", sizes.coroutines.to_string()),
+        ("stack KiB", settings.number("stack-kib").to_string()),
+        ("wait ms", wait.as_millis().to_string()),
+        (
+            "max_map_count",
+            machine::first_line("/proc/sys/vm/max_map_count"),
+        ),
+    ];
+    campaign.head(&options, &[]);
+    engines
+        .iter()
+        .for_each(|engine| campaign.add_version(engine.name, &engine.version()));
+    campaign
+        .progress
+        .expect((engines.len() * runs.len()) as u64);
+    for engine in &engines {
+        for &run in &runs {
+            one_run(campaign, (engine, run), &sizes, wait);
+        }
+    }
+    Ok(Ended::Measured)
+}
+
+fn sizes(settings: &Settings) -> anyhow::Result<Sizes> {
+    let sizes = Sizes {
+        heap_bytes: (settings.number("mb") * MB) as usize,
+        blocks: settings.text("blocks").parse().context("--blocks")?,
+        coroutines: settings.number("coroutines") as usize,
+        stack_bytes: (settings.number("stack-kib") << 10) as usize,
+    };
+    ensure!(sizes.coroutines > 0, "no coroutines");
+    let pages = (sizes.stack_bytes as u64).is_multiple_of(page_size());
+    ensure!(pages, "a stack is whole pages of {} KiB", page_size() >> 10);
+    sizes.ensure_room()?;
+    Ok(sizes)
+}
+
+fn one_run(campaign: &mut Campaign, (engine, run): (&Present, Run), sizes: &Sizes, wait: Duration) {
+    let what = format!("{} {}", engine.name, run.name());
+    if campaign.is_spent(|| format!("before {what}")) {
+        return;
+    }
+    campaign.progress.phase(&what);
+    match follow(engine, sizes, run, wait) {
+        Ok(followed) => {
+            for seen in &followed.steps {
+                let case = observed::case(run, seen.step);
+                campaign
+                    .record
+                    .push(&case, engine.name, 0, observed::figures(seen));
+            }
+            let samples = thinned(&followed.samples, TOLERANCE);
+            let samples = observed::sample_figures(&samples);
+            campaign.note((run.name(), engine.name, 0), Ok(samples));
+        }
+        Err(error) => campaign.fail(format!("{what}: {error:#}")),
+    }
+}

@@ -1,10 +1,73 @@
-//! What a record says of each step, and of the resident size over time.
+//! The steps of a run and their order, and what a record says of each and of the resident size over
+//! time.
 
+use crate::engine::record::{self, Figure, Record, Unit};
+use crate::names::named;
+use crate::work::tide::protocol::{Action, Done, Heap};
 use super::follow::{Sample, Seen};
-use super::steps::{Run, Step};
-use crate::engine::record::{Figure, Unit};
-use crate::engine::record::{self, Record};
-use crate::work::tide::protocol::{Done, Heap};
+
+named! {
+    /// A step, named as in the write-up after what was just done.
+    #[derive(PartialOrd, Ord)]
+    pub enum Step {
+        /// The process before any step.
+        Start = "start",
+        /// The heap's bytes were allocated and dropped.
+        Allocated = "allocated",
+        /// The coroutines are parked.
+        Created = "created",
+        /// They ended.
+        Closed = "closed",
+        /// The heap's bytes again.
+        AllocatedAgain = "allocated-again",
+        /// The coroutines again.
+        CreatedAgain = "created-again",
+    }
+}
+
+impl Step {
+    /// The worker's action; `None` at the start.
+    pub fn action(self) -> Option<Action> {
+        match self {
+            Step::Start => None,
+            Step::Allocated | Step::AllocatedAgain => Some(Action::Allocate),
+            Step::Created | Step::CreatedAgain => Some(Action::Create),
+            Step::Closed => Some(Action::Close),
+        }
+    }
+}
+
+named! {
+    /// An order of the steps.
+    pub enum Run {
+        /// All five, with a wait after each.
+        Waited = "waited",
+        /// All five without waits, with a wait at the end.
+        AtOnce = "at-once",
+        /// Coroutines first, then at once the heap, which has no freed memory of its own.
+        StacksFirst = "stacks-first",
+    }
+}
+
+impl Run {
+    /// Its steps, beginning with the start.
+    pub fn steps(self) -> &'static [Step] {
+        match self {
+            Run::Waited | Run::AtOnce => &Step::ALL,
+            Run::StacksFirst => &[
+                Step::Start,
+                Step::Created,
+                Step::Closed,
+                Step::AllocatedAgain,
+            ],
+        }
+    }
+
+    /// Whether it waits after `step`.
+    pub fn waits_after(self, step: Step) -> bool {
+        self == Run::Waited || self.steps().last() == Some(&step)
+    }
+}
 
 /// The case of a step.
 pub fn case(run: Run, step: Step) -> String {
@@ -153,6 +216,30 @@ impl<'a> Observed<'a> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+
+    #[test]
+    fn names_find_their_steps_and_runs() {
+        for step in Step::ALL {
+            assert_eq!(Step::find(step.name()), Some(step));
+        }
+        for run in Run::ALL {
+            assert_eq!(Run::find(run.name()), Some(run));
+        }
+        assert_eq!((Step::find("x"), Run::find("x")), (None, None));
+    }
+
+    #[test]
+    fn runs_begin_at_the_start_and_wait_at_their_end() {
+        for run in Run::ALL {
+            let steps = run.steps();
+            assert_eq!(steps[0].action(), None);
+            assert!(steps[1..].iter().all(|step| step.action().is_some()));
+            assert!(run.waits_after(steps[steps.len() - 1]));
+        }
+        assert!(Run::Waited.waits_after(Step::Closed));
+        assert!(!Run::AtOnce.waits_after(Step::Closed));
+        assert!(!Run::StacksFirst.waits_after(Step::Closed));
+    }
 
     /// MiB as KiB.
     const fn mib(mib: u64) -> u64 {

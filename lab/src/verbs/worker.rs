@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
-use crate::calloc::measure;
+use crate::calloc::{report_account, report_timed};
 use crate::work::calloc::{self, Touch, Work};
 use crate::work::heap::Questioned;
 use crate::work::identity;
@@ -104,8 +104,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let work = Work { size: bytes, touch };
             let time = Duration::from_millis(milliseconds);
             match account {
-                Some(pairs) => measure::report_account(&calloc::account(work, pairs)?),
-                None => measure::report_timed(&calloc::time(work, time)),
+                Some(pairs) => report_account(&calloc::account(work, pairs)?),
+                None => report_timed(&calloc::time(work, time)),
             }
         }
         Job::Retention { pattern, bytes } => retention::carry_out(pattern, bytes),

@@ -1,15 +1,26 @@
-//! Every chunk size under every allocator, with each kind of buffers, in interleaved rounds.
+//! The published download: requests over pyOpenSSL, which allocates a zero-filled buffer of the
+//! chunk's size for every TLS read, under each allocator, in interleaved rounds. The Python
+//! programs are in `lab/download/`; the head of `client.py` says what it restores from 2016, and
+//! how.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `environment` | the Python packages, the certificate, and the HTTPS server |
+//! | `cell` | one download in a client process of its own |
+//! | `views` | the tables and the picture |
+
+mod cell;
+mod environment;
+mod views;
 
 use std::time::Duration;
 
-use super::cell::{self, Buffers, Chunk, MB, Terms};
-use super::environment::{self, Environment, Making, Outcome};
-use super::server::Server;
-use super::views;
+use cell::{Buffers, Chunk, MB, Terms};
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, ROUNDS, SEED, Setting, Settings};
 use crate::peers::{self, Places};
+use environment::{Environment, Making, Outcome, Server};
 
 /// The published download.
 pub const EXPERIMENT: Experiment = Experiment {

@@ -1,16 +1,64 @@
-//! Whether profiles are unbiased: the mean error of each place over many processes with the same
-//! allocations.
+//! Whether the sampling profiler tells the truth: the mean error of each place over many processes
+//! with the same known allocations.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 
-use crate::engine::campaign::Campaign;
-use crate::engine::record::Figure;
-use crate::peers::Ready;
-use crate::work::known::{Known, Part, Reading, SIZES, Totals, readings};
 use crate::{report, run};
+use crate::engine::campaign::Campaign;
+use crate::engine::experiment::{Ended, Experiment, PLAIN};
+use crate::engine::record::Figure;
+use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, ROUNDS, Setting, Settings};
+use crate::peers::{self, Places, Ready};
+use crate::work::known::{Known, Part, Reading, SIZES, Totals, readings};
+
+/// The accuracy of the sampling profiler.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "profile",
+    about: "Check the accuracy of the sampling profiler by known allocations",
+    settings: &[
+        NEAP,
+        Setting::number("rate", "BYTES", (FINEST, u64::MAX))
+            .default("524288")
+            .about("Mean bytes between two samples"),
+        ROUNDS.about("Processes whose means are compared (default: 200)"),
+        QUICK,
+        JSON,
+        RECORDS,
+    ],
+    run: carry_out,
+    ..PLAIN
+};
+
+const RUNS: u32 = 200;
+/// Bytes that each place allocates.
+const BYTES: usize = 16 << 20;
+/// The lowest rate that the library accepts, in bytes.
+const FINEST: u64 = 4096;
+/// A quick run divides its amounts by this.
+const QUICKER: u64 = 16;
+
+/// A place whose mean is far off is a failure.
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let neap = peers::find("neap").context("no peer neap")?;
+    let neap = peers::locate(neap, &Places::new(settings.path("neap"))?)?;
+    let (runs, rate) = (settings.rounds(RUNS), settings.number("rate"));
+    let options = [("runs", runs.to_string()), ("rate", rate.to_string())];
+    campaign.head(&options, std::slice::from_ref(&neap));
+    let divisor = if settings.is_quick() { QUICKER } else { 1 };
+    let plan = Plan {
+        neap,
+        runs,
+        bytes: BYTES / divisor as usize,
+        // A quick run takes the same number of samples: with only one or two per place, errors are
+        // not normally distributed.
+        rate: (rate / divisor).max(FINEST),
+    };
+    compare(&plan, campaign);
+    Ok(Ended::Measured)
+}
 
 /// What to run.
-pub struct Plan {
+struct Plan {
     /// Neap's library.
     pub neap: Ready,
     /// The number of processes.
@@ -38,7 +86,7 @@ pub const SPREAD: &str = "spread of the runs over the theory's; allocated";
 const MOST: f64 = 4.5;
 
 /// Runs the processes and judges each place.
-pub fn carry_out(plan: &Plan, campaign: &mut Campaign) {
+fn compare(plan: &Plan, campaign: &mut Campaign) {
     let mut runs = Vec::new();
     for run in 0..plan.runs {
         let what = format!("known allocations, run {} of {}", run + 1, plan.runs);
