@@ -1,11 +1,10 @@
 //! The comparison of allocators: every workload under every peer, in interleaved rounds; then the
 //! counts of instructions and system calls.
 
-use crate::counts;
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, Kept, View, available_peers};
-use crate::engine::record::Figure;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::record::Figure;
 use crate::engine::record::{Record, Row};
 use crate::engine::settings::{
     JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
@@ -13,9 +12,9 @@ use crate::engine::settings::{
 use crate::engine::table::section;
 use crate::peers::{self, Ready};
 use crate::programs;
-use crate::purges::{self, PURGED, Purges, REGRETTED};
 use crate::run::{self, Sample};
 use crate::stats::{Comparison, geometric_mean};
+use crate::status::{self, PURGED, Purges, REGRETTED};
 use crate::work::count;
 use crate::workloads::{self, Measure, Workload};
 
@@ -117,22 +116,17 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     counted(
         campaign,
         "instructions",
-        counts::no_instructions(),
+        run::no_instructions(),
         (pairs, &peers),
-        |pair, peer| {
-            Ok(Figure::number(
-                INSTRUCTIONS,
-                counts::instructions(pair, peer)?,
-            ))
-        },
+        |pair, peer| Ok(Figure::number(INSTRUCTIONS, run::instructions(pair, peer)?)),
     );
     workloads.retain(|workload| workload.is_ours());
     counted(
         campaign,
         "system calls",
-        counts::no_system_calls(),
+        run::no_system_calls(),
         (&workloads, &peers),
-        |w, peer| Ok(Figure::count(CALLS, counts::system_calls(w, peer, ops(w))?)),
+        |w, peer| Ok(Figure::count(CALLS, run::system_calls(w, peer, ops(w))?)),
     );
     Ok(Ended::Measured)
 }
@@ -233,7 +227,7 @@ fn regrets(record: &Record) -> String {
 fn regretted(record: &Record, case: &str) -> Option<(f64, f64)> {
     let own = |figure| record.median(case, "neap", figure);
     let (purged, regretted) = (own(PURGED)?, own(REGRETTED)?);
-    Some((purged, purges::share(purged, regretted)))
+    Some((purged, status::share(purged, regretted)))
 }
 
 /// The geometric means of the median ratios, over the timed workloads that both ran.

@@ -8,7 +8,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SEED, Setting, Settings};
 use crate::peers::Ready;
-use crate::{command, report, run};
+use crate::{command, run};
 
 /// The cost of holes between live blocks.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -79,7 +79,7 @@ fn once(numbers: &[String], peer: &Ready) -> anyhow::Result<Vec<Figure>> {
     let report = command::output(command.env("LD_PRELOAD", &peer.library))?;
     run::ensure_heap(&report, &peer.library)?;
     let figure = |(key, name): (&str, &str)| {
-        let value: f64 = report::needed(&report, key)?.parse()?;
+        let value: f64 = run::needed(&report, key)?.parse()?;
         Ok(Figure::bytes(name, value))
     };
     STEPS.into_iter().map(figure).collect()

@@ -3,13 +3,13 @@
 
 use anyhow::{Context as _, ensure};
 
-use crate::{report, run};
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::peers::{self, Places, Ready};
-use crate::work::known::{Known, Part, Reading, SIZES, Totals, readings};
+use crate::run;
+use crate::work::sites::{Known, Part, Reading, SIZES, Totals, readings};
 
 /// The accuracy of the sampling profiler.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -106,7 +106,7 @@ fn compare(plan: &Plan, campaign: &mut Campaign) {
 fn once(plan: &Plan) -> anyhow::Result<Vec<Reading>> {
     let neap = plan.neap.with_setting("NEAP_SAMPLE", plan.rate.to_string());
     let report = run::ask(["sites", &plan.bytes.to_string()], &neap)?;
-    let number = |key| anyhow::Ok(report::needed(&report, key)?.parse::<u64>()?);
+    let number = |key| anyhow::Ok(run::needed(&report, key)?.parse::<u64>()?);
     ensure!(
         number("rate")? == plan.rate,
         "the process sampled at another rate"

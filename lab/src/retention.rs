@@ -15,7 +15,7 @@ use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::peers::Ready;
 use crate::work::retention::{MOMENTS, Pattern};
-use crate::{command, machine, report, run};
+use crate::{command, machine, run};
 
 /// How much of its freed memory a sleeping process keeps.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -168,7 +168,7 @@ impl Worker {
     fn wait_for(&mut self, moment: &str) -> anyhow::Result<()> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        let told = report::field(&line, "moment");
+        let told = run::field(&line, "moment");
         ensure!(
             told == Some(moment),
             "the worker told {line:?} instead of {moment}"

@@ -2,10 +2,8 @@
 //! crate `neap`. Rust passes the alignment of every block, so the crate has classes that C cannot
 //! use.
 
-#[path = "../work/boxed.rs"]
-mod boxed;
-#[path = "../work/usable.rs"]
-mod usable;
+#[path = "../work/classes.rs"]
+mod classes;
 
 use std::alloc::{GlobalAlloc as _, Layout};
 use std::process::ExitCode;
@@ -23,7 +21,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).expect("a size of the experiment fits")
 }
 
-impl usable::Heap for Words {
+impl classes::Heap for Words {
     fn take(&self, size: usize) -> *mut u8 {
         // SAFETY: no size of the experiment is 0.
         unsafe { ALLOCATOR.alloc(layout(size)) }
@@ -52,18 +50,18 @@ fn resident() -> u64 {
 fn answer(arguments: &[&str]) -> Option<String> {
     let number = |text: &str| text.parse::<usize>().ok();
     match arguments {
-        ["usable", largest] => Some(usable::steps(&Words, number(largest)?)),
+        ["usable", largest] => Some(classes::steps(&Words, number(largest)?)),
         ["distances", count, sizes @ ..] => {
             let count = number(count)?;
             let line = |size: &&str| {
-                let distance = usable::distance(&Words, number(size)?, count);
+                let distance = classes::distance(&Words, number(size)?, count);
                 Some(format!("distance_{size}={distance}\n"))
             };
             sizes.iter().map(line).collect()
         }
         ["boxed", count, readings] => {
-            let mut cost = boxed::measure(number(count)?, number(readings)?, resident);
-            Some(boxed::report(&mut cost))
+            let mut cost = classes::measure(number(count)?, number(readings)?, resident);
+            Some(classes::report(&mut cost))
         }
         _ => None,
     }

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::{command, machine, report, run};
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, Kept, PLAIN, available_peers};
 use crate::engine::record::{Figure, Unit};
-use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings};
+use crate::engine::settings::{
+    JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
+};
 use crate::peers::Ready;
 use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed, Touch};
+use crate::{command, machine, run};
 
 /// The write-up's calloc and free in a loop.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -90,9 +92,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
                 // Enough pairs for a fifth of a second. If the first round failed there is no
                 // accounting; that failure is reported.
                 let pairs = ns.map(|ns| (2e8 / ns).clamp(1.0, 100.0) as u64);
-                pairs.map_or(Ok(Vec::new()), |pairs| {
-                    accounted(cell, peer, pairs)
-                })
+                pairs.map_or(Ok(Vec::new()), |pairs| accounted(cell, peer, pairs))
             });
         }
     }
@@ -325,7 +325,7 @@ pub fn timed(cell: &Cell, peer: &Ready, time: Duration) -> anyhow::Result<Vec<Fi
 }
 
 fn parse_timed(report: &str) -> anyhow::Result<Vec<Figure>> {
-    let number = |key| anyhow::Ok(report::needed(report, key)?.parse::<f64>()?);
+    let number = |key| anyhow::Ok(run::needed(report, key)?.parse::<f64>()?);
     Ok(vec![
         Figure::new(PAIRS, Unit::Count, number("pairs")?),
         Figure::nanoseconds(TIME, number("ns_median")?),
@@ -349,9 +349,7 @@ pub fn accounted(cell: &Cell, peer: &Ready, pairs: u64) -> anyhow::Result<Vec<Fi
         }
         None => (run::ask(job, peer)?, None),
     };
-    let zeroed = report::field(&report, "zeroed")
-        .map(str::parse)
-        .transpose()?;
+    let zeroed = run::field(&report, "zeroed").map(str::parse).transpose()?;
     let calls = trace.as_deref().map(calls_between_marks).transpose()?;
     let calls = calls.map(|calls| (100.0 * calls as f64 / pairs as f64).round() / 100.0);
     let unknown = |name| Figure::text(name, UNKNOWN);

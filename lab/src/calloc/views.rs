@@ -1,8 +1,8 @@
 //! The tables, one per pattern and figure with a row per size and a column per allocator, and the
 //! picture.
 
-use super::{SIZES, Size};
 use super::{CALLS, MAJOR, MINOR, TIME, ZEROED};
+use super::{SIZES, Size};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::Record;
 use crate::engine::table::{duration, section, three_digits};

@@ -1,7 +1,7 @@
 //! A case as its directory says it, where its files are, and its programs' variables.
 
-use std::fs;
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::case::Case;
 use super::tree::Held;
-use crate::engine::record::{Figure, Unit};
 use crate::engine::record::Run;
-use crate::purges::Purges;
+use crate::engine::record::{Figure, Unit};
+use crate::status::Purges;
 
 /// The figures' names.
 pub const PEAK: &str = "peak";

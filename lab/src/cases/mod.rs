@@ -26,13 +26,15 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 
-use allocators::{Allocator, GLIBC, Located, NEAP};
-use case::{Case, Home, Kind};
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
 use crate::engine::record::Figure;
-use crate::engine::settings::{JSON, NEAP as LIBRARY, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings};
+use crate::engine::settings::{
+    JSON, NEAP as LIBRARY, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
+};
 use crate::peers::Places;
+use allocators::{Allocator, GLIBC, Located, NEAP};
+use case::{Case, Home, Kind};
 use figures::COURSE;
 use observe::{Keeping, once};
 use views::fault;

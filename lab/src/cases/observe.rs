@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::allocators::Located;
 use super::case::Case;
-use super::figures::{Failure, Mark, Moment, Observed};
 use super::case::{Home, Work};
+use super::figures::{Failure, Mark, Moment, Observed};
 use super::party::{Heard, Party, in_words, is_orderly};
 use super::tree::{self, Look, Tree};
 use crate::engine::record::Figure;
-use crate::purges::StatusPages;
+use crate::status::StatusPages;
 
 /// From one sample to the next.
 const INTERVAL: Duration = Duration::from_millis(50);

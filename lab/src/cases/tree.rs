@@ -1,8 +1,8 @@
 //! The processes of a run, seen from outside: which they are, their memory, their processor time,
 //! which library's malloc they use, and their end.
 
-use std::fs;
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,12 +1,14 @@
 //! Neap among the allocators of a case, the tables and the picture of the case book.
 
+use super::allocators::{Allocator, GLIBC, NEAP};
+use super::figures::{
+    AT_REST, CHECK, CPU, Course, END, FINE, IDLE_CPU, LIVE, OUTCOME, PEAK, SAID, SOON, TIME,
+};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series};
 use crate::engine::record::{Figure, Record, Row, distinct};
 use crate::engine::table::section;
-use crate::purges::{self, PURGED, REGRETTED};
 use crate::stats::Spread;
-use super::allocators::{Allocator, GLIBC, NEAP};
-use super::figures::{AT_REST, CHECK, CPU, Course, END, FINE, IDLE_CPU, LIVE, OUTCOME, PEAK, SAID, SOON, TIME};
+use crate::status::{self, PURGED, REGRETTED};
 
 /// Neap's place in a case, against the allocators whose runs went well.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +91,7 @@ impl Standing {
 /// The part of what Neap gave back to the kernel that it regretted.
 pub fn regretted(record: &Record, case: &str) -> Option<f64> {
     let own = |figure| good(record, case, NEAP, figure);
-    Some(purges::share(own(PURGED)?, own(REGRETTED)?))
+    Some(status::share(own(PURGED)?, own(REGRETTED)?))
 }
 
 /// The median of a figure over the runs that went well.

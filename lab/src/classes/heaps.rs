@@ -6,10 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::{command, report, run};
 use crate::engine::campaign::Named;
 use crate::engine::record::Figure;
 use crate::peers::Ready;
+use crate::{command, run};
 
 /// The name of Neap as a Rust program's own allocator.
 pub const RUST: &str = "neap-rust";
@@ -118,7 +118,7 @@ pub fn distances(engine: &Engine, sizes: &[usize], count: usize) -> anyhow::Resu
     arguments.extend(sizes.iter().map(usize::to_string));
     let report = engine.ask(&arguments)?;
     let figure = |size: &usize| {
-        let bytes = report::needed(&report, &format!("distance_{size}"))?;
+        let bytes = run::needed(&report, &format!("distance_{size}"))?;
         Ok(Figure::block_bytes(of_size(*size), bytes.parse()?))
     };
     sizes.iter().map(figure).collect()
@@ -136,7 +136,7 @@ pub fn of_size(size: usize) -> String {
 pub fn boxed(engine: &Engine, count: usize, readings: usize) -> anyhow::Result<Vec<Figure>> {
     let arguments = ["boxed".into(), count.to_string(), readings.to_string()];
     let report = engine.ask(&arguments)?;
-    let number = |key| anyhow::Ok(report::needed(&report, key)?.parse::<f64>()?);
+    let number = |key| anyhow::Ok(run::needed(&report, key)?.parse::<f64>()?);
     Ok(vec![
         Figure::block_bytes("resident bytes a value", number("bytes_per_value")?),
         Figure::nanoseconds("made and dropped at once", number("ns_per_pair")?),

@@ -18,7 +18,9 @@ use std::path::Path;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::record::Figure;
-use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, RECORDS_FOLDER, ROUNDS, SEED, Setting, Settings};
+use crate::engine::settings::{
+    JSON, NEAP, PEERS, QUICK, RECORDS, RECORDS_FOLDER, ROUNDS, SEED, Setting, Settings,
+};
 use crate::names::named;
 use crate::peers::Ready;
 use heaps::{Engine, of_size};

@@ -11,8 +11,8 @@ use neap_shared::status_page::{self, SizeFigure};
 
 use super::sizes::Step;
 use crate::command;
-use crate::memory_file;
 use crate::programs::which;
+use crate::status;
 
 /// A program and its arguments.
 pub struct Program {
@@ -206,7 +206,7 @@ fn status_page_of(child: &mut Child) -> anyhow::Result<File> {
     let pid = child.id().to_string();
     loop {
         // The status page may be found a moment before its head is written.
-        let found = memory_file::open(&pid, status_page::NAME);
+        let found = status::open(&pid, status_page::NAME);
         let told = found.as_ref().map(is_status_page);
         if let (Some(file), Some(Ok(()))) = (found, &told) {
             return Ok(file);
@@ -221,7 +221,7 @@ fn status_page_of(child: &mut Child) -> anyhow::Result<File> {
 }
 
 fn is_status_page(file: &File) -> anyhow::Result<()> {
-    memory_file::ensure_words(file, status_page::MAGIC, status_page::VERSION)
+    status::ensure_words(file, status_page::MAGIC, status_page::VERSION)
 }
 
 /// The table of sizes on a status page.
@@ -229,7 +229,7 @@ fn steps(status_page: &File) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
     for index in 0..status_page::SIZES {
         let at = status_page::SIZES_AT + index * size_of::<SizeFigure>();
-        let SizeFigure { count, bytes } = memory_file::read(status_page, at)?;
+        let SizeFigure { count, bytes } = status::read(status_page, at)?;
         if count > 0 {
             let up_to = match index + 1 == status_page::SIZES {
                 true => usize::MAX,

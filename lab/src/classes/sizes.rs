@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
+use super::programs::{PROGRAMS, Program};
+use super::tables::LARGEST;
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::{Figure, Record, Run};
 use crate::engine::settings::{JSON, NEAP, RECORDS, Setting, Settings};
 use crate::engine::table::section;
 use crate::peers::{self, Places};
-use super::programs::{PROGRAMS, Program};
-use super::tables::LARGEST;
 
 /// The sizes of one program.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,9 +3,9 @@
 
 use std::ops::RangeInclusive;
 
+use super::sizes::Sizes;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::Figure;
-use super::sizes::Sizes;
 
 /// The sizes that tables are compared over; every table has a class for them.
 pub const LARGEST: usize = 32 << 10;

@@ -15,11 +15,11 @@ mod views;
 
 use std::time::Duration;
 
-use cell::{Buffers, Chunk, MB, Terms};
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, ROUNDS, SEED, Setting, Settings};
 use crate::peers::{self, Places};
+use cell::{Buffers, Chunk, MB, Terms};
 use environment::{Environment, Making, Outcome, Server};
 
 /// The published download.

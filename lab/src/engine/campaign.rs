@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
+use super::record::{EXPERIMENT, Figure, Record};
 use crate::machine;
 use crate::peers::{Peer, Ready};
-use crate::rng::Rng;
-use super::record::{EXPERIMENT, Figure, Record};
+use crate::stats::Rng;
 
 /// How the workers' own loops were compiled.
 const HARNESS: &str = match cfg!(debug_assertions) {

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use super::campaign::{Campaign, Named};
 use super::campaign::Progress;
+use super::campaign::{Campaign, Named};
 use super::record::{EXPERIMENT, Record, Row};
 use super::settings::{RECORDS_FOLDER, Setting, Settings};
 use super::table::by_case;

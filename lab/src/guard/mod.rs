@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use crate::command;
 use crate::cases::install;
+use crate::command;
 use crate::engine::campaign::{Campaign, Named as _};
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::{Figure, Record};
@@ -237,10 +237,7 @@ fn judge(campaign: &mut Campaign, programs: &[Program]) {
     let rounds = |name: &str, figure| campaign.record.rounds(name, "neap", figure);
     let mut told = Vec::new();
     for name in programs.iter().map(Program::name) {
-        let wrong: f64 = rounds(&name, FALSE)
-            .iter()
-            .map(|(_, count)| count)
-            .sum();
+        let wrong: f64 = rounds(&name, FALSE).iter().map(|(_, count)| count).sum();
         if wrong > 0.0 {
             told.push(format!(
                 "{name}: a report in {wrong} rounds without the error"
@@ -356,10 +353,7 @@ mod tests {
         let failures = |chance, rounds: [(u64, Option<u64>); 2]| {
             let mut campaign = Campaign::for_test();
             for (round, (wrong, found)) in (0..).zip(rounds) {
-                let mut figures = vec![
-                    Figure::share(CHANCE, chance),
-                    Figure::count(FALSE, wrong),
-                ];
+                let mut figures = vec![Figure::share(CHANCE, chance), Figure::count(FALSE, wrong)];
                 figures.extend(found.map(|request| Figure::count(FOUND, request)));
                 campaign.record.push("sqlite", "neap", round, figures);
             }

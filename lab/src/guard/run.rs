@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use neap_shared::status_page::{self, SizeFigure};
 
-use crate::{command, memory_file};
-use crate::cases::tree;
+use super::programs::{Program, Report};
 use crate::cases::case::Work;
 use crate::cases::party::{Heard, Party, in_words};
-use super::programs::{Program, Report};
+use crate::cases::tree;
+use crate::{command, status};
 
 /// For a client to send its requests, and for a server to end.
 const LONGEST_LOAD: Duration = Duration::from_secs(600);
@@ -212,17 +212,17 @@ const LONGEST: Duration = Duration::from_secs(30);
 pub fn guardable(process: u32, page_bytes: usize) -> anyhow::Result<u64> {
     let start = Instant::now();
     let file = loop {
-        match memory_file::open(&process.to_string(), status_page::NAME) {
+        match status::open(&process.to_string(), status_page::NAME) {
             Some(file) => break file,
             None if start.elapsed() < LONGEST => std::thread::sleep(Duration::from_millis(10)),
             None => None.context("it shows no status page: it is not under Neap")?,
         }
     };
-    memory_file::ensure_words(&file, status_page::MAGIC, status_page::VERSION)?;
+    status::ensure_words(&file, status_page::MAGIC, status_page::VERSION)?;
     let mut count = 0;
     for index in 0..=page_bytes / status_page::SIZE_STEP {
         let at = status_page::SIZES_AT + index * size_of::<SizeFigure>();
-        count += memory_file::read::<SizeFigure>(&file, at)?.count;
+        count += status::read::<SizeFigure>(&file, at)?.count;
     }
     ensure!(count > 0, "it does not count its allocations");
     Ok(count)

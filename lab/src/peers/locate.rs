@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::list::{Peer, Source};
 use super::nameable::nameable;
+use super::{Peer, Source};
 
 /// A peer whose library was found.
 #[derive(Clone, Debug)]

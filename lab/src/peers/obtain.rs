@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use super::list::{Archive, Build, Peer, Root, Source};
+use super::{Archive, Build, Peer, Root, Source};
 use crate::command::finished;
 
 use super::locate::{Places, Ready, built_library, counted_library, locate_source};

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::run;
+use super::situations::{Program, Situation};
 use crate::command::{finished, piped, wait};
 use crate::names::named;
 use crate::peers::Ready;
-use super::situations::{Program, Situation};
+use crate::run;
 
 /// Without optimisation, so that the compiler does not remove what is undefined.
 const FLAGS: [&str; 3] = ["-O0", "-w", "-fno-builtin"];

@@ -12,16 +12,16 @@ mod member;
 mod observers;
 mod views;
 
-use std::thread;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
-use crate::command;
-use crate::cases::{install, tree};
 use crate::cases::case::Case;
 use crate::cases::case::Home;
+use crate::cases::{install, tree};
+use crate::command;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::Figure;
@@ -266,8 +266,8 @@ fn judge(campaign: &mut Campaign) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::views::{Sample, growth};
+    use super::*;
 
     #[test]
     fn every_member_is_read_and_one_that_grew_fails() {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-use crate::command;
 use super::member::Member;
+use crate::command;
 
 /// What is run on a member, one after another; the process's number follows.
 const LOOKS: [&[&str]; 5] = [

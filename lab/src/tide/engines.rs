@@ -6,12 +6,12 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::{report, run};
 use crate::engine::campaign::Named;
 use crate::names::choose;
 use crate::peers::{self, Places, Ready};
 use crate::programs::which;
-use crate::work::tide::sizes::Sizes;
+use crate::run;
+use crate::work::tide::protocol::Sizes;
 use crate::work::tide::stacks::StackKind;
 
 /// A row.
@@ -186,7 +186,7 @@ impl Present {
     pub fn ensure_heap(&self, line: &str) -> anyhow::Result<()> {
         match &self.start {
             Start::Go { version, .. } => {
-                let told = report::needed(line, "heap")?;
+                let told = run::needed(line, "heap")?;
                 ensure!(
                     told == version,
                     "the program is of {told}, not of {version}"

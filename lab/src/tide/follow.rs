@@ -11,8 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::engines::Present;
 use super::observed::{Run, Step};
+use crate::work::tide::protocol::Sizes;
 use crate::work::tide::protocol::{Action, Done, Heap};
-use crate::work::tide::sizes::Sizes;
 use crate::{command, machine};
 
 /// How often the resident size is read.
@@ -267,7 +267,7 @@ pub fn thinned(samples: &[Sample], tolerance: u64) -> Vec<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::tide::sizes::Blocks;
+    use crate::work::tide::protocol::Blocks;
 
     fn samples(kib: &[u64]) -> Vec<Sample> {
         let sample = |(place, &kib): (usize, &u64)| Sample {

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use crate::machine;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
 use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, SECONDS, Setting, Settings};
+use crate::machine;
 use crate::pagemap::page_size;
 use crate::peers::Places;
-use crate::work::tide::sizes::{MB, Sizes};
+use crate::work::tide::protocol::{MB, Sizes};
 use engines::Present;
 use follow::{follow, thinned};
 use observed::Run;

@@ -1,10 +1,10 @@
 //! The steps of a run and their order, and what a record says of each and of the resident size over
 //! time.
 
+use super::follow::{Sample, Seen};
 use crate::engine::record::{self, Figure, Record, Unit};
 use crate::names::named;
 use crate::work::tide::protocol::{Action, Done, Heap};
-use super::follow::{Sample, Seen};
 
 named! {
     /// A step, named as in the write-up after what was just done.

@@ -1,13 +1,13 @@
 //! The tables, one per figure, with a row per engine and a column per step; and the picture, one
 //! panel per engine with the steps marked and live memory dashed.
 
+use super::follow::{Sample, Seen};
+use super::observed::{Observed, Run, Step};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::Record;
 use crate::engine::table::{MISSING, section};
 use crate::pagemap::page_size;
 use crate::work::tide::thousands;
-use super::follow::{Sample, Seen};
-use super::observed::{Observed, Run, Step};
 
 /// The steps with a column.
 const COLUMNS: [Step; 5] = [

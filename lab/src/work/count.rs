@@ -1,13 +1,17 @@
 //! The loops whose instructions are counted under callgrind. They are written so that the compiler
 //! generates the same code as for the C loop: a call through the global offset table for malloc,
 //! one for free, and two to four instructions around them.
+//!
+//! Valgrind's client request "toggle collection" makes callgrind count a stretch of the worker and
+//! nothing before or after it. Outside valgrind it has no effect. The request is a sequence that
+//! valgrind recognises: four rotations of rdi by 128 bits in total and an exchange of a register
+//! with itself, with the address of six words in rax.
 
 use std::ffi::c_void;
 
 use anyhow::Context as _;
 
 use super::heap;
-use super::toggle::{self, counted_call, toggle};
 
 /// A stretch of code whose instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +127,7 @@ pub fn find(name: &str) -> Option<&'static Counted> {
 /// # Errors
 /// If the architecture has no such toggle, or the process no C++ operators.
 pub fn carry_out(stretch: Stretch, ops: u64) -> anyhow::Result<()> {
-    anyhow::ensure!(toggle::SUPPORTED, "instructions are counted on x86-64 only");
+    anyhow::ensure!(SUPPORTED, "instructions are counted on x86-64 only");
     match stretch {
         Stretch::Pair { size } => count_pairs(size, ops),
         Stretch::Fifo { size, count } => count_fifo(size, count, ops),
@@ -176,7 +180,7 @@ impl Entry {
     /// The address that a call from this program reaches.
     fn function(self) -> anyhow::Result<*const c_void> {
         let name = match self {
-            Entry::Nothing => return Ok(toggle::nothing()),
+            Entry::Nothing => return Ok(nothing()),
             Entry::Malloc => c"malloc",
             Entry::Free | Entry::FreeNull => c"free",
             Entry::Calloc => c"calloc",
@@ -229,6 +233,81 @@ fn operators() -> anyhow::Result<(heap::OperatorNew, heap::OperatorDelete)> {
     heap::operators().context("no library here has the C++ operators")
 }
 
+/// Whether counting works on this architecture; others need another sequence.
+pub const SUPPORTED: bool = cfg!(target_arch = "x86_64");
+
+/// `VG_USERREQ_TOOL_BASE('C', 'T') + 2` of valgrind's callgrind.h, and five arguments.
+#[cfg(target_arch = "x86_64")]
+static TOGGLE_COLLECT: [u64; 6] = [0x4354_0002, 0, 0, 0, 0, 0];
+
+/// Switches callgrind's counting on or off.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn toggle() {
+    // SAFETY: the sequence changes only rdx, and valgrind reads six words.
+    unsafe {
+        core::arch::asm!(
+            "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",
+            in("rax") TOGGLE_COLLECT.as_ptr(), inout("rdx") 0u64 => _, options(nostack)
+        );
+    }
+}
+
+/// Calls `function(a, b)` with the counting on. The code counted around the function is written
+/// here and not left to the compiler, so that a call of [`nothing`] costs the same. Callgrind adds
+/// up a straight run of code when the next one begins, so the run that ends in the first request
+/// counts as well. The jump before it keeps the caller's code out.
+///
+/// # Safety
+/// - `function` is a C function of at most two integer or pointer arguments that does not unwind.
+/// - Its own preconditions hold for `a` and `b`.
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn counted_call(function: *const c_void, a: usize, b: usize) -> usize {
+    let mut result = a;
+    // SAFETY: as in `toggle`; the C function keeps r12 to r15, and all else is declared lost.
+    unsafe {
+        core::arch::asm!(
+            "jmp 2f", "2:", "mov rax, r13", "xor edx, edx",
+            "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",
+            "mov rdi, r14", "mov rsi, r15", "call r12", "mov r14, rax",
+            "mov rax, r13", "xor edx, edx",
+            "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",
+            in("r12") function, in("r13") TOGGLE_COLLECT.as_ptr(),
+            inout("r14") result, in("r15") b, clobber_abi("C")
+        );
+    }
+    result
+}
+
+/// The address of a function that only returns.
+#[cfg(target_arch = "x86_64")]
+pub fn nothing() -> *const c_void {
+    #[unsafe(naked)]
+    extern "C" fn only_returns() {
+        core::arch::naked_asm!("ret")
+    }
+    only_returns as *const c_void
+}
+
+/// Other architectures: no effect.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn toggle() {}
+
+/// Other architectures: never called, see [`SUPPORTED`].
+///
+/// # Safety
+/// - None here.
+#[cfg(not(target_arch = "x86_64"))]
+pub unsafe fn counted_call(_function: *const c_void, _a: usize, _b: usize) -> usize {
+    unreachable!("nothing is counted on this machine")
+}
+
+/// Other architectures: no function.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn nothing() -> *const c_void {
+    std::ptr::null()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,5 +325,16 @@ mod tests {
         for counted in PAIRS.iter().chain(&ENTRIES[..4]).chain([&NOTHING]) {
             carry_out(counted.stretch, counted.lengths.0).unwrap();
         }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_counted_call_hands_over_both_arguments_and_the_result() {
+        extern "C" fn difference(a: usize, b: usize) -> usize {
+            a - b
+        }
+        // SAFETY: the function takes two integers and does not unwind for these.
+        let result = unsafe { counted_call(difference as *const c_void, 50, 8) };
+        assert_eq!(result, 42);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use super::usable;
+use super::classes;
 
 /// Hides `p` from the optimiser, which otherwise removes a `malloc` whose block is only freed.
 /// Costs no instruction.
@@ -51,10 +51,10 @@ pub unsafe fn free(p: *mut u8) {
     unsafe { libc::free(p.cast()) }
 }
 
-/// The C heap, for the measurements of [`usable`].
+/// The C heap, for the measurements of [`classes`].
 pub struct Questioned;
 
-impl usable::Heap for Questioned {
+impl classes::Heap for Questioned {
     fn take(&self, size: usize) -> *mut u8 {
         malloc(size)
     }

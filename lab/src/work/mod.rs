@@ -1,24 +1,258 @@
-//! The work of a worker process: runs one shape, checks every block's contents, and reports the
-//! cost. Only the workload allocates between the two clock readings.
+//! `neap-lab worker`: the process that the harness runs under a preload. It carries out one job,
+//! checks every block's contents, and reports the cost. Only the workload allocates between the two
+//! clock readings.
 
-pub mod boxed;
 pub mod calloc;
-mod churn;
+pub mod classes;
 pub mod count;
 pub mod fragmentation;
-mod grow;
 pub mod heap;
 pub mod identity;
-pub mod known;
-mod live;
-pub mod outcome;
 pub mod retention;
-pub mod scatter;
-pub mod shapes;
-mod sharing;
 mod single;
 pub mod sites;
+mod threads;
 pub mod tide;
-mod toggle;
-pub mod usable;
 mod written;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use crate::calloc::{report_account, report_timed};
+use crate::workloads::{self, Shape};
+use crate::{machine, run};
+use calloc::{Touch, Work};
+use heap::Questioned;
+use retention::Pattern;
+use tide::protocol::{Blocks, Sizes};
+use tide::stacks::StackKind;
+
+/// The arguments of `worker`.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Subcommand)]
+enum Job {
+    /// Carry out a workload and report
+    Run {
+        name: String,
+        /// Number of operations
+        #[arg(long)]
+        ops: u64,
+    },
+    /// Carry out a counted loop, for valgrind
+    Count {
+        name: String,
+        /// Number of operations
+        #[arg(long)]
+        ops: u64,
+    },
+    /// Time or account pairs of calloc and free
+    Calloc {
+        touch: Touch,
+        bytes: usize,
+        /// How long to time pairs
+        #[arg(long, default_value_t = 300)]
+        milliseconds: u64,
+        /// Account for this many pairs instead
+        #[arg(long)]
+        account: Option<u64>,
+    },
+    /// Fill, free and sleep, one step per line of standard input
+    Retention { pattern: Pattern, bytes: usize },
+    /// Free at random, then fill the holes
+    Fragmentation {
+        blocks: usize,
+        sleep: u64,
+        seed: u64,
+    },
+    /// Allocate and drop memory, one action per line of standard input
+    Tide {
+        stacks: StackKind,
+        heap_bytes: usize,
+        blocks: Blocks,
+        coroutines: usize,
+        stack_bytes: usize,
+    },
+    /// Make known allocations, and report the profile's figures for them
+    Sites { bytes: usize },
+    /// Report the usable bytes of every size
+    Usable { largest: usize },
+    /// Report the distance between blocks
+    Distances { count: usize, sizes: Vec<usize> },
+    /// Keep values of 24 bytes in boxes
+    Boxed { count: usize, readings: usize },
+}
+
+/// Runs one job in this process.
+///
+/// # Errors
+/// If the name is unknown or the job fails.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    // A panicking thread would leave the others waiting at a barrier.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("{info}");
+        std::process::abort();
+    }));
+    match arguments.job {
+        Job::Run { ref name, ops } => {
+            let workload = workloads::find(name).context("no such workload")?;
+            run::report(&carry_out(workload.shape, ops)?)?;
+        }
+        Job::Count { ref name, ops } => {
+            let counted = count::find(name).context("no such count")?;
+            count::carry_out(counted.stretch, ops)?;
+        }
+        Job::Calloc {
+            touch,
+            bytes,
+            milliseconds,
+            account,
+        } => {
+            let work = Work { size: bytes, touch };
+            let time = Duration::from_millis(milliseconds);
+            match account {
+                Some(pairs) => report_account(&calloc::account(work, pairs)?),
+                None => report_timed(&calloc::time(work, time)),
+            }
+        }
+        Job::Retention { pattern, bytes } => retention::carry_out(pattern, bytes),
+        Job::Fragmentation {
+            blocks,
+            sleep,
+            seed,
+        } => {
+            let sleep = Duration::from_millis(sleep);
+            fragmentation::carry_out(fragmentation::Terms {
+                blocks,
+                sleep,
+                seed,
+            })?;
+        }
+        Job::Tide {
+            stacks,
+            heap_bytes,
+            blocks,
+            coroutines,
+            stack_bytes,
+        } => {
+            // It tells its heap first, because the harness talks to it from then on.
+            tide::serve(
+                stacks,
+                &Sizes {
+                    heap_bytes,
+                    blocks,
+                    coroutines,
+                    stack_bytes,
+                },
+            )?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Job::Sites { bytes } => print!("{}", sites::tell(bytes)?),
+        Job::Usable { largest } => print!("{}", classes::steps(&Questioned, largest)),
+        Job::Distances { count, ref sizes } => {
+            for &size in sizes {
+                let distance = classes::distance(&Questioned, size, count);
+                println!("distance_{size}={distance}");
+            }
+        }
+        Job::Boxed { count, readings } => {
+            // An unreadable size shows as no growth.
+            let resident = || machine::resident_bytes().unwrap_or(0);
+            print!(
+                "{}",
+                classes::report(&mut classes::measure(count, readings, resident))
+            );
+        }
+    }
+    println!("heap={}", identity::own_heap()?.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out about `ops` operations of `shape` in this process.
+///
+/// # Errors
+/// If the shape is another project's program, or the process cannot read its own resident size.
+///
+/// # Panics
+/// If the heap loses or overlaps a block, or has no memory.
+pub fn carry_out(shape: Shape, ops: u64) -> anyhow::Result<Outcome> {
+    match shape {
+        Shape::Pair { size } => Ok(single::pair(size, ops)),
+        Shape::Batch { size, count, order } => Ok(single::batch(size, count, order, ops)),
+        Shape::List { size, length } => Ok(single::list(size, length, ops)),
+        Shape::Churn { live, threads } => Ok(threads::churn(live, threads, ops)),
+        Shape::Server {
+            live,
+            threads,
+            life,
+        } => Ok(threads::server(live, threads, life, ops)),
+        Shape::Handoff { size } => Ok(threads::handoff(size, ops)),
+        Shape::FalseSharing(sharing) => Ok(threads::false_sharing(sharing, ops)),
+        Shape::Grow { limit, growth } => Ok(single::grow(limit, growth, ops)),
+        Shape::Live { size } => single::live(size, ops),
+        Shape::Redis | Shape::PythonJson => anyhow::bail!("{shape:?} is run by the harness"),
+    }
+}
+
+/// The report of a shape.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome {
+    /// Operations carried out; at least one, and about as many as requested.
+    pub ops: u64,
+    /// Wall time of these operations.
+    pub elapsed: Duration,
+    /// Resident bytes per block, for workloads that measure it.
+    pub bytes_per_block: Option<f64>,
+}
+
+impl Outcome {
+    /// A time without a size.
+    pub fn timed(ops: u64, elapsed: Duration) -> Outcome {
+        Outcome {
+            ops,
+            elapsed,
+            bytes_per_block: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_of_ours_runs_and_counts_its_operations() {
+        for workload in workloads::ALL.iter().filter(|w| w.is_ours()) {
+            let outcome = carry_out(workload.shape, workload.quick).unwrap();
+            let ratio = outcome.ops as f64 / workload.quick as f64;
+            assert!(
+                (0.9..=1.1).contains(&ratio),
+                "{}: {outcome:?}",
+                workload.name
+            );
+            assert!(outcome.elapsed > Duration::ZERO, "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn programs_of_others_are_refused() {
+        assert!(carry_out(Shape::Redis, 1).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "overwritten")]
+    fn an_overwritten_block_is_noticed() {
+        let block = heap::Block::take(64, 1);
+        // SAFETY: the block is live and has 64 bytes.
+        unsafe { block.start().add(63).write(0xff) };
+        // SAFETY: the block was taken above and not given.
+        unsafe { block.give(1) };
+    }
+}

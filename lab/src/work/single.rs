@@ -1,11 +1,13 @@
-//! Shapes of one thread with blocks of one size.
+//! Shapes of one thread: blocks of one size, one block that grows by realloc, and the resident
+//! memory of live blocks.
 
 use std::time::Instant;
 
+use super::Outcome;
 use super::heap::{self, Block};
-use super::outcome::Outcome;
-use crate::rng::Rng;
-use crate::workloads::Order;
+use crate::machine;
+use crate::stats::Rng;
+use crate::workloads::{Growth, Order};
 
 /// Malloc, then free at once, `ops` times.
 pub fn pair(size: usize, ops: u64) -> Outcome {
@@ -105,6 +107,108 @@ fn free_list(head: *mut Node, length: u64) {
         }
     }
     assert!(node.is_null(), "the list did not end where it was ended");
+}
+
+const FIRST: usize = 1_024;
+
+/// Grows a block from 1 KiB to `limit` bytes, `ops` times.
+pub fn grow(limit: usize, growth: Growth, ops: u64) -> Outcome {
+    let start = Instant::now();
+    for _ in 0..ops {
+        grow_once(limit, growth);
+    }
+    Outcome::timed(ops, start.elapsed())
+}
+
+fn grow_once(limit: usize, growth: Growth) {
+    let mut size = FIRST;
+    let mut p = heap::malloc(size);
+    assert!(!p.is_null(), "malloc({size}) failed");
+    write_tail(p, 0, size);
+    while size < limit {
+        let larger = next_size(size, growth).min(limit);
+        // SAFETY: `p` is live, and from here on only the new address is used.
+        p = unsafe { heap::realloc(p, larger) };
+        assert!(!p.is_null(), "realloc to {larger} failed");
+        write_tail(p, size, larger);
+        size = larger;
+    }
+    check(p, size);
+    // SAFETY: `p` is the last address that realloc gave.
+    unsafe { heap::free(p) };
+}
+
+fn next_size(size: usize, growth: Growth) -> usize {
+    match growth {
+        Growth::Double => size * 2,
+        Growth::Eighth => size + size / 8,
+    }
+}
+
+/// The byte at `offset`: the same within a 4 KiB stretch, another one in the next.
+fn pattern(offset: usize) -> u8 {
+    (offset >> 12) as u8 ^ 0x5a
+}
+
+/// Writes the pattern into the bytes from `from` to `to`.
+fn write_tail(p: *mut u8, from: usize, to: usize) {
+    let mut at = from;
+    while at < to {
+        let end = to.min((at | 4_095) + 1);
+        // SAFETY: the block has `to` bytes.
+        unsafe { p.add(at).write_bytes(pattern(at), end - at) };
+        at = end;
+    }
+}
+
+/// Checks one byte in every 512.
+fn check(p: *mut u8, size: usize) {
+    for offset in (0..size).step_by(512) {
+        // SAFETY: `offset` is inside the block.
+        let byte = unsafe { p.add(offset).read() };
+        assert!(byte == pattern(offset), "realloc lost the byte at {offset}");
+    }
+}
+
+/// Allocates `count` blocks of `size` bytes, writes all of them, and reads the resident size before
+/// and after. The table of addresses is resident before.
+pub fn live(size: usize, count: u64) -> anyhow::Result<Outcome> {
+    let mut blocks = vec![std::ptr::null_mut::<u8>(); count as usize];
+    blocks.fill(std::ptr::dangling_mut());
+    heap::escape(blocks.as_mut_ptr().cast());
+    let before = machine::resident_bytes()?;
+    let start = Instant::now();
+    for (number, block) in blocks.iter_mut().enumerate() {
+        *block = filled(size, number as u8);
+    }
+    let elapsed = start.elapsed();
+    let after = machine::resident_bytes()?;
+    for (number, &block) in blocks.iter().enumerate() {
+        free_filled(block, size, number as u8);
+    }
+    let bytes = after.saturating_sub(before) as f64 / count as f64;
+    Ok(Outcome {
+        ops: count,
+        elapsed,
+        bytes_per_block: Some(bytes),
+    })
+}
+
+fn filled(size: usize, byte: u8) -> *mut u8 {
+    let p = heap::malloc(size);
+    assert!(!p.is_null(), "malloc({size}) failed");
+    // SAFETY: the block has `size` bytes.
+    unsafe { p.write_bytes(byte, size) };
+    p
+}
+
+fn free_filled(p: *mut u8, size: usize, byte: u8) {
+    // SAFETY: `p` is one of the live blocks and freed once.
+    unsafe {
+        let intact = p.read() == byte && p.add(size - 1).read() == byte;
+        assert!(intact, "a live block was overwritten");
+        heap::free(p);
+    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,208 @@
 
 use std::fs::File;
 
-use anyhow::Context as _;
-use neap_shared::sites::{self, Head, Site};
+use anyhow::{Context as _, bail, ensure};
+use neap_shared::sites::{self, Head, PARTS, Site};
 
 use super::heap;
-use super::known::{Known, Part, Reading, SIZES};
-use crate::memory_file;
+use crate::names::named;
+use crate::status;
+
+/// The sizes in bytes, one place per size and part.
+pub const SIZES: [usize; 9] = [
+    8, 24, 100, 1_000, 4_096, 30_000, 100_000, 1_000_000, 10_000_000,
+];
+
+named! {
+    /// What happens to a place's blocks.
+    pub enum Part {
+        /// All stay live.
+        Kept = "kept",
+        /// All are freed.
+        Freed = "freed",
+        /// Every second one is freed.
+        Half = "half",
+    }
+}
+
+impl Part {
+    /// Whether block `number` stays live.
+    pub fn keeps(self, number: usize) -> bool {
+        match self {
+            Part::Kept => true,
+            Part::Freed => false,
+            Part::Half => number.is_multiple_of(2),
+        }
+    }
+
+    /// The number of blocks for about `bytes`: even, at least four.
+    pub fn objects(self, size: usize, bytes: usize) -> usize {
+        (bytes / size).max(4).next_multiple_of(2)
+    }
+
+    /// How many of `objects`, an even number, stay live.
+    pub fn live(self, objects: usize) -> usize {
+        match self {
+            Part::Kept => objects,
+            Part::Freed => 0,
+            Part::Half => objects / 2,
+        }
+    }
+}
+
+/// The allocations of a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Known {
+    /// Requested bytes of a block.
+    pub size: usize,
+    /// What happened to the blocks.
+    pub part: Part,
+    /// The number of blocks.
+    pub objects: usize,
+    /// Usable bytes of a block.
+    pub usable: usize,
+}
+
+/// Objects and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Objects; fractional in an estimate.
+    pub objects: f64,
+    /// Requested bytes.
+    pub bytes: f64,
+    /// Usable bytes.
+    pub usable: f64,
+}
+
+impl Known {
+    /// The truth about `objects` of its blocks.
+    fn totals(&self, objects: usize) -> Totals {
+        Totals {
+            objects: objects as f64,
+            bytes: (objects * self.size) as f64,
+            usable: (objects * self.usable) as f64,
+        }
+    }
+
+    /// The truth about all allocations.
+    pub fn allocated(&self) -> Totals {
+        self.totals(self.objects)
+    }
+
+    /// The truth about live blocks.
+    pub fn live(&self) -> Totals {
+        self.totals(self.part.live(self.objects))
+    }
+}
+
+/// The truth and an estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// The truth.
+    pub known: Known,
+    /// The profile's figures for all allocations.
+    pub allocated: Totals,
+    /// The profile's figures for live blocks.
+    pub live: Totals,
+}
+
+impl Reading {
+    /// A reading without profile figures yet.
+    pub fn of(known: Known) -> Reading {
+        Reading {
+            known,
+            allocated: Totals::default(),
+            live: Totals::default(),
+        }
+    }
+
+    /// Adds a site's figures.
+    pub fn add(&mut self, site: &Site) {
+        let add = |to: &mut Totals, objects: u64, bytes: u64, usable: u64| {
+            to.objects += objects as f64 / PARTS as f64;
+            to.bytes += bytes as f64;
+            to.usable += usable as f64;
+        };
+        add(
+            &mut self.allocated,
+            site.alloc_objects,
+            site.alloc_bytes,
+            site.alloc_usable,
+        );
+        add(
+            &mut self.live,
+            site.live_objects,
+            site.live_bytes,
+            site.live_usable,
+        );
+    }
+
+    /// The line that a worker prints.
+    pub fn line(&self) -> String {
+        let Known {
+            size,
+            part,
+            objects,
+            usable,
+        } = self.known;
+        let totals = |t: &Totals| format!("{} {} {}", t.objects, t.bytes, t.usable);
+        let (allocated, live) = (totals(&self.allocated), totals(&self.live));
+        format!(
+            "site={size} {} {objects} {usable} {allocated} {live}\n",
+            part.name()
+        )
+    }
+
+    /// Reads what [`Reading::line`] wrote; `None` for other lines.
+    ///
+    /// # Errors
+    /// If the line is of a site but damaged.
+    pub fn parse(line: &str) -> anyhow::Result<Option<Reading>> {
+        let Some(rest) = line.strip_prefix("site=") else {
+            return Ok(None);
+        };
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        ensure!(fields.len() == 10, "{} fields of a site", fields.len());
+        let part = Part::ALL.into_iter().find(|part| part.name() == fields[1]);
+        let whole = |at: usize| fields[at].parse().context("no whole number");
+        let totals = |at: usize| {
+            let number = |at: usize| fields[at].parse::<f64>().context("no number");
+            anyhow::Ok(Totals {
+                objects: number(at)?,
+                bytes: number(at + 1)?,
+                usable: number(at + 2)?,
+            })
+        };
+        let known = Known {
+            size: whole(0)?,
+            part: part.context("an unknown part")?,
+            objects: whole(2)?,
+            usable: whole(3)?,
+        };
+        let (allocated, live) = (totals(4)?, totals(7)?);
+        Ok(Some(Reading {
+            known,
+            allocated,
+            live,
+        }))
+    }
+}
+
+/// All sites of a worker's report.
+///
+/// # Errors
+/// If a line is damaged, or sites are missing.
+pub fn readings(report: &str) -> anyhow::Result<Vec<Reading>> {
+    let lines: Vec<Option<Reading>> = report
+        .lines()
+        .map(Reading::parse)
+        .collect::<Result<_, _>>()?;
+    let readings: Vec<Reading> = lines.into_iter().flatten().collect();
+    if readings.len() != SIZES.len() * Part::ALL.len() {
+        bail!("the worker told {} sites", readings.len());
+    }
+    Ok(readings)
+}
 
 /// Live blocks before some of them are freed.
 const CHUNK: usize = 64;
@@ -90,9 +286,9 @@ pub fn tell(bytes: usize) -> anyhow::Result<String> {
             usable,
         }));
     }
-    let region = memory_file::open("self", sites::NAME).context("this process has no profile")?;
-    memory_file::ensure_words(&region, sites::MAGIC, sites::VERSION)?;
-    let head: Head = memory_file::read(&region, 0)?;
+    let region = status::open("self", sites::NAME).context("this process has no profile")?;
+    status::ensure_words(&region, sites::MAGIC, sites::VERSION)?;
+    let head: Head = status::read(&region, 0)?;
     for site in (0..head.sites as usize).map(|index| site(&region, index)) {
         let site = site?;
         if let Some(at) = place_of(&places, &site) {
@@ -112,7 +308,7 @@ pub fn tell(bytes: usize) -> anyhow::Result<String> {
 }
 
 fn site(region: &File, index: usize) -> anyhow::Result<Site> {
-    memory_file::read(region, sites::site_at(index))
+    status::read(region, sites::site_at(index))
 }
 
 /// An upper bound of the length of a place's code.
@@ -131,4 +327,45 @@ fn place_of(places: &[Place], site: &Site) -> Option<usize> {
             .min_by_key(|&(_, offset)| offset)?;
         (nearest < LONGEST).then_some(at)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_comes_back_as_it_was() {
+        let known = Known {
+            size: 24,
+            part: Part::Half,
+            objects: 10,
+            usable: 32,
+        };
+        let mut reading = Reading::of(known);
+        let site = Site {
+            alloc_objects: PARTS * 11 + PARTS / 2,
+            alloc_bytes: 276,
+            live_usable: 5,
+            ..Site::default()
+        };
+        reading.add(&site);
+        assert_eq!(reading.allocated.objects, 11.5);
+        assert_eq!(
+            Reading::parse(reading.line().trim_end()).unwrap(),
+            Some(reading)
+        );
+        assert_eq!(Reading::parse("heap=/x").unwrap(), None);
+        assert!(Reading::parse("site=24 sung 1 2 3 4 5 6 7 8").is_err());
+        assert!(readings(&reading.line()).is_err());
+    }
+
+    #[test]
+    fn what_stays_is_what_each_part_keeps() {
+        for part in Part::ALL {
+            let objects = part.objects(100, 12_345);
+            let kept = (0..objects).filter(|&number| part.keeps(number)).count();
+            assert_eq!(kept, part.live(objects), "{part:?}");
+        }
+        assert_eq!(Part::Kept.objects(10_000_000, 1), 4);
+    }
 }

@@ -1,15 +1,54 @@
-//! What processes under Neap gave back to the kernel, and how much of it they regretted. Read from
-//! their status pages without a request, so that reading changes nothing.
+//! The memory files that Neap keeps in a process, found through /proc as any other process finds
+//! them. The status page says what the process gave back to the kernel, and how much of it it
+//! regretted. It is read without a request, so that reading changes nothing.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
+use anyhow::{Context as _, ensure};
 use neap_shared::status_page::{self, COARSE_AT, Coarse, HEAD_AT, Head};
 
 use crate::cases::tree::{self, Life};
 use crate::engine::record::Figure;
-use crate::memory_file;
+
+/// Opens the memory file `name` of process `who`, a PID or `self`; `None` while it has none.
+pub fn open(who: &str, name: &CStr) -> Option<File> {
+    let wanted = format!("/memfd:{} (deleted)", name.to_string_lossy());
+    let descriptors = fs::read_dir(format!("/proc/{who}/fd")).ok()?;
+    descriptors.flatten().find_map(|entry| {
+        let link = fs::read_link(entry.path()).ok()?;
+        (link.to_string_lossy() == wanted)
+            .then(|| File::open(entry.path()).ok())
+            .flatten()
+    })
+}
+
+/// The `T` at byte `at` of `file`.
+///
+/// # Errors
+/// If the file is shorter.
+pub fn read<T: bytemuck::Pod>(file: &File, at: usize) -> anyhow::Result<T> {
+    let mut value = T::zeroed();
+    let bytes = bytemuck::bytes_of_mut(&mut value);
+    file.read_exact_at(bytes, at as u64)
+        .with_context(|| format!("the memory file has nothing at byte {at}"))?;
+    Ok(value)
+}
+
+/// Fails unless the file begins with these two words.
+///
+/// # Errors
+/// If it begins with others.
+pub fn ensure_words(file: &File, magic: u64, version: u64) -> anyhow::Result<()> {
+    let words: [u64; 2] = read(file, 0)?;
+    ensure!(
+        words == [magic, version],
+        "the memory file is of another version of Neap than neap-lab"
+    );
+    Ok(())
+}
 
 /// The figures' names.
 pub const PURGED: &str = "purged";
@@ -51,7 +90,7 @@ pub fn share(purged: f64, regretted: f64) -> f64 {
 
 /// Those of the calling process; `None` if it has no status page.
 pub fn own() -> Option<Purges> {
-    read(&page_of(std::process::id())?)
+    latest(&page_of(std::process::id())?)
 }
 
 /// The status pages of processes. A page stays open until its process has ended, and then gives its
@@ -75,7 +114,7 @@ impl StatusPages {
         let ended = self
             .open
             .extract_if(|life, _| tree::life(life.0) != Some(*life));
-        let figures = ended.filter_map(|(_, page)| read(&page));
+        let figures = ended.filter_map(|(_, page)| latest(&page));
         self.closed = figures.chain(self.closed).reduce(Purges::and);
     }
 
@@ -87,14 +126,14 @@ impl StatusPages {
                 self.renew(life, page);
             }
         }
-        let open = self.open.values().filter_map(read);
+        let open = self.open.values().filter_map(latest);
         open.chain(self.closed).reduce(Purges::and)
     }
 
     /// Opens the page that a process has now, and keeps the figures of the one that it had before.
     fn renew(&mut self, life: Life, page: File) {
         let is_other = |before: &&File| file_of(before) != file_of(&page);
-        let figures = self.open.get(&life).filter(is_other).and_then(read);
+        let figures = self.open.get(&life).filter(is_other).and_then(latest);
         self.closed = figures.into_iter().chain(self.closed).reduce(Purges::and);
         self.open.insert(life, page);
     }
@@ -107,19 +146,19 @@ fn file_of(page: &File) -> Option<u64> {
 
 /// A process's own status page. A child of fork may hold its parent's for a moment.
 fn page_of(process: u32) -> Option<File> {
-    let page = memory_file::open(&process.to_string(), status_page::NAME)?;
-    memory_file::ensure_words(&page, status_page::MAGIC, status_page::VERSION).ok()?;
-    let head: Head = memory_file::read(&page, HEAD_AT).ok()?;
+    let page = open(&process.to_string(), status_page::NAME)?;
+    ensure_words(&page, status_page::MAGIC, status_page::VERSION).ok()?;
+    let head: Head = read(&page, HEAD_AT).ok()?;
     (head.pid == u64::from(process)).then_some(page)
 }
 
 /// How often a page that is being written is read again.
 const TRIES: usize = 100;
 
-fn read(page: &File) -> Option<Purges> {
+fn latest(page: &File) -> Option<Purges> {
     let once = || {
-        let coarse: Coarse = memory_file::read(page, COARSE_AT).ok()?;
-        let after: u64 = memory_file::read(page, COARSE_AT).ok()?;
+        let coarse: Coarse = read(page, COARSE_AT).ok()?;
+        let after: u64 = read(page, COARSE_AT).ok()?;
         (coarse.sequence.is_multiple_of(2) && after == coarse.sequence).then_some(coarse)
     };
     let coarse = (0..TRIES).find_map(|_| once())?;
@@ -133,7 +172,33 @@ fn read(page: &File) -> Option<Purges> {
 mod tests {
     use super::*;
     use std::os::fd::FromRawFd as _;
-    use std::os::unix::fs::FileExt as _;
+
+    mod memory_file {
+        use super::*;
+        /// A memory file of this process with these words.
+        fn made(name: &CStr, words: [u64; 3]) -> File {
+            // SAFETY: the name is a C string.
+            let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+            assert!(descriptor >= 0);
+            // SAFETY: the descriptor is new, and only this file owns it.
+            let file = unsafe { File::from_raw_fd(descriptor) };
+            file.write_all_at(bytemuck::bytes_of(&words), 0).unwrap();
+            file
+        }
+
+        #[test]
+        fn a_file_is_found_by_its_name_and_read() {
+            let name = c"neap-lab-test";
+            assert!(open("self", name).is_none());
+            let made = made(name, [7, 1, 42]);
+            let found = open("self", name).unwrap();
+            drop(made);
+            assert!(ensure_words(&found, 7, 1).is_ok());
+            assert!(ensure_words(&found, 7, 2).is_err());
+            assert_eq!(read::<u64>(&found, 16).unwrap(), 42);
+            assert!(read::<u64>(&found, 24).is_err());
+        }
+    }
 
     /// A status page of this process, if `pid` is its number.
     fn made(pid: u64, sequence: u64) -> File {
@@ -201,7 +266,7 @@ mod tests {
         drop(pages);
         assert_eq!(own(), None);
         let torn = made(u64::from(me), 3);
-        assert_eq!(read(&torn), None, "it is being written");
+        assert_eq!(latest(&torn), None, "it is being written");
         assert_eq!((share(4_000.0, 100.0), share(0.0, 0.0)), (0.025, 0.0));
     }
 }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 
-use crate::counts;
 use crate::peers::{self, Places, Ready};
+use crate::run;
 use crate::work::count::{self, Counted};
 
 /// The exit code if instructions cannot be counted here.
@@ -50,7 +50,7 @@ pub struct Arguments {
 /// # Errors
 /// If the library or the file does not exist, a count fails, or this is a debug build.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    if let Some(reason) = counts::no_instructions() {
+    if let Some(reason) = run::no_instructions() {
         eprintln!("neap-lab: the golden counts cannot be taken: {reason}");
         return Ok(ExitCode::from(CANNOT_COUNT));
     }
@@ -94,25 +94,25 @@ fn shipped(name: &str, arguments: &Arguments) -> anyhow::Result<Ready> {
 fn golden_text(arguments: &Arguments) -> anyhow::Result<String> {
     let library = &shipped("neap", arguments)?;
     // A function that does nothing is one instruction long, its return.
-    let around = counts::instructions(&count::NOTHING, library)? - 1.0;
+    let around = run::instructions(&count::NOTHING, library)? - 1.0;
     let mut text = String::from(
         "# by `neap-lab golden --bless`\n# instructions of one call, the return included\n",
     );
     for counted in count::ENTRIES {
         text.push_str(&line(
             counted,
-            counts::instructions(counted, library)? - around,
+            run::instructions(counted, library)? - around,
         ));
     }
     text.push_str("# instructions a malloc and free, loop included\n");
     for counted in count::PAIRS.iter().filter(|c| c.name != LAYOUT_DEPENDENT) {
-        text.push_str(&line(counted, counts::instructions(counted, library)?));
+        text.push_str(&line(counted, run::instructions(counted, library)?));
     }
     text.push_str(
         "# a malloc and free of 64 bytes in hardened mode, loop included, give or take 20\n",
     );
     for name in HARDENED {
-        let count = counts::instructions(&count::HARDENED, &shipped(name, arguments)?)?;
+        let count = run::instructions(&count::HARDENED, &shipped(name, arguments)?)?;
         text.push_str(&format!("{name:<20}{count:>6.0}\n"));
     }
     Ok(text)
