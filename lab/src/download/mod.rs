@@ -20,7 +20,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, ROUNDS, SEED, Setting, Settings};
 use crate::peers::{self, Places};
 use cell::{Buffers, Chunk, MB, Terms};
-use environment::{Environment, Making, Outcome, Server};
+use environment::{Environment, Server};
 
 /// The published download.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -61,7 +61,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Set up nothing; without the Python packages, exit with 3",
         ),
         Setting::path("env", "FOLDER")
-            .about("Folder of the Python packages (default: target/download)"),
+            .about("Folder of the Python packages (default: target/cases/download)"),
     ],
     run: carry_out,
     tables: |record, _| views::tables(record),
@@ -76,25 +76,18 @@ const NO_ENVIRONMENT: u8 = 3;
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let places = Places::new(settings.path("neap"))?;
     peers::select(&settings.names("peers"))?;
-    let folder = settings.path("env");
-    let folder = folder.unwrap_or_else(|| environment::default_folder(&places));
-    // The client and the server open files in it.
-    let folder = std::path::absolute(folder)?;
-    let making = match settings.is_on("offline") {
-        true => Making::Forbidden,
-        false => Making::Allowed,
-    };
-    // Announced even without progress, because something is downloaded and written.
-    let got = Environment::get(&folder, making, &|what| eprintln!("{what}"))?;
-    let Outcome::Ready(environment) = got else {
+    let environment = Environment::new(settings.path("env"), &places)?;
+    let folder = environment.folder().display();
+    if !environment.is_ready() && settings.is_on("offline") {
         eprintln!(
-            "neap-lab: no Python packages in {} (neap-lab download --prepare sets them up)",
-            folder.display()
+            "neap-lab: no Python packages in {folder} (neap-lab download --prepare sets them up)"
         );
         return Ok(Ended::Early(NO_ENVIRONMENT));
-    };
+    }
+    environment.set_up()?;
+    let versions = environment.versions()?;
     if settings.is_on("prepare") {
-        println!("{}: {}", folder.display(), environment.versions);
+        println!("{folder}: {versions}");
         return Ok(Ended::Early(0));
     }
     let terms = Terms {
@@ -112,7 +105,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
             format!("{downloads} times {} MB", terms.body / MB),
         ),
         ("limit", format!("{limit} s")),
-        ("packages", environment.versions.clone()),
+        ("packages", versions),
     ];
     campaign.head(&options, &peers);
     let mut server = Server::start(&environment, terms.body / MB)?;
