@@ -76,7 +76,7 @@ impl Named for count::Counted {
 }
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
-    let chosen = settings.chosen(("only", "workload"), &workloads::all(), |w| w.name)?;
+    let chosen = settings.chosen(("only", "workload"), workloads::all(), |w| w.name)?;
     let base = settings.text("base");
     anyhow::ensure!(peers::find(&base).is_some(), "no peer {base:?}");
     let peers = available_peers(settings)?;

@@ -36,19 +36,19 @@ pub(crate) use named;
 ///
 /// # Errors
 /// If a name is none of theirs.
-pub fn choose<T: Copy>(
+pub fn choose<T>(
     what: &str,
     names: &[String],
-    all: &[T],
-    name_of: impl Fn(T) -> &'static str,
+    mut all: Vec<T>,
+    name_of: impl Fn(&T) -> &str,
 ) -> anyhow::Result<Vec<T>> {
-    let is_known = |name: &&String| all.iter().any(|item| name_of(*item) == **name);
+    let is_known = |name: &&String| all.iter().any(|item| name_of(item) == **name);
     if let Some(name) = names.iter().find(|name| !is_known(name)) {
-        let known: Vec<&str> = all.iter().map(|item| name_of(*item)).collect();
+        let known: Vec<&str> = all.iter().map(name_of).collect();
         bail!("no {what} {name:?}; there are {}", known.join(", "));
     }
-    let is_chosen = |item: &T| names.is_empty() || names.iter().any(|n| n == name_of(*item));
-    Ok(all.iter().copied().filter(is_chosen).collect())
+    all.retain(|item| names.is_empty() || names.iter().any(|name| name == name_of(item)));
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
     fn names_choose_in_the_order_of_the_items_and_unknown_ones_are_refused() {
         let choose = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-            choose("letter", &names, &["a", "b", "c"], |item| item)
+            choose("letter", &names, vec!["a", "b", "c"], |item| item)
         };
         assert_eq!(choose(&[]).unwrap(), ["a", "b", "c"]);
         assert_eq!(choose(&["c", "a"]).unwrap(), ["a", "c"]);

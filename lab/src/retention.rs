@@ -74,7 +74,7 @@ impl Terms {
 /// almost all the time, and bytes do not depend on the processor.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let peers = available_peers(settings)?;
-    let patterns = settings.chosen(("only", "pattern"), &Pattern::ALL, Pattern::name)?;
+    let patterns = settings.chosen(("only", "pattern"), Pattern::ALL.to_vec(), |one| one.name())?;
     let (rounds, quick) = (settings.rounds(1), settings.is_quick());
     let mib = match quick {
         true => settings.number("mib").min(QUICK_MIB),

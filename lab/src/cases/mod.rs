@@ -148,22 +148,15 @@ fn run(
 
 /// The folder's cases that are named, or all.
 fn chosen_cases(settings: &Settings) -> anyhow::Result<Vec<Case>> {
-    let folder = settings
-        .path("cases")
-        .unwrap_or_else(|| PathBuf::from(FOLDER));
-    let all = Case::all(&folder)?;
-    let only = settings.names("only");
-    let is_known = |name: &&String| all.iter().any(|case| case.name == **name);
-    let known: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
-    if let Some(name) = only.iter().find(|name| !is_known(name)) {
-        anyhow::bail!("no case {name:?}; there are {}", known.join(", "));
-    }
-    let is_chosen = |case: &Case| only.is_empty() || only.contains(&case.name);
-    Ok(all.into_iter().filter(is_chosen).collect())
+    let folder = settings.path("cases");
+    let folder = folder.unwrap_or_else(|| PathBuf::from(FOLDER));
+    settings.chosen(("only", "case"), Case::all(&folder)?, |case| &case.name)
 }
 
 fn chosen_allocators(settings: &Settings) -> anyhow::Result<Vec<&'static Allocator>> {
-    let chosen = settings.chosen(("peers", "allocator"), &allocators::ALL, |one| one.name)?;
+    let chosen = settings.chosen(("peers", "allocator"), allocators::ALL.to_vec(), |one| {
+        one.name
+    })?;
     let is_brief = |one: &&Allocator| [NEAP, GLIBC].contains(&one.name);
     Ok(
         match settings.is_quick() && settings.names("peers").is_empty() {

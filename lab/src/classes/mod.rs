@@ -121,7 +121,7 @@ const BOXED: &str = "boxed values of 24 bytes in Rust";
 /// Carries out the parts that are set.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let peers = available_peers(settings)?;
-    let parts = settings.chosen(("only", "part"), &Part::ALL, Part::name)?;
+    let parts = settings.chosen(("only", "part"), Part::ALL.to_vec(), |part| part.name())?;
     let folder = settings.path("sizes").unwrap_or_default();
     let plan = Plan {
         engines: engines(&peers),

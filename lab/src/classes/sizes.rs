@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
-use super::programs::{PROGRAMS, Program};
 use super::tables::LARGEST;
+use crate::cases::case::{Case, Home};
+use crate::cases::install;
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::{Figure, Record, Run};
@@ -121,17 +122,40 @@ pub const EXPERIMENT: Experiment = Experiment {
     ..PLAIN
 };
 
+/// A program, whose name in the record is its title.
+struct Program {
+    case: Case,
+    home: Home,
+}
+
 impl Named for Program {
     fn name(&self) -> String {
-        self.name.to_string()
+        self.case.title.clone()
+    }
+}
+
+impl Program {
+    /// Its sizes under `library`. What it needs besides Debian's packages is made first.
+    fn sizes(&self, library: &Path) -> anyhow::Result<Vec<Step>> {
+        install::install(&self.case, &self.home, &|what| eprintln!("{what}"))?;
+        super::programs::sizes(&self.case, &self.home, library)
     }
 }
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let neap = peers::find("neap").context("no peer is called neap")?;
-    let neap = peers::locate(neap, &Places::new(settings.path("neap"))?)?;
-    let all: Vec<&Program> = PROGRAMS.iter().collect();
-    let programs = settings.chosen(("only", "program"), &all, |program| program.name)?;
+    let places = Places::new(settings.path("neap"))?;
+    let neap = peers::locate(neap, &places)?;
+    let all = Case::all(super::programs::FOLDER.as_ref())?;
+    let cases = settings.chosen(("only", "program"), all, |case| &case.title)?;
+    let program = |case: Case| {
+        let home = Home::of(&case, &places)?;
+        Ok(Program { case, home })
+    };
+    let programs: Vec<Program> = cases
+        .into_iter()
+        .map(program)
+        .collect::<anyhow::Result<_>>()?;
     let peers = [neap];
     campaign.head(&[], &peers);
     campaign.rounds(1, (&programs, &peers), |program, neap| {

@@ -208,11 +208,11 @@ impl<'a> Settings<'a> {
     ///
     /// # Errors
     /// If a name is none of theirs.
-    pub fn chosen<T: Copy>(
+    pub fn chosen<T>(
         &self,
         (name, what): (&str, &str),
-        all: &[T],
-        name_of: impl Fn(T) -> &'static str,
+        all: Vec<T>,
+        name_of: impl Fn(&T) -> &str,
     ) -> anyhow::Result<Vec<T>> {
         choose(what, &self.names(name), all, name_of)
     }

@@ -130,16 +130,10 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
 
 fn chosen(settings: &Settings, places: &Places) -> anyhow::Result<Vec<Program>> {
     let all = Program::all(places)?;
-    let only = settings.names("only");
-    let known: Vec<String> = all.iter().map(Program::name).collect();
-    if let Some(name) = only.iter().find(|name| !known.contains(name)) {
-        anyhow::bail!("no program {name:?}; there are {}", known.join(", "));
-    }
-    let is_chosen = |one: &Program| match only.is_empty() {
-        true => one.is_main() || !settings.is_quick(),
-        false => only.contains(&one.name()),
-    };
-    Ok(all.into_iter().filter(is_chosen).collect())
+    let mut chosen = settings.chosen(("only", "program"), all, Program::word)?;
+    let is_short = settings.is_quick() && settings.names("only").is_empty();
+    chosen.retain(|program| program.is_main() || !is_short);
+    Ok(chosen)
 }
 
 fn head(campaign: &mut Campaign, terms: &Terms, places: &Places) {

@@ -122,6 +122,11 @@ impl Program {
         WANTED.into_iter().map(read).collect()
     }
 
+    /// Its name in the record.
+    pub fn word(&self) -> &str {
+        self.wanted.name
+    }
+
     /// Whether it is one whose error guarded samples should find.
     pub fn is_main(&self) -> bool {
         self.wanted.part == Part::Main

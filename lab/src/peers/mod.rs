@@ -313,7 +313,7 @@ pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
 pub fn select_with_hardened(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
     match only {
         [] => Ok(ALL.iter().chain(HARDENED).collect()),
-        _ => choose("peer", only, &every().collect::<Vec<_>>(), |peer| peer.name),
+        _ => choose("peer", only, every().collect(), |peer| peer.name),
     }
 }
 

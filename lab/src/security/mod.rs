@@ -52,7 +52,7 @@ const QUICK_SIZES: [&str; 2] = ["8", "0"];
 
 /// Runs every situation once under every allocator.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
-    let classes = settings.chosen(("only", "class"), &Class::ALL, Class::name)?;
+    let classes = settings.chosen(("only", "class"), Class::ALL.to_vec(), |class| class.name())?;
     let is_chosen = |one: &Situation| {
         classes.contains(&one.class) && (!settings.is_quick() || QUICK_SIZES.contains(&one.size))
     };

@@ -129,13 +129,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
 fn chosen(settings: &Settings) -> anyhow::Result<Vec<Case>> {
     let folder = settings.path("members");
     let all = Case::all(&folder.unwrap_or_else(|| PathBuf::from(FOLDER)))?;
-    let only = settings.names("only");
-    let known: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
-    if let Some(name) = only.iter().find(|name| !known.contains(&name.as_str())) {
-        anyhow::bail!("no member {name:?}; there are {}", known.join(", "));
-    }
-    let is_chosen = |case: &Case| only.is_empty() || only.contains(&case.name);
-    Ok(all.into_iter().filter(is_chosen).collect())
+    settings.chosen(("only", "member"), all, |case| &case.name)
 }
 
 fn head(campaign: &mut Campaign, cases: &[Case], terms: &Terms, ready: &Ready) {

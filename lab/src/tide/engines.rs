@@ -79,7 +79,7 @@ const USUAL: [&str; 7] = [
 /// # Errors
 /// If a name is unknown.
 pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Engine>> {
-    let mut chosen = choose("engine", only, &ALL.iter().collect::<Vec<_>>(), |e| e.name)?;
+    let mut chosen = choose("engine", only, ALL.iter().collect(), |e| e.name)?;
     chosen.retain(|engine| !only.is_empty() || USUAL.contains(&engine.name));
     Ok(chosen)
 }

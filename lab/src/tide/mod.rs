@@ -73,7 +73,7 @@ const TOLERANCE: u64 = 512;
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let sizes = sizes(settings)?;
-    let mut runs = settings.chosen(("only", "run"), &Run::ALL, Run::name)?;
+    let mut runs = settings.chosen(("only", "run"), Run::ALL.to_vec(), |run| run.name())?;
     runs.retain(|run| !settings.is_on("at-once") || *run != Run::Waited);
     let places = Places::new(settings.path("neap"))?;
     let chosen = engines::select(&settings.names("peers"))?;
