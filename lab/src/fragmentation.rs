@@ -1,6 +1,5 @@
 //! The cost of holes between blocks: resident memory after each step of one pattern.
 
-use std::process::Command;
 use std::time::Duration;
 
 use crate::engine::campaign::Campaign;
@@ -8,7 +7,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SEED, Setting, Settings};
 use crate::peers::Ready;
-use crate::{command, run};
+use crate::run;
 
 /// The cost of holes between live blocks.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -74,10 +73,8 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
 
 /// One process under one peer.
 fn once(numbers: &[String], peer: &Ready) -> anyhow::Result<Vec<Figure>> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["worker", "fragmentation"]).args(numbers);
-    let report = command::output(command.env("LD_PRELOAD", &peer.library))?;
-    run::ensure_heap(&report, &peer.library)?;
+    let job = ["fragmentation".to_string()];
+    let report = run::ask(job.iter().chain(numbers), peer)?;
     let figure = |(key, name): (&str, &str)| {
         let value: f64 = run::needed(&report, key)?.parse()?;
         Ok(Figure::bytes(name, value))

@@ -63,14 +63,14 @@ pub fn kib_of(path: &str, name: &str) -> Option<u64> {
         .ok()
 }
 
-/// Resident bytes of this process.
+/// Resident bytes of process `who`, a PID or `self`, read without disturbing it.
 ///
 /// # Errors
 /// If /proc cannot be read.
-pub fn resident_bytes() -> anyhow::Result<u64> {
-    let kib =
-        kib_of("/proc/self/smaps_rollup", "Rss").or_else(|| kib_of("/proc/self/status", "VmRSS"));
-    Ok(kib.context("cannot read the resident size in /proc/self")? * 1_024)
+pub fn resident_bytes(who: &str) -> anyhow::Result<u64> {
+    let kib = kib_of(&format!("/proc/{who}/smaps_rollup"), "Rss")
+        .or_else(|| kib_of(&format!("/proc/{who}/status"), "VmRSS"));
+    Ok(kib.with_context(|| format!("cannot read the resident size in /proc/{who}"))? * 1_024)
 }
 
 /// Resident KiB of process `who`, a PID or `self`: the second figure of its statm, which is cheap
@@ -148,30 +148,18 @@ pub fn available_bytes() -> anyhow::Result<u64> {
 
 /// Today in UTC as `YYYY-MM-DD`.
 pub fn today() -> String {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs());
-    date((seconds / 86_400) as i64)
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    date(now.map_or(0, |since| since.as_secs()))
 }
 
-/// The civil date of a day counted from 1970-01-01.
-fn date(days: i64) -> String {
-    // Years start in March here, so that the leap day is the last of its year.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+/// The date of a second counted from 1970-01-01.
+fn date(second: u64) -> String {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid for the call.
+    unsafe { libc::gmtime_r(&(second as libc::time_t), &raw mut parts) };
+    let (year, month) = (parts.tm_year + 1_900, parts.tm_mon + 1);
+    format!("{year:04}-{month:02}-{:02}", parts.tm_mday)
 }
 
 /// The git revision of the sources of this binary, with `-dirty` if they were modified.
@@ -201,14 +189,14 @@ mod tests {
     #[test]
     fn dates_of_known_days() {
         assert_eq!(date(0), "1970-01-01");
-        assert_eq!(date(11_016), "2000-02-29");
-        assert_eq!(date(20_778), "2026-11-21");
+        assert_eq!(date(11_016 * 86_400), "2000-02-29");
+        assert_eq!(date(20_778 * 86_400 + 86_399), "2026-11-21");
     }
 
     #[test]
     fn this_process_has_a_size_a_peak_and_faults() {
         let me = std::process::id();
-        let resident = resident_bytes().unwrap();
+        let resident = resident_bytes("self").unwrap();
         let peak = peak_resident_kib(me).unwrap() * 1_024;
         assert!(
             resident > 100_000 && peak + (1 << 20) >= resident,

@@ -183,11 +183,7 @@ impl Worker {
 
     /// Resident bytes now, read without disturbing the process.
     fn resident(&self) -> anyhow::Result<f64> {
-        let file = |name| format!("/proc/{}/{name}", self.child.id());
-        let kib = machine::kib_of(&file("smaps_rollup"), "Rss")
-            .or_else(|| machine::kib_of(&file("status"), "VmRSS"));
-        let kib = kib.context("cannot read the worker's resident size")?;
-        Ok((kib * 1_024) as f64)
+        Ok(machine::resident_bytes(&self.child.id().to_string())? as f64)
     }
 
     /// What runs within `span`, while the process itself sleeps.

@@ -122,11 +122,8 @@ pub fn worker(workload: &Workload, ops: u64) -> anyhow::Result<Command> {
 /// # Errors
 /// If the worker fails, hangs, or used another malloc.
 pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
-    let mut command = worker(workload, ops)?;
-    command
-        .env("LD_PRELOAD", &peer.library)
-        .envs(peer.settings.iter().cloned());
-    parse(&output(&mut command)?, &peer.library)
+    let job = ["run", workload.name, "--ops", &ops.to_string()];
+    parse(&ask(job, peer)?, &peer.library)
 }
 
 /// The value of the line `key=value` in a report.

@@ -175,6 +175,7 @@ mod tests {
 
     mod memory_file {
         use super::*;
+
         /// A memory file of this process with these words.
         fn made(name: &CStr, words: [u64; 3]) -> File {
             // SAFETY: the name is a C string.

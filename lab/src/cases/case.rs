@@ -280,6 +280,11 @@ impl Work {
         }
     }
 
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Leaves the directory for a look.
     pub fn keep(self) -> PathBuf {
         std::mem::ManuallyDrop::new(self).0.clone()

@@ -61,16 +61,7 @@ impl Engine {
     /// If it fails, or a peer's worker used another malloc.
     pub fn ask(&self, arguments: &[String]) -> anyhow::Result<String> {
         match self {
-            Engine::Peer(peer) => {
-                let mut command = Command::new(std::env::current_exe()?);
-                command
-                    .arg("worker")
-                    .args(arguments)
-                    .env("LD_PRELOAD", &peer.library);
-                let report = command::output(&mut command)?;
-                run::ensure_heap(&report, &peer.library)?;
-                Ok(report)
-            }
+            Engine::Peer(peer) => run::ask(arguments, peer),
             Engine::Rust(program) => command::output(Command::new(program).args(arguments))
                 .context("the Rust program with Neap inside failed"),
         }

@@ -23,7 +23,7 @@ use crate::engine::settings::{
 };
 use crate::names::named;
 use crate::peers::Ready;
-use heaps::{Engine, of_size};
+use heaps::Engine;
 use sizes::Sizes;
 use tables::{ClassTable, LARGEST};
 
@@ -110,7 +110,6 @@ struct Terms {
 const SIZES: [usize; 12] = [1, 8, 16, 24, 32, 48, 64, 100, 200, 500, 1_000, 4_000];
 
 /// The names of the parts' cases in the record.
-const BOOKKEEPING: &str = "bookkeeping of a block by kind of allocator";
 const DISTANCES: &str = "bytes from one block to the next";
 const TABLES: &str = "waste of the size classes; part of the block";
 const AGREEMENT: &str = "sizes whose usable bytes were measured";
@@ -175,27 +174,7 @@ fn programs(folder: &Path, campaign: &mut Campaign) -> Vec<Sizes> {
     }
 }
 
-/// Bytes that hold a block's size or whether it is free, by kind of allocator.
-const KINDS: [(&str, f64); 3] = [("bump", 0.0), ("header", 8.0), ("size class", 1.0 / 8.0)];
-
 fn overhead(plan: &Plan, campaign: &mut Campaign) {
-    for (kind, bytes) in KINDS {
-        let figures = vec![
-            Figure::block_bytes("a block", bytes),
-            Figure::share("of a block of 1 B", bytes),
-            Figure::share("of a block of 24 B", bytes / 24.0),
-            Figure::share("of a block of 1000 B", bytes / 1_000.0),
-        ];
-        campaign.note((BOOKKEEPING, kind, 0), Ok(figures));
-    }
-    for (kind, bytes) in [("bump", 0), ("header", 8)] {
-        let figure = |size: &usize| {
-            let taken = (size + bytes).next_multiple_of(8);
-            Figure::block_bytes(of_size(*size), taken as f64)
-        };
-        let figures = SIZES.iter().map(figure).collect();
-        campaign.note((DISTANCES, kind, 0), Ok(figures));
-    }
     for engine in &plan.engines {
         campaign
             .progress

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 
 use super::situations::{Program, Situation};
+use crate::cases::case::Work;
 use crate::command::{finished, piped, wait};
 use crate::names::named;
 use crate::peers::Ready;
@@ -22,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 
 /// The programs, compiled into a folder that goes with them.
 pub struct Programs {
-    folder: PathBuf,
+    _folder: Work,
     c: PathBuf,
     /// `None` without a C++ compiler, or why there is none.
     cxx: Result<PathBuf, String>,
@@ -34,14 +35,12 @@ impl Programs {
     /// # Errors
     /// If there is no C compiler, or no folder for temporary files.
     pub fn compile() -> anyhow::Result<Programs> {
-        let name = format!("neap-lab-security-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {folder:?}"))?;
-        let c = compile("cc", "situation.c", &[], &folder.join("situation"))?;
+        let folder = Work::new()?;
+        let c = compile("cc", "situation.c", &[], &folder.path().join("situation"))?;
         let sized: &[&str] = &["-std=c++17", "-fsized-deallocation"];
-        let cxx = compile("c++", "mismatch.cc", sized, &folder.join("mismatch"));
+        let cxx = compile("c++", "mismatch.cc", sized, &folder.path().join("mismatch"));
         Ok(Programs {
-            folder,
+            _folder: folder,
             c,
             cxx: cxx.map_err(|reason| format!("{reason:#}")),
         })
@@ -73,13 +72,6 @@ impl Programs {
         // A few lines, which a pipe holds.
         wait(&mut child, LONGEST)?;
         Ok(child.wait_with_output()?)
-    }
-}
-
-impl Drop for Programs {
-    fn drop(&mut self) {
-        // What is left of it harms nothing.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

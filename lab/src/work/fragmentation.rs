@@ -176,7 +176,7 @@ pub fn carry_out(terms: Terms) -> anyhow::Result<()> {
 }
 
 fn tell(step: &str) -> anyhow::Result<()> {
-    println!("{step}={}", machine::resident_bytes()?);
+    println!("{step}={}", machine::resident_bytes("self")?);
     Ok(())
 }
 

@@ -164,7 +164,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         Job::Boxed { count, readings } => {
             // An unreadable size shows as no growth.
-            let resident = || machine::resident_bytes().unwrap_or(0);
+            let resident = || machine::resident_bytes("self").unwrap_or(0);
             print!(
                 "{}",
                 classes::report(&mut classes::measure(count, readings, resident))

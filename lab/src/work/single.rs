@@ -176,13 +176,13 @@ pub fn live(size: usize, count: u64) -> anyhow::Result<Outcome> {
     let mut blocks = vec![std::ptr::null_mut::<u8>(); count as usize];
     blocks.fill(std::ptr::dangling_mut());
     heap::escape(blocks.as_mut_ptr().cast());
-    let before = machine::resident_bytes()?;
+    let before = machine::resident_bytes("self")?;
     let start = Instant::now();
     for (number, block) in blocks.iter_mut().enumerate() {
         *block = filled(size, number as u8);
     }
     let elapsed = start.elapsed();
-    let after = machine::resident_bytes()?;
+    let after = machine::resident_bytes("self")?;
     for (number, &block) in blocks.iter().enumerate() {
         free_filled(block, size, number as u8);
     }

@@ -3,11 +3,13 @@
 
 use std::fs::File;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use neap_shared::sites::{self, Head, PARTS, Site};
+use serde::{Deserialize, Serialize};
 
 use super::heap;
 use crate::names::named;
+use crate::run::needed;
 use crate::status;
 
 /// The sizes in bytes, one place per size and part.
@@ -17,6 +19,7 @@ pub const SIZES: [usize; 9] = [
 
 named! {
     /// What happens to a place's blocks.
+    #[derive(Serialize, Deserialize)]
     pub enum Part {
         /// All stay live.
         Kept = "kept",
@@ -53,7 +56,7 @@ impl Part {
 }
 
 /// The allocations of a place.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Known {
     /// Requested bytes of a block.
     pub size: usize,
@@ -66,7 +69,7 @@ pub struct Known {
 }
 
 /// Objects and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Objects; fractional in an estimate.
     pub objects: f64,
@@ -98,7 +101,7 @@ impl Known {
 }
 
 /// The truth and an estimate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// The truth.
     pub known: Known,
@@ -138,56 +141,6 @@ impl Reading {
             site.live_usable,
         );
     }
-
-    /// The line that a worker prints.
-    pub fn line(&self) -> String {
-        let Known {
-            size,
-            part,
-            objects,
-            usable,
-        } = self.known;
-        let totals = |t: &Totals| format!("{} {} {}", t.objects, t.bytes, t.usable);
-        let (allocated, live) = (totals(&self.allocated), totals(&self.live));
-        format!(
-            "site={size} {} {objects} {usable} {allocated} {live}\n",
-            part.name()
-        )
-    }
-
-    /// Reads what [`Reading::line`] wrote; `None` for other lines.
-    ///
-    /// # Errors
-    /// If the line is of a site but damaged.
-    pub fn parse(line: &str) -> anyhow::Result<Option<Reading>> {
-        let Some(rest) = line.strip_prefix("site=") else {
-            return Ok(None);
-        };
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        ensure!(fields.len() == 10, "{} fields of a site", fields.len());
-        let part = Part::ALL.into_iter().find(|part| part.name() == fields[1]);
-        let whole = |at: usize| fields[at].parse().context("no whole number");
-        let totals = |at: usize| {
-            let number = |at: usize| fields[at].parse::<f64>().context("no number");
-            anyhow::Ok(Totals {
-                objects: number(at)?,
-                bytes: number(at + 1)?,
-                usable: number(at + 2)?,
-            })
-        };
-        let known = Known {
-            size: whole(0)?,
-            part: part.context("an unknown part")?,
-            objects: whole(2)?,
-            usable: whole(3)?,
-        };
-        let (allocated, live) = (totals(4)?, totals(7)?);
-        Ok(Some(Reading {
-            known,
-            allocated,
-            live,
-        }))
-    }
 }
 
 /// All sites of a worker's report.
@@ -195,14 +148,12 @@ impl Reading {
 /// # Errors
 /// If a line is damaged, or sites are missing.
 pub fn readings(report: &str) -> anyhow::Result<Vec<Reading>> {
-    let lines: Vec<Option<Reading>> = report
-        .lines()
-        .map(Reading::parse)
-        .collect::<Result<_, _>>()?;
-    let readings: Vec<Reading> = lines.into_iter().flatten().collect();
-    if readings.len() != SIZES.len() * Part::ALL.len() {
-        bail!("the worker told {} sites", readings.len());
-    }
+    let readings: Vec<Reading> = serde_json::from_str(needed(report, "sites")?)?;
+    let count = readings.len();
+    ensure!(
+        count == SIZES.len() * Part::ALL.len(),
+        "the worker told {count} sites"
+    );
     Ok(readings)
 }
 
@@ -295,7 +246,7 @@ pub fn tell(bytes: usize) -> anyhow::Result<String> {
             readings[at].add(&site);
         }
     }
-    let lines: String = readings.iter().map(Reading::line).collect();
+    let sites = serde_json::to_string(&readings)?;
     let Head {
         rate,
         dropped,
@@ -303,7 +254,7 @@ pub fn tell(bytes: usize) -> anyhow::Result<String> {
         ..
     } = head;
     Ok(format!(
-        "{lines}rate={rate}\nsamples={samples}\ndropped={dropped}\n"
+        "sites={sites}\nrate={rate}\nsamples={samples}\ndropped={dropped}\n"
     ))
 }
 
@@ -350,13 +301,14 @@ mod tests {
         };
         reading.add(&site);
         assert_eq!(reading.allocated.objects, 11.5);
-        assert_eq!(
-            Reading::parse(reading.line().trim_end()).unwrap(),
-            Some(reading)
+        let line = format!(
+            "sites={}",
+            serde_json::to_string(&vec![reading; 27]).unwrap()
         );
-        assert_eq!(Reading::parse("heap=/x").unwrap(), None);
-        assert!(Reading::parse("site=24 sung 1 2 3 4 5 6 7 8").is_err());
-        assert!(readings(&reading.line()).is_err());
+        assert_eq!(readings(&line).unwrap(), [reading; 27]);
+        let few = format!("sites={}", serde_json::to_string(&[reading]).unwrap());
+        assert!(readings(&few).is_err() && readings("sites=[{}]").is_err());
+        assert!(readings("heap=/x").is_err());
     }
 
     #[test]
