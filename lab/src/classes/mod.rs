@@ -3,7 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `tables` | the size classes of Go and of the peers as data, each with its source, and their waste |
+//! | `tables` | the size classes of Go, as data, and of the heaps, as measured, and their waste |
 //! | `sizes` | the sizes that real programs requested, as a record |
 //! | `programs` | the programs, and how their sizes are read |
 //! | `heaps` | the peers and the Rust program with Neap built in: usable bytes, distances, boxes |
@@ -48,20 +48,18 @@ pub const EXPERIMENT: Experiment = Experiment {
             .about("The folder whose newest record of sizes is used"),
     ],
     run: carry_out,
-    picture: |_, _| Some(tables::svg()),
+    picture: |record, _| tables::picture(record),
     ..PLAIN
 };
 
 /// The rounds of a full run: the fewest that can separate two allocators.
 const FULL_ROUNDS: u32 = 7;
 const FULL: Terms = Terms {
-    largest: LARGEST,
     blocks: 2_000,
     boxes: 1_000_000,
     readings: 15,
 };
 const QUICK_TERMS: Terms = Terms {
-    largest: 2_048,
     blocks: 200,
     boxes: 20_000,
     readings: 1,
@@ -72,7 +70,7 @@ named! {
     pub enum Part {
         /// What a block takes beyond the requested bytes.
         Overhead = "overhead",
-        /// The tables over all sizes, and whether the peers' classes match them.
+        /// The tables over all sizes.
         Tables = "tables",
         /// The tables over the sizes of real programs.
         Programs = "programs",
@@ -85,6 +83,8 @@ named! {
 struct Plan {
     /// The heaps to measure.
     engines: Vec<Engine>,
+    /// Go's classes, and those of the heaps.
+    tables: Vec<ClassTable>,
     /// The sizes of real programs.
     programs: Vec<Sizes>,
     /// Rounds of the timed parts.
@@ -96,8 +96,6 @@ struct Plan {
 /// The amount of work.
 #[derive(Clone, Copy)]
 struct Terms {
-    /// The largest size for which the peers' classes are measured.
-    largest: usize,
     /// Live blocks among which distances are measured.
     blocks: usize,
     /// Live boxes.
@@ -112,7 +110,6 @@ const SIZES: [usize; 12] = [1, 8, 16, 24, 32, 48, 64, 100, 200, 500, 1_000, 4_00
 /// The names of the parts' cases in the record.
 const DISTANCES: &str = "bytes from one block to the next";
 const TABLES: &str = "waste of the size classes; part of the block";
-const AGREEMENT: &str = "sizes whose usable bytes were measured";
 const SHARE: &str = "waste in real programs; part of the blocks";
 const BYTES: &str = "waste in real programs; bytes a block";
 const BOXED: &str = "boxed values of 24 bytes in Rust";
@@ -122,8 +119,9 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let peers = available_peers(settings)?;
     let parts = settings.chosen(("only", "part"), Part::ALL.to_vec(), |part| part.name())?;
     let folder = settings.path("sizes").unwrap_or_default();
-    let plan = Plan {
+    let mut plan = Plan {
         engines: engines(&peers),
+        tables: Vec::new(),
         programs: programs(&folder, campaign),
         rounds: settings.rounds(FULL_ROUNDS),
         terms: match settings.is_quick() {
@@ -131,13 +129,15 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
             false => FULL,
         },
     };
-    let mut options = vec![
+    let options = [
         ("rounds", plan.rounds.to_string()),
         ("boxes", plan.terms.boxes.to_string()),
+        ("go's classes", tables::GO_SOURCE.to_string()),
     ];
-    let source = |table: &ClassTable| ("classes", format!("{}: {}", table.name, table.source));
-    options.extend(tables::all().iter().map(source));
     campaign.head(&options, &peers);
+    if parts.contains(&Part::Tables) || parts.contains(&Part::Programs) {
+        plan.tables = class_tables(&plan.engines, campaign);
+    }
     for part in parts {
         match part {
             Part::Overhead => overhead(&plan, campaign),
@@ -184,73 +184,39 @@ fn overhead(plan: &Plan, campaign: &mut Campaign) {
     }
 }
 
-fn tables(plan: &Plan, campaign: &mut Campaign) {
-    let tables = tables::all();
-    for table in &tables {
-        let figures = tables::of_all_sizes(table);
-        campaign.note((TABLES, table.name, 0), Ok(figures));
-    }
-    for engine in &plan.engines {
+/// Go's tables, and that of each heap.
+fn class_tables(engines: &[Engine], campaign: &mut Campaign) -> Vec<ClassTable> {
+    let mut tables = tables::go().to_vec();
+    for engine in engines {
         campaign
             .progress
             .phase(&format!("the classes of {}", engine.name()));
-        let is_its = |table: &&ClassTable| {
-            table.name == engine.name() || table.peers.contains(&engine.name())
-        };
-        match tables.iter().find(is_its) {
-            Some(table) => agreement(table, engine, plan.terms.largest, campaign),
-            None => measured_only(engine, campaign),
+        match heaps::usable(engine, LARGEST) {
+            Ok(usable) => tables.push(ClassTable::measured(engine.name(), usable)),
+            Err(reason) => campaign.fail(format!("the classes of {}: {reason:#}", engine.name())),
         }
+    }
+    tables
+}
+
+fn tables(plan: &Plan, campaign: &mut Campaign) {
+    for table in &plan.tables {
+        campaign.note((TABLES, &table.name, 0), Ok(tables::of_all_sizes(table)));
     }
 }
 
-/// Checks that the peer's malloc has the classes of its table.
-fn agreement(table: &ClassTable, engine: &Engine, largest: usize, campaign: &mut Campaign) {
-    let told = heaps::usable(engine, largest).and_then(|measured| {
-        match tables::difference(table, &measured) {
-            None => Ok(vec![
-                Figure::count("sizes", measured.len() as u64),
-                Figure::count("unlike the table", 0),
-            ]),
-            Some((sizes, count)) => anyhow::bail!(
-                "{count} sizes between {} and {} B have other usable bytes than the table says",
-                sizes.start(),
-                sizes.end()
-            ),
-        }
-    });
-    campaign.note((AGREEMENT, engine.name(), 0), told);
-}
-
-/// A peer without a derived table: its table is what was measured.
-fn measured_only(engine: &Engine, campaign: &mut Campaign) {
-    let told = heaps::usable(engine, LARGEST).map(|measured| {
-        let mut blocks = measured;
-        blocks.dedup();
-        let table = ClassTable {
-            name: engine.name(),
-            source: "measured",
-            peers: &[],
-            header: 0,
-            blocks,
-        };
-        tables::of_all_sizes(&table)
-    });
-    campaign.note((TABLES, engine.name(), 0), told);
-}
-
 fn programs_waste(plan: &Plan, campaign: &mut Campaign) {
-    for table in tables::all() {
-        let lost = |sizes: &Sizes| (sizes.program.clone(), tables::of_program(&table, sizes));
+    for table in &plan.tables {
+        let lost = |sizes: &Sizes| (sizes.program.clone(), tables::of_program(table, sizes));
         let all: Vec<_> = plan.programs.iter().map(lost).collect();
         let shares = all
             .iter()
             .map(|(name, lost)| Figure::share(name.as_str(), lost.share));
-        campaign.note((SHARE, table.name, 0), Ok(shares.collect()));
+        campaign.note((SHARE, &table.name, 0), Ok(shares.collect()));
         let bytes = all
             .iter()
             .map(|(name, lost)| Figure::block_bytes(name.as_str(), lost.bytes));
-        campaign.note((BYTES, table.name, 0), Ok(bytes.collect()));
+        campaign.note((BYTES, &table.name, 0), Ok(bytes.collect()));
     }
 }
 

@@ -1,31 +1,36 @@
-//! The size classes of allocators, as data or as the rule that generates them, each with its
-//! source; what each table wastes, and waste by size as a picture.
-
-use std::ops::RangeInclusive;
+//! The size classes of Go, as data with their source, and of a heap, as measured; what each table
+//! wastes, and waste by size as a picture.
 
 use super::sizes::Sizes;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
-use crate::engine::record::Figure;
+use crate::engine::record::{Figure, Record};
 
 /// The sizes that tables are compared over; every table has a class for them.
 pub const LARGEST: usize = 32 << 10;
 
 /// An allocator's block sizes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClassTable {
     /// Its name in the tables.
-    pub name: &'static str,
-    /// Where the classes are documented.
-    pub source: &'static str,
-    /// The peers whose malloc must have exactly these classes.
-    pub peers: &'static [&'static str],
+    pub name: String,
     /// Bytes of each block that the program cannot use.
-    pub header: usize,
+    header: usize,
     /// Bytes of each class's block, including the header, ascending; the last holds [`LARGEST`].
-    pub blocks: Vec<usize>,
+    blocks: Vec<usize>,
 }
 
 impl ClassTable {
+    /// The table of a heap whose blocks for 1 byte, 2 bytes and so on have these usable bytes.
+    pub fn measured(name: &str, mut usable: Vec<usize>) -> ClassTable {
+        usable.dedup();
+        let header = if name == "glibc" { GLIBC_HEADER } else { 0 };
+        ClassTable {
+            name: name.to_string(),
+            header,
+            blocks: usable.iter().map(|usable| usable + header).collect(),
+        }
+    }
+
     /// Bytes of the block for a request of `size` bytes, including the header.
     ///
     /// # Panics
@@ -55,78 +60,21 @@ impl ClassTable {
     }
 }
 
-/// All tables, in the order of the report.
-pub fn all() -> Vec<ClassTable> {
-    let table = |name, source, peers, header, blocks| ClassTable {
-        name,
-        source,
-        peers,
-        header,
-        blocks,
+/// Of each block, says glibc's malloc.c.
+const GLIBC_HEADER: usize = 8;
+
+/// Go's tables: of 1.15, which had no class of 24 bytes, and of 1.16 to 1.26.
+pub fn go() -> [ClassTable; 2] {
+    let table = |name: &str, least: usize| ClassTable {
+        name: name.to_string(),
+        header: 0,
+        blocks: GO.into_iter().filter(|&block| block != least).collect(),
     };
-    vec![
-        table("go-1.15", GO_SOURCE_OLD, &[], 0, go(Since::Go115)),
-        table("go-1.16", GO_SOURCE, &[], 0, go(Since::Go116)),
-        table("jemalloc", JEMALLOC_SOURCE, &["jemalloc"], 0, quarters(8)),
-        table(
-            "mimalloc",
-            MIMALLOC_SOURCE,
-            &["mimalloc2", "mimalloc3"],
-            0,
-            quarters(8),
-        ),
-        table("snmalloc", SNMALLOC_SOURCE, &["snmalloc"], 0, quarters(16)),
-        table(
-            "tcmalloc",
-            TCMALLOC_SOURCE,
-            &["tcmalloc"],
-            0,
-            TCMALLOC.to_vec(),
-        ),
-        table(
-            "gperftools",
-            GPERFTOOLS_SOURCE,
-            &["gperftools"],
-            0,
-            gperftools(),
-        ),
-        table("glibc", GLIBC_SOURCE, &["glibc"], 8, glibc()),
-        table("neap", NEAP_SOURCE, &["neap"], 0, eighths(16)),
-        table("neap-rust", NEAP_RUST_SOURCE, &["neap-rust"], 0, eighths(8)),
-    ]
+    [table("go-1.15", 24), table("go-1.16", 0)]
 }
 
-/// The table with that name, for tests.
-#[cfg(test)]
-pub fn find(name: &str) -> Option<ClassTable> {
-    all().into_iter().find(|table| table.name == name)
-}
-
-const GO_SOURCE: &str =
-    "runtime/sizeclasses.go (since Go 1.24 internal/runtime/gc); the same from Go 1.16 to 1.26";
-const GO_SOURCE_OLD: &str = "runtime/sizeclasses.go of Go 1.15: no class of 24 bytes";
-const JEMALLOC_SOURCE: &str =
-    "jemalloc 5.3 sc.h: a quantum of 16 bytes and a tiny class of 8; four classes a doubling";
-const MIMALLOC_SOURCE: &str =
-    "mimalloc page-queue.c, mi_bin: an even number of words up to 128 bytes; four bins a doubling";
-const SNMALLOC_SOURCE: &str =
-    "snmalloc sizeclasstable.h: two bits between powers of two, from 16 bytes";
-const TCMALLOC_SOURCE: &str =
-    "tcmalloc size_classes.cc, 8 KiB pages, alignment of new over 8; malloc takes multiples of 16";
-const GPERFTOOLS_SOURCE: &str =
-    "gperftools 2.10 common.cc, SizeMap::Init: 8 KiB pages, an eighth of a doubling, merged";
-const GLIBC_SOURCE: &str =
-    "glibc malloc.c: chunks of 32 bytes and every 16, of which 8 are the header";
-const NEAP_SOURCE: &str = "heap/src/slab/class.rs at an alignment of 16, which C has";
-const NEAP_RUST_SOURCE: &str =
-    "heap/src/slab/class.rs at an alignment of 8, which Rust's Layout states";
-
-/// A version of Go's table.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Since {
-    Go115,
-    Go116,
-}
+/// The source of Go's tables.
+pub const GO_SOURCE: &str = "runtime/sizeclasses.go, since Go 1.24 internal/runtime/gc";
 
 const GO: [usize; 67] = [
     8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352,
@@ -136,88 +84,6 @@ const GO: [usize; 67] = [
     32768,
 ];
 
-fn go(since: Since) -> Vec<usize> {
-    let there = |block: &usize| *block != 24 || since == Since::Go116;
-    GO.into_iter().filter(there).collect()
-}
-
-/// The classes that malloc uses: the multiples of 16 in the list.
-const TCMALLOC: [usize; 35] = [
-    16, 32, 64, 80, 96, 112, 128, 160, 176, 208, 256, 288, 352, 448, 512, 576, 704, 896, 1024,
-    1152, 1408, 1792, 2048, 2688, 3456, 4096, 4736, 6144, 8192, 9472, 12288, 16384, 20480, 28672,
-    32768,
-];
-
-/// The `first` sizes, then `steps` classes per doubling.
-fn doublings(first: impl Iterator<Item = usize>, steps: usize) -> Vec<usize> {
-    let powers = (7..15).map(|power| 1 << power);
-    let beyond =
-        powers.flat_map(|power: usize| (1..=steps).map(move |step| power + step * (power / steps)));
-    first.chain(beyond).collect()
-}
-
-/// Classes every 16 bytes up to 128 (and 8, if `least` is 8), then four per doubling.
-fn quarters(least: usize) -> Vec<usize> {
-    let tiny = (least < 16).then_some(least);
-    doublings(tiny.into_iter().chain((16..=128).step_by(16)), 4)
-}
-
-/// Classes every `step` bytes up to 128, then eight per doubling.
-fn eighths(step: usize) -> Vec<usize> {
-    doublings((step..=128).step_by(step), 8)
-}
-
-fn glibc() -> Vec<usize> {
-    (32..=LARGEST + 16).step_by(16).collect()
-}
-
-const GPERFTOOLS_PAGE: usize = 8 << 10;
-
-/// One class per multiple of the alignment, merged where the same number of blocks fits into a span
-/// of the same length.
-fn gperftools() -> Vec<usize> {
-    let mut classes: Vec<(usize, usize)> = Vec::new();
-    let mut size = 8;
-    while size <= LARGEST {
-        let span = gperftools_span(size);
-        match classes.last_mut() {
-            Some(last) if last.1 == span && span / last.0 == span / size => last.0 = size,
-            _ => classes.push((size, span)),
-        }
-        size += gperftools_alignment(size);
-    }
-    classes.into_iter().map(|(size, _)| size).collect()
-}
-
-fn gperftools_alignment(size: usize) -> usize {
-    match size {
-        0..16 => 8,
-        16..128 => 16,
-        _ => ((1 << size.ilog2()) / 8).min(GPERFTOOLS_PAGE),
-    }
-}
-
-/// Whole pages with at most an eighth of waste and room for a quarter of the blocks moved at once.
-fn gperftools_span(size: usize) -> usize {
-    let moved = ((64 << 10) / size).clamp(2, 32);
-    let fits = |pages: &usize| {
-        let span = pages * GPERFTOOLS_PAGE;
-        span % size <= span >> 3 && span / size >= moved / 4
-    };
-    (1..).find(fits).unwrap_or(1) * GPERFTOOLS_PAGE
-}
-
-/// The sizes at which `table` and the measurement differ: the first, the last, and their number.
-pub fn difference(
-    table: &ClassTable,
-    measured: &[usize],
-) -> Option<(RangeInclusive<usize>, usize)> {
-    let differs = |size: &usize| table.usable(*size) != measured[size - 1];
-    let sizes: Vec<usize> = (1..=measured.len()).filter(differs).collect();
-    let (&first, &last) = (sizes.first()?, sizes.last()?);
-    Some((first..=last, sizes.len()))
-}
-
 /// Small sizes, which programs request most.
 const SMALL: usize = 1 << 10;
 /// Below this many bytes the worst case is always the smallest size.
@@ -226,6 +92,7 @@ const WORST_FROM: usize = 65;
 /// The table over every size from 1 B to 32 KiB, equally weighted.
 pub fn of_all_sizes(table: &ClassTable) -> Vec<Figure> {
     let (worst, at) = worst(table);
+    let blocks: Vec<String> = table.blocks.iter().map(usize::to_string).collect();
     vec![
         Figure::count("classes", table.blocks.len() as u64),
         Figure::share("lost of a block of 24 B", table.waste(24)),
@@ -234,8 +101,12 @@ pub fn of_all_sizes(table: &ClassTable) -> Vec<Figure> {
         Figure::share("worst; 1 B to 64 B", highest(table, 1..WORST_FROM).0),
         Figure::share("worst; 65 B to 32 KiB", worst),
         Figure::block_bytes("which is at", at as f64),
+        Figure::text(BLOCKS, blocks.join(" ")),
     ]
 }
+
+/// The name of the figure that has every class, for the picture.
+const BLOCKS: &str = "blocks";
 
 /// The wasted fraction of the block, averaged over the sizes.
 fn mean(table: &ClassTable, largest: usize) -> f64 {
@@ -286,19 +157,31 @@ pub fn of_program(table: &ClassTable, sizes: &Sizes) -> Lost {
 const MOST: f64 = 0.5;
 const INK: Stroke = Stroke::of("#0072b2");
 
-/// An SVG document of all tables.
-pub fn svg() -> String {
-    let panels = all().iter().map(panel).collect();
+/// The tables of a record; none of one that has no classes.
+fn of_record(record: &Record) -> Vec<ClassTable> {
+    let table = |run: crate::engine::record::Run| {
+        let blocks = run.text(BLOCKS)?.split(' ');
+        let blocks: Option<Vec<usize>> = blocks.map(|block| block.parse().ok()).collect();
+        let mut table = ClassTable::measured(run.peer(), vec![]);
+        table.blocks = blocks?;
+        Some(table)
+    };
+    record.runs().filter_map(table).collect()
+}
+
+/// An SVG document of all tables of a record.
+pub fn picture(record: &Record) -> Option<String> {
+    let tables = of_record(record);
     let title = vec!["The part of a block that a request wastes, over the bytes asked for".into()];
-    let (panel, left) = ((400.0, 140.0), (50.0, 50.0));
-    Plot {
+    let (panel_size, left) = ((400.0, 140.0), (50.0, 50.0));
+    let plot = Plot {
         title,
         across: 2,
-        panel,
+        panel: panel_size,
         left,
-        panels,
-    }
-    .svg()
+        panels: tables.iter().map(panel).collect(),
+    };
+    (!tables.is_empty()).then(|| plot.svg())
 }
 
 fn panel(table: &ClassTable) -> Panel {
@@ -340,34 +223,28 @@ fn bytes(size: usize) -> String {
 mod tests {
     use super::*;
     use crate::classes::sizes::Step;
+    use crate::engine::record::tests::record;
 
-    #[test]
-    fn every_table_ascends_and_holds_all_sizes() {
-        for table in all() {
-            assert!(table.blocks.is_sorted_by(|a, b| a < b), "{}", table.name);
-            assert!(table.usable(LARGEST) >= LARGEST, "{}", table.name);
-            assert!(table.usable(1) >= 1 && table.waste(1) < 1.0);
-        }
+    fn glibc() -> ClassTable {
+        let usable = |size: usize| (size + 8).next_multiple_of(16).max(32) - 8;
+        ClassTable::measured("glibc", (1..=LARGEST).map(usable).collect())
     }
 
     #[test]
     fn the_write_ups_24_bytes_lose_a_quarter_without_their_class() {
-        assert_eq!(find("go-1.15").unwrap().waste(24), 0.25);
-        assert_eq!(find("go-1.16").unwrap().waste(24), 0.0);
-        assert_eq!(find("neap-rust").unwrap().waste(24), 0.0);
-        assert_eq!(find("neap").unwrap().waste(24), 0.25);
-        assert_eq!(
-            (
-                find("go-1.15").unwrap().blocks.len(),
-                find("go-1.16").unwrap().blocks.len()
-            ),
-            (66, 67)
-        );
+        let [old, new] = go();
+        assert_eq!((old.waste(24), new.waste(24)), (0.25, 0.0));
+        assert_eq!((old.blocks.len(), new.blocks.len()), (66, 67));
+        assert!(mean(&new, SMALL) < mean(&old, SMALL));
+        for table in [old, new, glibc()] {
+            assert!(table.blocks.is_sorted_by(|a, b| a < b), "{}", table.name);
+            assert!(table.usable(LARGEST) >= LARGEST, "{}", table.name);
+        }
     }
 
     #[test]
     fn a_header_is_taken_but_not_usable() {
-        let glibc = find("glibc").unwrap();
+        let glibc = glibc();
         assert_eq!(
             [1, 24, 25, 40].map(|size| glibc.taken(size)),
             [32, 32, 48, 48]
@@ -376,53 +253,12 @@ mod tests {
     }
 
     #[test]
-    fn rules_make_the_classes_that_are_known() {
-        assert_eq!(find("jemalloc").unwrap().blocks.len(), 41);
-        let some = [80, 96, 112, 128, 160, 192, 224, 256, 320];
-        assert!(
-            find("mimalloc")
-                .unwrap()
-                .blocks
-                .windows(9)
-                .any(|at| at == some)
-        );
-        assert_eq!(find("neap-rust").unwrap().blocks.len(), 80);
-        let merged = [2816, 3072, 3328, 4096, 4608, 5120, 6144];
-        assert!(
-            find("gperftools")
-                .unwrap()
-                .blocks
-                .windows(7)
-                .any(|at| at == merged)
-        );
-    }
-
-    #[test]
-    fn a_difference_is_told_by_its_sizes() {
-        let table = find("neap").unwrap();
-        let mut measured: Vec<usize> = (1..=64).map(|size| table.usable(size)).collect();
-        assert_eq!(difference(&table, &measured), None);
-        measured[23] = 24;
-        assert_eq!(difference(&table, &measured), Some((24..=24, 1)));
-    }
-
-    #[test]
-    fn waste_is_what_neap_promises_and_go_states() {
-        let neap = find("neap").unwrap();
-        assert!(worst(&neap).0 < 0.125 + 1e-9 || worst(&neap).1 <= 128);
+    fn waste_is_what_go_states() {
         // Go's own table states 29.24 % for 24 bytes with the tail of its span, so 17 in 24
         // without.
-        let go = find("go-1.16").unwrap();
+        let [_, go] = go();
         assert!((go.waste(17) - 7.0 / 24.0).abs() < 1e-12);
         assert_eq!(highest(&go, 1..65), (0.875, 1));
-    }
-
-    #[test]
-    fn more_classes_lose_less_in_the_mean() {
-        let mean_of = |name| mean(&find(name).unwrap(), SMALL);
-        assert!(mean_of("go-1.16") < mean_of("go-1.15"));
-        assert!(mean_of("neap-rust") < mean_of("neap"));
-        assert!(mean_of("neap") < mean_of("jemalloc"));
     }
 
     #[test]
@@ -436,34 +272,24 @@ mod tests {
             program: "p".into(),
             steps: vec![step(24, 10, 230), step(40_000, 1, 39_999)],
         };
-        let lost = of_program(&find("go-1.15").unwrap(), &sizes);
-        assert_eq!(
-            lost,
-            Lost {
-                share: 90.0 / 320.0,
-                bytes: 9.0
-            }
-        );
-        let lost = of_program(&find("neap-rust").unwrap(), &sizes);
-        assert_eq!(
-            lost,
-            Lost {
-                share: 10.0 / 240.0,
-                bytes: 1.0
-            }
-        );
+        let [old, new] = go().map(|table| of_program(&table, &sizes));
+        assert_eq!((old.share, old.bytes), (90.0 / 320.0, 9.0));
+        assert_eq!((new.share, new.bytes), (10.0 / 240.0, 1.0));
     }
 
     #[test]
-    fn every_table_has_a_panel_and_every_class_a_tooth() {
-        let picture = svg();
-        let tables = all();
-        assert_eq!(picture.matches("<polyline").count(), tables.len());
-        for table in &tables {
-            assert!(picture.contains(&format!(">{}: ", table.name)));
-        }
-        let neap = find("neap").unwrap();
-        assert_eq!(teeth(&neap).len(), 2 * neap.blocks.len());
-        assert!(picture.starts_with("<svg") && !picture.contains("NaN"));
+    fn every_table_of_a_record_has_a_panel_and_every_class_a_tooth() {
+        let [old, _] = go();
+        let tables = [old, glibc()];
+        let runs = tables
+            .iter()
+            .map(|table| ("waste", table.name.as_str(), 0, of_all_sizes(table)));
+        let record = record(runs);
+        assert_eq!(of_record(&record), tables);
+        let drawn = picture(&record).unwrap();
+        assert_eq!(drawn.matches("<polyline").count(), 2);
+        assert!(drawn.contains(">go-1.15: 66 classes</text>") && !drawn.contains("NaN"));
+        assert_eq!(teeth(&tables[0]).len(), 2 * tables[0].blocks.len());
+        assert!(picture(&Record::default()).is_none());
     }
 }
