@@ -303,12 +303,12 @@ mod tests {
     use super::*;
 
     const LEAST: &str = r#"
-    title = "A title"
-    complaint = "https://example.org/1"
-    what = "It allocates. Its owner sees it."
-    kind = "like"
-    subject = ["{env}/subject", "8"]
-    "#;
+title = "A title"
+complaint = "https://example.org/1"
+what = "It allocates. Its owner sees it."
+kind = "like"
+subject = ["{env}/subject", "8"]
+"#;
 
     fn parse(text: &str) -> anyhow::Result<Case> {
         Case::parse(text, Path::new("/cases/few"))
@@ -327,13 +327,13 @@ mod tests {
     fn a_full_case_is_read() {
         let text = LEAST.replace("\"https://example.org/1\"", "[\"a\", \"b\"]")
             + r#"
-    driver = ["python3", "{case}/driver.py"]
-    seconds = 20
-    tuned = { MALLOC_CONF = "dirty_decay_ms:1000,narenas:2" }
-    [install]
-    apt = ["memcached"]
-    build = ["cc -o {env}/subject {case}/subject.c"]
-    "#;
+driver = ["python3", "{case}/driver.py"]
+seconds = 20
+tuned = { MALLOC_CONF = "dirty_decay_ms:1000,narenas:2" }
+[install]
+apt = ["memcached"]
+build = ["cc -o {env}/subject {case}/subject.c"]
+"#;
         let case = parse(&text).unwrap();
         assert_eq!(case.complaints(), ["a", "b"]);
         assert_eq!(case.tuned["MALLOC_CONF"], "dirty_decay_ms:1000,narenas:2");

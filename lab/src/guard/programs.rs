@@ -231,14 +231,14 @@ mod tests {
     }
 
     const ERRORS: &str = "starts\n\
-    neap: read of 0x7ea8c42ef010, byte 16 of a block of 66 bytes that was freed
-    the program's own words
-    neap: read of 0x7ea8c42ef010, byte 16 of a block of 66 bytes that was freed
-      the access by thread 5 of process 5:
+neap: read of 0x7ea8c42ef010, byte 16 of a block of 66 bytes that was freed
+the program's own words
+neap: read of 0x7ea8c42ef010, byte 16 of a block of 66 bytes that was freed
+  the access by thread 5 of process 5:
     #0 count_of  (in sessions.so)  sessions.c:54
-      the free by thread 5 of process 5:
+  the free by thread 5 of process 5:
     #0 forget_session  (in sessions.so)
-    ends";
+ends";
 
     #[test]
     fn a_report_is_the_part_with_stack_traces() {
