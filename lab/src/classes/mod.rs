@@ -21,6 +21,7 @@ use crate::engine::record::Figure;
 use crate::engine::settings::{
     JSON, NEAP, PEERS, QUICK, RECORDS, RECORDS_FOLDER, ROUNDS, SEED, Setting, Settings,
 };
+use crate::engine::table::by_case;
 use crate::names::named;
 use crate::peers::Ready;
 use heaps::Engine;
@@ -48,6 +49,12 @@ pub const EXPERIMENT: Experiment = Experiment {
             .about("The folder whose newest record of sizes is used"),
     ],
     run: carry_out,
+    tables: |record, _| {
+        // The list of every class is for the picture only.
+        let mut shown = record.clone();
+        shown.rows.retain(|row| row.figure.name != tables::BLOCKS);
+        by_case(&shown)
+    },
     picture: |record, _| tables::picture(record),
     ..PLAIN
 };

@@ -106,7 +106,7 @@ pub fn of_all_sizes(table: &ClassTable) -> Vec<Figure> {
 }
 
 /// The name of the figure that has every class, for the picture.
-const BLOCKS: &str = "blocks";
+pub const BLOCKS: &str = "blocks";
 
 /// The wasted fraction of the block, averaged over the sizes.
 fn mean(table: &ClassTable, largest: usize) -> f64 {
