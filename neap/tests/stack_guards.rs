@@ -214,6 +214,34 @@ fn guards_come_back_when_their_descriptor_is_closed() {
     assert_eq!((counts.write_guards, counts.lost), (0, 0));
 }
 
+/// A shortage of descriptors passes, however often it was met.
+#[test]
+fn guards_cost_no_mapping_again_after_a_shortage_of_descriptors() {
+    let name = "guards_cost_no_mapping_again_after_a_shortage_of_descriptors";
+    if alone_on(name, &[Kernel::WithoutAdvice]).is_none() {
+        return;
+    }
+    let make = |count| -> Vec<_> { (0..count).map(|_| Stack::new(64 * KIB).unwrap()).collect() };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: reads and writes one structure of this test's own.
+    unsafe { assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0) };
+    let set = |rlim_cur| {
+        let limit = libc::rlimit { rlim_cur, ..limit };
+        // SAFETY: as above.
+        unsafe { assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0) };
+    };
+    set(0);
+    let early = make(200);
+    assert_eq!(totals().mapped_guards, early.len());
+    set(limit.rlim_cur);
+    let late = make(10);
+    assert_eq!(totals().write_guards, late.len());
+    assert!(early.iter().chain(&late).all(is_guarded));
+}
+
 /// A descriptor of the program's own that is ready for use.
 fn userfaultfd() -> i32 {
     const USER_MODE_ONLY: i32 = 1;

@@ -41,8 +41,9 @@ const MAPPINGS_EACH: usize = 2;
 /// Such ranges may use one part in this many of the process's mappings.
 const MOST_PART: usize = 4;
 /// How often a process opens a descriptor before it gives up: the program closes it again and
-/// again, or the kernel refuses.
+/// again, or the kernel refuses. A shortage of descriptors or memory does not count, as it passes.
 const MOST_ATTEMPTS: u32 = 64;
+const SHORTAGES: [i32; 3] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
 
 /// What belongs to one process. All zero in a new page, and in a child after fork.
 #[repr(C)]
@@ -222,7 +223,11 @@ impl Own {
             return None;
         }
         self.generation.store(0, Relaxed);
-        LAST.set(open()?);
+        let file = open().map_err(|error| {
+            let passes = SHORTAGES.contains(&error);
+            self.attempts.fetch_sub(u32::from(passes), Relaxed);
+        });
+        LAST.set(file.ok()?);
         let generation = GENERATIONS.fetch_add(1, Relaxed) + 1;
         self.owner.store(me, Relaxed);
         self.ranges.store(0, Relaxed);
@@ -300,8 +305,9 @@ fn stops_writes(page: NonNull<u8>) -> bool {
     unsafe { call(libc::SYS_rt_sigprocmask, arguments) != 0 }
 }
 
-/// Opens a descriptor at a number out of the way of the program's own.
-fn open() -> Option<OpenFile> {
+/// Opens a descriptor at a number out of the way of the program's own. Returns `errno` if that
+/// fails, 0 for what this kernel lacks.
+fn open() -> Result<OpenFile, i32> {
     let open = |flags: i32| {
         // SAFETY: no pointers.
         unsafe { call(libc::SYS_userfaultfd, [flags as usize, 0, 0, 0]) as i32 }
@@ -310,16 +316,20 @@ fn open() -> Option<OpenFile> {
     if low == -libc::EINVAL {
         low = open(libc::O_CLOEXEC);
     }
-    let file = OpenFile::of(file::move_up(low)?)?;
+    if low < 0 {
+        return Err(-low);
+    }
+    let high = file::move_up(low).and_then(OpenFile::of);
+    let file = high.ok_or(libc::EMFILE)?;
     let mut answer = [VERSION, SIGBUS, 0, 0];
     if ask_of(file.descriptor, API, &mut answer) == 0
         && answer[1] & KNOWS_WRITES != 0
         && file::control(file.descriptor, SET_SIGNAL, MARK) == 0
     {
-        return Some(file);
+        return Ok(file);
     }
     file::close(file.descriptor);
-    None
+    Err(0)
 }
 
 #[cfg(test)]
