@@ -53,7 +53,7 @@ entry_is_where_blocks_begin() {
     [ "$(wc -w <<<"$entry")" -eq 1 ] || fail "the library has not one entry with the slot's offset: $entry"
     [ $((0x$entry % 16)) -eq 0 ]
 }
-# Beside the library, because link-time optimisation uses one processor for most of its time.
+# In parallel with the library, because link-time optimisation mostly uses a single processor.
 jobs=()
 if [ "$extent" = all ]; then
     cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type staticlib --features archive \

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The functions of a C library whose frames are larger than an OS page and have no stack probes,
-# largest first: ci/frames.sh [ARCHIVE]. Such a function can step over the guard of a stack
-# (docs/stacks.md). The archive (libc.a) names all functions. x86-64 only.
+# Lists the functions of a C library that have a frame larger than an OS page and no stack probes,
+# largest frame first: ci/frames.sh [ARCHIVE]. Such a function can step over the guard of a stack
+# (docs/stacks.md). Reads the archive (libc.a), because a stripped shared library does not name
+# static functions. x86-64 only.
 set -euo pipefail
 objdump -d --no-show-raw-insn "${1:-$(cc -print-file-name=libc.a)}" | awk '
     function end() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The loom models of the heap, exhaustive within the bounds each one states: ci/models.sh [quick].
-# `quick` leaves out the two kinds that take as long as all others together.
+# Runs the loom models of the heap, exhaustive within the bounds that each states: ci/models.sh
+# [quick]. `quick` leaves out two groups of models that take as long as all others together.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -35,7 +35,7 @@ pub fn guard_signal() -> i32 {
     }
 }
 
-/// Whether a process may have guards by write protection here, and they work.
+/// Whether guards by write protection work in this process.
 pub fn has_write_guards() -> bool {
     on_own_memory(|at, bytes| {
         // SAFETY: readable and writable, and no other code uses it.

@@ -63,11 +63,12 @@ int neap_start_purge_thread(void) NEAP_NOEXCEPT;
  *
  * A stack is memory of the same heap: malloc reuses the pages of ended coroutines, and new stacks
  * reuse the pages of freed blocks. Pages are committed as they are touched. The lowest page is a
- * guard: an overflow raises a signal instead of silently damaging memory, unless a function has a
- * frame larger than a page and no stack probes. Some functions of the C library have such frames,
- * of up to 33 KiB (docs/stacks.md lists them): leave room for those that a coroutine calls. The
- * signal is SIGSEGV, or SIGBUS where Neap makes the guard by write protection: before Linux 6.13,
- * and in locked memory.
+ * guard, so an overflow raises a signal instead of silently damaging memory. The signal is SIGSEGV,
+ * or SIGBUS where Neap makes the guard by write protection (before Linux 6.13, and in locked
+ * memory). A function without stack probes whose frame is larger than a page can step over the
+ * guard. Some functions of the C library are of this kind, with frames of up to 33 KiB
+ * (docs/stacks.md lists the largest). Give a coroutine that calls one a stack with room for its
+ * frame.
  * Stacks grow down from `top`. Every function may be called by any thread. None changes errno. */
 typedef struct {
     void *top;    /* one past the highest byte; the start of an OS page */

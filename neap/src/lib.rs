@@ -50,10 +50,10 @@
 //!   environment. A program that keeps another global allocator and calls `set_var` beside other
 //!   threads first calls one function of this crate, for instance [`purge::decay`], while it has
 //!   one thread. Under [`Neap`] the first allocation comes before `main`.
-//! - The guard of a stack is one OS page. Rust's functions cannot step over it, but functions of
-//!   the C library with frames of up to 33 KiB can, for instance below
-//!   `std::net::ToSocketAddrs`. A coroutine that may reach one needs that much room to spare on its
-//!   [`stack`].
+//! - The guard of a [`stack`] is one OS page. Rust's functions cannot step over it, but some
+//!   functions of the C library can, because they have frames of up to 33 KiB and no stack probes.
+//!   `std::net::ToSocketAddrs`, for instance, can call such functions. A coroutine that may reach
+//!   one needs that much spare room on its stack.
 //!
 //! # Features
 //!
@@ -68,8 +68,8 @@
 //!
 //! # Libraries
 //!
-//! A library that this crate is linked into (a plugin, a Python extension) stays loaded after
-//! `dlclose`, because threads that allocated in it call it when they end.
+//! A shared library that contains this crate (a plugin, a Python extension) stays loaded after
+//! `dlclose`, because each thread that allocated in it calls its code when the thread ends.
 //!
 //! # One program, two heaps
 //!

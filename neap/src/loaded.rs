@@ -1,19 +1,19 @@
-//! Keeps the library that Neap is linked into loaded. Its threads have a function of Neap's to call
-//! when they end, the C library has handlers of forks, and the purge thread runs in it. So this
-//! library stays where it is when its host closes it, as `libneap.so` does.
+//! Keeps the shared library that contains Neap loaded after its host closes it, as `libneap.so`
+//! does. The process may call the library's code at any later time: each thread that allocated runs
+//! Neap's destructor when it ends, `fork` runs Neap's handlers, and the purge thread runs in it.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null;
 use neap_heap::os::loader;
 
-/// A constructor: the loader's lock is held if the program opens the library.
+/// A constructor. If the program opens the library by `dlopen`, the loader's lock is held here.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = keep;
 
-/// Opens the library once more, for good. Does nothing in a program, or where the C library never
-/// closes any, as musl.
+/// Opens the library once more and never closes it. Does nothing in the program's own file, or if
+/// the C library never unloads a library, as musl.
 extern "C" fn keep() {
     if !loader::is_glibc() {
         return;
@@ -36,7 +36,7 @@ extern "C" fn keep() {
     }
 }
 
-/// Finds the name of the object that holds this function.
+/// Stores the loader's name of the object that contains `keep`.
 ///
 /// # Safety
 /// - As the callback of `dl_iterate_phdr(3)`; `name` is where the name is to be stored.
