@@ -47,9 +47,9 @@
 //! violate memory safety through this crate, with two exceptions:
 //!
 //! - Before edition 2024 `std::env::set_var` is a safe function, and the heap's first use reads the
-//!   environment. A program that keeps another global allocator and calls `set_var` beside other
-//!   threads first calls one function of this crate, for instance [`purge::decay`], while it has
-//!   one thread. Under [`Neap`] the first allocation comes before `main`.
+//!   environment. A program that keeps another global allocator, and calls `set_var` beside other
+//!   threads, must first call a function of this crate, for instance [`purge::decay`], while it has
+//!   only one thread. Under [`Neap`] the first allocation comes before `main`.
 //! - The guard of a [`stack`] is one OS page. Rust's functions cannot step over it, but some
 //!   functions of the C library can, because they have frames of up to 33 KiB and no stack probes.
 //!   `std::net::ToSocketAddrs`, for instance, can call such functions. A coroutine that may reach
