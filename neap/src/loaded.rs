@@ -25,7 +25,7 @@ extern "C" fn keep() {
     if name.is_null() || unsafe { CStr::from_ptr(name) }.is_empty() {
         return;
     }
-    // SAFETY: `RTLD_DEFAULT` is a handle with a name. A loader, which has `dlsym`, loaded this file.
+    // SAFETY: `RTLD_DEFAULT` is a handle with a name. A loader, which has `dlsym`, loaded this.
     let open = unsafe { loader::symbol(libc::RTLD_DEFAULT, c"dlopen") };
     if !open.is_null() {
         type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
