@@ -55,6 +55,7 @@ entry_is_where_blocks_begin() {
 }
 # In parallel with the library, because link-time optimisation mostly uses a single processor.
 jobs=()
+trap 'kill "${jobs[@]}" 2>/dev/null || true' EXIT
 if [ "$extent" = all ]; then
     cargo rustc "${options[@]}" --profile dist -p neap-c --lib --crate-type staticlib --features archive \
         --target-dir "$work/archive" &
@@ -68,6 +69,7 @@ if [ "$machine" = x86_64 ] && entry_is_where_blocks_begin; then
     ! entry_is_where_blocks_begin || echo "ci/dist.sh: malloc may be some percent slower: see docs/decisions/0006" >&2
 fi
 for job in "${jobs[@]}"; do wait "$job"; done
+jobs=()
 
 mkdir -p "$dist"
 install -m 755 "$work/library/$built/libneap_c.so" "$dist/libneap.so"

@@ -375,6 +375,15 @@ fn count(size: usize, class: Class) {
     }
 }
 
+/// A sampled or guarded block. [`take`] counts other blocks, and hardened mode its own.
+#[cold]
+fn chosen(block: *mut u8, size: usize, class: Class) -> *mut u8 {
+    if harden::is_on() {
+        count(size, class);
+    }
+    block
+}
+
 fn take(size: usize, class: Class, align: usize) -> *mut u8 {
     let (cache, mode) = (entered(), HEAP.mode());
     if !harden::is_on() {
@@ -383,12 +392,12 @@ fn take(size: usize, class: Class, align: usize) -> *mut u8 {
     if let (true, Some(cache)) = (HEAP.is_sampling(), cache)
         && let Some(block) = hook::instruments().sample(cache, size, class)
     {
-        return block;
+        return chosen(block, size, class);
     }
     if let (true, Some(cache)) = (HEAP.guarding() != Guarding::Off, cache)
         && let Some(block) = hook::instruments().guard(cache, size, align, class)
     {
-        return block;
+        return chosen(block, size, class);
     }
     match (mode, cache) {
         (Mode::Checking, _) if harden::is_on() => take_hardened(size, align),

@@ -68,7 +68,7 @@
 //!
 //! # Libraries
 //!
-//! A shared library that contains this crate (a plugin, a Python extension) stays loaded after
+//! A `cdylib` that this crate is linked into (a plugin, a Python extension) stays loaded after
 //! `dlclose`, because each thread that allocated in it calls its code when the thread ends.
 //!
 //! # One program, two heaps

@@ -130,6 +130,28 @@ fn every_two_options_work_together() {
 }
 
 #[test]
+fn sampled_and_guarded_blocks_count_in_hardened_mode() {
+    let Some(program) = compile("programs/pairs.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for chosen in [("NEAP_SAMPLE", "4K"), ("NEAP_GUARD", "1ms")] {
+        let modes = [
+            ("NEAP_HARDEN", "1"),
+            ("NEAP_COUNT", "1"),
+            ("NEAP_STATS", "text"),
+        ];
+        let output = run(&program, &[], &[&modes[..], &[chosen]].concat());
+        let stderr = support::text(&output.stderr);
+        let line = stderr
+            .lines()
+            .find(|line| line.contains(" allocations of "));
+        let count =
+            line.and_then(|line| line.split_whitespace().find_map(|word| word.parse().ok()));
+        assert!(count >= Some(5000), "{chosen:?}: {stderr}");
+    }
+}
+
+#[test]
 fn figures_tell_what_is_live() {
     passes_in_every_mode("programs/figures.c");
 }

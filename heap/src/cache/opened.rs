@@ -345,9 +345,9 @@ mod tests {
         array: &mut [usize; COUNT],
         filled: usize,
     ) {
-        // SAFETY: the array has room for a guard and the other entries, and outlives the cache's
-        // use.
-        unsafe { open.set_array(class, NonNull::from(array).cast(), COUNT - GUARD) };
+        // SAFETY: the array has room for a guard, the other entries and a stamp, and outlives the
+        // cache's use.
+        unsafe { open.set_array(class, NonNull::from(array).cast(), COUNT - GUARD - 1) };
         // SAFETY: the array holds more.
         unsafe { open.magazine(class).set_filled(filled) };
         open.set_path(FastPath::On);

@@ -124,9 +124,8 @@ impl Heap {
             // SAFETY: the entries written are [at, at + got), inside the array.
             unsafe { ptr::copy(at, base, got) };
         }
-        // SAFETY: as above; the owner fills it.
-        unsafe { open.magazine(class).set_filled(filled + got) };
-        // What stands above is of earlier refills.
+        // What stands above is of earlier refills. Before the magazine is filled, because a handler
+        // of a signal may use it then.
         let old =
             (filled + got..CHECKED_ENTRIES.min(open.magazine(class).bounds.room as usize)).len();
         // SAFETY: within the room of the array.
@@ -134,6 +133,8 @@ impl Heap {
         if let Some(stamp) = open.magazine(class).stamp() {
             *stamp = self.given_back();
         }
+        // SAFETY: as above; the owner fills it.
+        unsafe { open.magazine(class).set_filled(filled + got) };
     }
 
     /// Aborts if one of the last blocks that an empty magazine gave out since its refill is free in

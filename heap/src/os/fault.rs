@@ -5,7 +5,7 @@
 
 use super::errno::keep_errno;
 use super::futex;
-use super::interrupted::{fault_of, is_moved};
+use super::interrupted::fault_of;
 use super::thread::{self, SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -349,14 +349,10 @@ fn is_on_the_threads_stack(action: &Action) -> bool {
 /// `None` if the kernel refuses.
 fn install(signal: c_int, before: &Action) -> Option<Action> {
     let stays = is_on_the_threads_stack(before) && !NEEDS_ALTERNATE.load(Ordering::Acquire);
-    install_on(signal, before, if stays { 0 } else { libc::SA_ONSTACK })
-}
-
-/// [`install`], with or without [`libc::SA_ONSTACK`].
-fn install_on(signal: c_int, before: &Action, stack: c_int) -> Option<Action> {
+    let stack = if stays { 0 } else { libc::SA_ONSTACK };
+    let kept = libc::SA_NODEFER | libc::SA_RESTART;
     let mut ours = *before;
     ours.sa_sigaction = on_fault as *const () as usize;
-    let kept = libc::SA_NODEFER | libc::SA_RESTART;
     ours.sa_flags = libc::SA_SIGINFO | stack | (before.sa_flags & kept);
     let mut replaced = MaybeUninit::uninit();
     // SAFETY: valid structures; the handler keeps to what handlers may do.
@@ -410,24 +406,14 @@ fn set_default(signal: c_int) {
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
     let before = watch_of(signal).with_before(|before| {
         let now = before.get();
-        if is_fault && is_on_the_threads_stack(&now) && NEEDS_ALTERNATE.load(Ordering::Acquire) {
-            // SAFETY: the caller's promise.
-            let moves = unsafe { is_moved(context) };
-            let stack = if moves { 0 } else { libc::SA_ONSTACK };
-            if install_on(signal, &now, stack).is_some() && moves {
-                // The access faults again, and the handler runs where the program chose.
-                return None;
-            }
-        }
         if now.sa_flags & libc::SA_RESETHAND != 0 {
             // It asked to be called once only.
             let mut default = now;
             default.sa_sigaction = libc::SIG_DFL;
             before.set(default);
         }
-        Some(now)
+        now
     });
-    let Some(before) = before else { return };
     match before.sa_sigaction {
         // The kernel does not let faults be ignored.
         libc::SIG_IGN if !is_fault => {}

@@ -60,16 +60,3 @@ pub(super) unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) 
         access: Access::Unknown,
     }
 }
-
-/// Whether our handler runs on the alternate stack, and what it interrupted did not.
-///
-/// # Safety
-/// - `context` is that of a handler.
-pub(super) unsafe fn is_moved(context: *mut c_void) -> bool {
-    // SAFETY: the caller's promise.
-    let alternate = unsafe { (*context.cast::<libc::ucontext_t>()).uc_stack };
-    let here = (&raw const alternate)
-        .addr()
-        .wrapping_sub(alternate.ss_sp.addr());
-    alternate.ss_flags & (libc::SS_DISABLE | libc::SS_ONSTACK) == 0 && here < alternate.ss_size
-}
