@@ -2,7 +2,7 @@
 
 use crate::older_kernel::{self, Kernel};
 use crate::skips::{announce, needs_root, skipped};
-use crate::stage::{Stage, compile, neap, printed, room, said, script, with_own_mounts};
+use crate::stage::{Stage, clean, compile, neap, printed, room, said, script, with_own_mounts};
 use serde_json::Value;
 use std::fs;
 use std::io;
@@ -189,14 +189,42 @@ fn without_proc_the_heap_asks_nothing() {
 
 #[test]
 fn a_variable_that_forbids_queries_is_a_cause() {
-    let report = report_of(neap().env("NEAP_KERNEL_QUERIES", "0"));
-    for name in [MANY, FILTER, LOCKED, CALLOC, IDLE] {
-        let found = finding(&report["promises"], name);
-        assert_ne!(found["state"], "full", "{found}");
-        let value = found["value"].as_str().unwrap();
-        assert!(value.ends_with("NEAP_KERNEL_QUERIES=0"), "{found}");
-        assert_eq!(found["meaning"], "unset NEAP_KERNEL_QUERIES");
+    for variable in ["NEAP_KERNEL_QUERIES", "NEAP_ASK"] {
+        let report = report_of(neap().env(variable, "0"));
+        for name in [MANY, FILTER, LOCKED, CALLOC, IDLE] {
+            let found = finding(&report["promises"], name);
+            assert_ne!(found["state"], "full", "{found}");
+            let value = found["value"].as_str().unwrap();
+            assert!(value.ends_with(&format!("{variable}=0")), "{found}");
+            assert_eq!(found["meaning"], format!("unset {variable}"));
+        }
     }
+}
+
+/// As in the heap: even if its value is empty or wrong.
+#[test]
+fn the_newer_name_of_a_variable_takes_precedence() {
+    let usual = report_of(&mut neap());
+    for value in ["1", "", "2"] {
+        let mut command = neap();
+        command
+            .env("NEAP_KERNEL_QUERIES", value)
+            .env("NEAP_ASK", "0");
+        assert_eq!(report_of(&mut command)["promises"], usual["promises"]);
+    }
+}
+
+#[test]
+fn a_variable_that_forbids_the_purge_thread_is_a_cause() {
+    for value in ["never", "0"] {
+        let report = report_of(neap().env("NEAP_PURGE_THREAD", value));
+        let line = format!("NEAP_PURGE_THREAD={value}");
+        let expected = format!("a program that sleeps keeps it: {line}");
+        let told = promise(&report, IDLE, "absent");
+        assert_eq!(told, (expected.as_str(), "unset NEAP_PURGE_THREAD"));
+    }
+    let report = report_of(neap().env("NEAP_PURGE_THREAD", "auto"));
+    assert_eq!(report["promises"], report_of(&mut neap())["promises"]);
 }
 
 /// As in a container whose seccomp filter kills for a call that the filter does not know.
@@ -280,9 +308,106 @@ fn limits_are_those_of_this_process() {
         (&space["state"], &space["value"]),
         (&"absent".into(), &"2.0 GiB".into())
     );
-    let (value, change) = promise(&report, MANY, "absent");
-    assert_eq!(value, "at most 46,875 stacks, then an error: RLIMIT_AS");
-    assert_eq!(change, "raise RLIMIT_AS");
+}
+
+/// A limit of the heap or, through the shell, of a resource.
+struct Limit {
+    /// `NEAP_LIMIT`.
+    heap: Option<&'static str>,
+    /// A command of the shell.
+    shell: &'static str,
+}
+
+impl Limit {
+    fn heap(bytes: &'static str) -> Self {
+        let (heap, shell) = (Some(bytes), "true");
+        Self { heap, shell }
+    }
+
+    fn shell(shell: &'static str) -> Self {
+        Self { heap: None, shell }
+    }
+
+    /// `neap` under it.
+    fn neap(&self) -> Command {
+        let mut command = clean(Path::new("/bin/sh"));
+        let script = format!("{}; exec \"$0\" \"$@\"", self.shell);
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_neap")]);
+        command.envs(self.heap.map(|bytes| ("NEAP_LIMIT", bytes)));
+        command
+    }
+}
+
+const STACKS: u64 = 50_000;
+
+/// How many stacks of 64 KiB a process has under a limit, at most somewhat more than the page
+/// promises.
+fn stacks_made(limit: &Limit, program: &Path) -> u64 {
+    let made = printed(limit.neap().args(["run", "--"]).arg(program));
+    made.trim().parse().unwrap()
+}
+
+/// The promise of many stacks, and the number in it.
+fn stacks_told(limit: &Limit) -> (Value, Option<u64>) {
+    let report = report_of(&mut limit.neap());
+    let found = finding(&report["promises"], MANY).clone();
+    let value = found["value"].as_str().unwrap().replace(',', "");
+    let number = |words: &str| words.split(' ').find_map(|word| word.parse().ok());
+    let told = value.split_once(" stacks").map(|(words, _)| number(words));
+    (found, told.flatten())
+}
+
+/// Near a limit that just suffices, Neap may say that it does not.
+#[test]
+fn there_are_as_many_stacks_as_a_limit_allows() {
+    let room = room();
+    let program = room.path().join("stacks");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/stacks.c");
+    compile(["-O1", source, "-ldl", "-o"], &program);
+    for limit in [
+        Limit::heap("1M"),
+        Limit::heap("100M"),
+        Limit::heap("390M"),
+        Limit::heap("400M"),
+        Limit::shell("ulimit -v 100000"),
+        Limit::shell("ulimit -v 3000000"),
+        Limit::shell("ulimit -v 3200000"),
+        Limit::shell("ulimit -v 3400000"),
+        Limit::shell("ulimit -d 3000000"),
+    ] {
+        let made = stacks_made(&limit, &program);
+        let (found, told) = stacks_told(&limit);
+        assert_eq!(found["state"] == "absent", told.is_some(), "{found}");
+        match told {
+            Some(told) => assert!(told.abs_diff(made) <= 20 + made / 25, "{made}: {found}"),
+            None => assert!(made >= STACKS, "{made}: {found}"),
+        }
+    }
+}
+
+#[test]
+fn a_limit_is_a_cause() {
+    for (limit, cause, change) in [
+        (Limit::heap("100M"), "NEAP_LIMIT=100M", "raise NEAP_LIMIT"),
+        (
+            Limit::shell("ulimit -v 1000000"),
+            "RLIMIT_AS",
+            "raise RLIMIT_AS",
+        ),
+        (
+            Limit::shell("ulimit -d 1000000"),
+            "RLIMIT_DATA",
+            "raise RLIMIT_DATA",
+        ),
+    ] {
+        let report = report_of(&mut limit.neap());
+        for name in [MANY, FILTER] {
+            let (value, told) = promise(&report, name, "absent");
+            let is_told = value.starts_with("about ") && value.ends_with(&format!(": {cause}"));
+            assert!(is_told, "{value}");
+            assert_eq!(told, change);
+        }
+    }
 }
 
 #[test]
