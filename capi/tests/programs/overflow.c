@@ -1,6 +1,7 @@
 /* A coroutine runs over the end of its stack. The argument says where and under what
    circumstances. */
 #include "overflow.h"
+#include <sys/syscall.h>
 
 /* A name of several lines, longer than what goes out in one write. */
 #define FIFTY "0123456789012345678901234567890123456789012345678\n"
@@ -54,6 +55,26 @@ static void own_fault(void) {
     CHECK(seen == SIGSEGV);
 }
 
+static void fault_in_handler(int signal) {
+    CHECK(signal == SIGUSR1);
+    own_fault();
+}
+
+/* So does one on the alternate stack, in another signal's handler. */
+static void nested_fault(void) {
+    struct sigaction action = {.sa_handler = fault_in_handler, .sa_flags = SA_ONSTACK};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0 && raise(SIGUSR1) == 0);
+}
+
+/* And one that another handler sent again, with what the kernel told. It does not repeat. */
+static void resent_fault(void) {
+    siginfo_t info = {.si_signo = SIGSEGV, .si_code = SEGV_MAPERR};
+    seen = 0;
+    if (sigsetjmp(back, 1) == 0)
+        CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGSEGV, &info) == 0);
+    CHECK(seen == SIGSEGV);
+}
+
 static void *in_thread(void *owner) {
     CHECK(neap_stack_report_overflows() == 1);
     run(endless, owner);
@@ -75,6 +96,8 @@ int main(int argc, char **argv) {
     run(ends, NULL);
     if (!strcmp(how, "handler") || !strcmp(how, "siginfo")) {
         own_fault();
+        nested_fault();
+        if (!strcmp(how, "handler")) resent_fault();
         own_fault();
     } else if (!strcmp(how, "once")) {
         own_fault();
