@@ -10,7 +10,8 @@ use crate::engine::settings::{
     JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
 };
 use crate::engine::table::section;
-use crate::peers::{self, Ready};
+use crate::peers;
+use crate::peers::locate::Ready;
 use crate::programs;
 use crate::run::{self, Sample};
 use crate::stats::{Comparison, geometric_mean};

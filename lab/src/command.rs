@@ -10,6 +10,14 @@ use anyhow::{Context as _, bail};
 /// A run that takes longer counts as hung.
 pub const LONGEST: Duration = Duration::from_secs(180);
 
+/// The file that the shell would run for `name`.
+pub fn which(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
 /// Runs `command` to its end and returns its standard output.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SEED, Setting, Settings};
-use crate::peers::Ready;
+use crate::peers::locate::Ready;
 use crate::run;
 
 /// The cost of holes between live blocks.

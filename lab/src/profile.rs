@@ -7,7 +7,8 @@ use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, ROUNDS, Setting, Settings};
-use crate::peers::{self, Places, Ready};
+use crate::peers;
+use crate::peers::locate::{Places, Ready};
 use crate::run;
 use crate::work::sites::{Known, Part, Reading, SIZES, Totals, readings};
 
@@ -40,7 +41,7 @@ const QUICKER: u64 = 16;
 /// A place whose mean is far off is a failure.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let neap = peers::find("neap").context("no peer neap")?;
-    let neap = peers::locate(neap, &Places::new(settings.path("neap"))?)?;
+    let neap = peers::locate::locate(neap, &Places::new(settings.path("neap"))?)?;
     let (runs, rate) = (settings.rounds(RUNS), settings.number("rate"));
     let options = [("runs", runs.to_string()), ("rate", rate.to_string())];
     campaign.head(&options, std::slice::from_ref(&neap));

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::command;
+use crate::command::{self, which};
 use crate::machine;
-use crate::peers::Ready;
+use crate::peers::locate::Ready;
 use crate::run::{self, Sample};
 use crate::work::identity;
 use crate::workloads::{Shape, Workload};
@@ -38,14 +38,6 @@ pub fn absent(workload: &Workload) -> Option<String> {
         .iter()
         .find(|name| which(name).is_none())
         .map(|name| format!("{name} is not installed"))
-}
-
-/// The file that the shell would run for `name`.
-pub fn which(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
 }
 
 /// Checks, once for each program and peer, that the preload works.
@@ -224,11 +216,12 @@ fn python(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::{self, Places};
+    use crate::peers;
+    use crate::peers::locate::Places;
     use crate::workloads;
 
     fn glibc() -> Ready {
-        peers::locate(peers::find("glibc").unwrap(), &Places::new(None).unwrap()).unwrap()
+        peers::locate::locate(peers::find("glibc").unwrap(), &Places::new(None).unwrap()).unwrap()
     }
 
     #[test]

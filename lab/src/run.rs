@@ -7,12 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::command::{self, output};
-use crate::machine;
-use crate::peers::Ready;
-use crate::programs::which;
-use crate::status::{self, Purges};
-use crate::work::Outcome;
+use crate::command::{self, output, which};
+use crate::peers::locate::Ready;
+use crate::status::Purges;
 use crate::work::count::Counted;
 use crate::work::identity;
 use crate::workloads::Workload;
@@ -30,31 +27,6 @@ pub struct Sample {
     pub bytes_per_block: Option<f64>,
     /// What Neap gave back to the kernel.
     pub purges: Option<Purges>,
-}
-
-/// Prints, in the worker, what [`parse`] reads in the harness.
-///
-/// # Errors
-/// If /proc cannot be read, or malloc and free are from two libraries.
-pub fn report(outcome: &Outcome) -> anyhow::Result<()> {
-    let me = std::process::id();
-    let faults = machine::faults(me)?;
-    let peak = machine::peak_resident_kib(me)?;
-    println!(
-        "ns_per_op={}",
-        outcome.elapsed.as_nanos() as f64 / outcome.ops.max(1) as f64
-    );
-    println!(
-        "peak_rss_kib={peak}\nminor_faults={}\nmajor_faults={}",
-        faults.0, faults.1
-    );
-    if let Some(bytes) = outcome.bytes_per_block {
-        println!("bytes_per_block={bytes}");
-    }
-    if let Some(Purges { purged, regretted }) = status::own() {
-        println!("purged={purged}\nregretted={regretted}");
-    }
-    Ok(())
 }
 
 /// Reads a worker's report and checks that it used `library`.

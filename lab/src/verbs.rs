@@ -12,7 +12,8 @@ use crate::engine::campaign::Progress;
 use crate::engine::experiment::{PLAIN, View, write};
 use crate::engine::record::{EXPERIMENT, Record};
 use crate::engine::table::plain;
-use crate::peers::{self, Peer, Places, Ready};
+use crate::peers::locate::{Places, Ready};
+use crate::peers::{self, Peer};
 
 /// The arguments of `peers`.
 #[derive(Args)]
@@ -39,7 +40,7 @@ pub fn peers(arguments: &PeersArguments) -> anyhow::Result<ExitCode> {
     let found = if arguments.list {
         chosen
             .iter()
-            .map(|peer| (peer.name, peers::locate(peer, &places)))
+            .map(|peer| (peer.name, peers::locate::locate(peer, &places)))
             .collect()
     } else {
         fs::create_dir_all(&places.peers)?;
@@ -56,7 +57,7 @@ fn obtain_all(
     let progress = Progress::new();
     progress.expect(chosen.len() as u64);
     let obtained = chosen.iter().map(|peer| {
-        let ready = peers::obtain(peer, places, &|what| progress.phase(what));
+        let ready = peers::obtain::obtain(peer, places, &|what| progress.phase(what));
         progress.step();
         (peer.name, ready)
     });

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::command::which;
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, Kept, PLAIN, available_peers};
 use crate::engine::record::{Figure, Unit};
 use crate::engine::settings::{
     JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
 };
-use crate::peers::Ready;
-use crate::programs::which;
-use crate::work::calloc::{Account, MARK, Timed, Touch};
+use crate::peers::locate::Ready;
+use crate::work::calloc::{MARK, Touch};
 use crate::{command, machine, run};
 
 /// The write-up's calloc and free in a loop.
@@ -278,28 +278,6 @@ pub const ZEROED: &str = "zeroed";
 pub const CALLS: &str = "system calls";
 /// In place of a figure that this machine cannot tell.
 const UNKNOWN: &str = "unknown";
-
-/// Prints, in the worker, what [`timed`] reads in the harness.
-pub fn report_timed(timed: &Timed) {
-    let Timed {
-        pairs,
-        ns_median,
-        ns_least,
-        minor_faults,
-        major_faults,
-    } = timed;
-    println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
-    println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
-}
-
-/// Prints, in the worker, what [`accounted`] reads in the harness.
-pub fn report_account(account: &Account) {
-    match &account.zeroed {
-        Ok(bytes) => println!("zeroed={bytes}"),
-        Err(reason) => eprintln!("the zeroed bytes are unknown: {reason:#}"),
-    }
-    println!("pairs={}", account.pairs);
-}
 
 /// The arguments of a cell's worker.
 fn job(cell: &Cell, kind: &str, number: impl ToString) -> [String; 5] {

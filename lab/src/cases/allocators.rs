@@ -3,7 +3,8 @@
 use super::case::Case;
 use crate::engine::campaign::Named;
 use crate::engine::plot::Stroke;
-use crate::peers::{self, Places, Ready};
+use crate::peers;
+use crate::peers::locate::{Places, Ready};
 
 /// An allocator under one setting.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl Allocator {
     pub fn locate(&'static self, places: &Places) -> anyhow::Result<Located> {
         let peer = peers::find(self.peer);
         let peer = peer.ok_or_else(|| anyhow::anyhow!("no peer {}", self.peer))?;
-        let ready = peers::locate(peer, places)?;
+        let ready = peers::locate::locate(peer, places)?;
         let ready = Ready {
             name: self.name,
             ..ready

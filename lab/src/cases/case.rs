@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use crate::engine::campaign::Named;
-use crate::peers::Places;
+use crate::peers::locate::Places;
 
 /// A case: a program, and what its owner complains about.
 #[derive(Debug, Deserialize)]

@@ -32,7 +32,7 @@ use crate::engine::record::Figure;
 use crate::engine::settings::{
     JSON, NEAP as LIBRARY, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
 };
-use crate::peers::Places;
+use crate::peers::locate::Places;
 use allocators::{Allocator, GLIBC, Located, NEAP};
 use case::{Case, Home, Kind};
 use figures::COURSE;

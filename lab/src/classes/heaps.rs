@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::engine::campaign::Named;
 use crate::engine::record::Figure;
-use crate::peers::Ready;
+use crate::peers::locate::Ready;
 use crate::{command, run};
 
 /// The name of Neap as a Rust program's own allocator.

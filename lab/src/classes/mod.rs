@@ -23,10 +23,9 @@ use crate::engine::settings::{
 };
 use crate::engine::table::by_case;
 use crate::names::named;
-use crate::peers::Ready;
+use crate::peers::locate::Ready;
 use heaps::Engine;
-use sizes::Sizes;
-use tables::{ClassTable, LARGEST};
+use tables::{ClassTable, LARGEST, Sizes};
 
 /// What a block takes beyond the requested bytes, and what size classes waste.
 pub const EXPERIMENT: Experiment = Experiment {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use neap_shared::status_page::{self, SizeFigure};
 
-use super::sizes::Step;
+use super::tables::Step;
 use crate::cases::case::{Case, Home, Work};
 use crate::{command, status};
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
-use super::tables::LARGEST;
+use super::tables::{LARGEST, Sizes, Step};
 use crate::cases::case::{Case, Home};
 use crate::cases::install;
 use crate::engine::campaign::{Campaign, Named};
@@ -12,28 +12,8 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::{Figure, Record, Run};
 use crate::engine::settings::{JSON, NEAP, RECORDS, Setting, Settings};
 use crate::engine::table::section;
-use crate::peers::{self, Places};
-
-/// The sizes of one program.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sizes {
-    /// Its name, without commas.
-    pub program: String,
-    /// Sorted by size.
-    pub steps: Vec<Step>,
-}
-
-/// Allocations of similar size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
-    /// The largest size in bytes, a multiple of 8; the previous step ends at least 8 bytes earlier.
-    /// [`usize::MAX`]: all sizes too large for a class.
-    pub up_to: usize,
-    /// Number of allocations.
-    pub count: u64,
-    /// Sum of their bytes.
-    pub bytes: u64,
-}
+use crate::peers;
+use crate::peers::locate::Places;
 
 /// The record's name for a step of all larger sizes.
 const LARGER: &str = "larger";
@@ -145,7 +125,7 @@ impl Program {
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let neap = peers::find("neap").context("no peer is called neap")?;
     let places = Places::new(settings.path("neap"))?;
-    let neap = peers::locate(neap, &places)?;
+    let neap = peers::locate::locate(neap, &places)?;
     let all = Case::all(super::programs::FOLDER.as_ref())?;
     let cases = settings.chosen(("only", "program"), all, |case| &case.title)?;
     let program = |case: Case| {

@@ -1,7 +1,6 @@
 //! The size classes of Go, as data with their source, and of a heap, as measured; what each table
 //! wastes, and waste by size as a picture.
 
-use super::sizes::Sizes;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::{Figure, Record};
 
@@ -128,6 +127,27 @@ fn highest(table: &ClassTable, sizes: std::ops::Range<usize>) -> (f64, usize) {
     highest
 }
 
+/// The sizes of one program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sizes {
+    /// Its name, without commas.
+    pub program: String,
+    /// Sorted by size.
+    pub steps: Vec<Step>,
+}
+
+/// Allocations of similar size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The largest size in bytes, a multiple of 8; the previous step ends at least 8 bytes earlier.
+    /// [`usize::MAX`]: all sizes too large for a class.
+    pub up_to: usize,
+    /// Number of allocations.
+    pub count: u64,
+    /// Sum of their bytes.
+    pub bytes: u64,
+}
+
 /// The waste of a table for a program's sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lost {
@@ -222,7 +242,6 @@ fn bytes(size: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classes::sizes::Step;
     use crate::engine::record::tests::record;
 
     fn glibc() -> ClassTable {

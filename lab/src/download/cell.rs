@@ -13,7 +13,7 @@ use crate::command;
 use crate::engine::campaign::Named;
 use crate::engine::record::{Figure, Unit};
 use crate::names::named;
-use crate::peers::Ready;
+use crate::peers::locate::Ready;
 use crate::work::identity;
 
 /// Bytes in a MB of this experiment: the report of 2016 requested `100 * 2 ** 20`.

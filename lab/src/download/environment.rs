@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use crate::cases::case::{Case, Home};
 use crate::cases::install;
 use crate::command::finished;
-use crate::peers::Places;
+use crate::peers::locate::Places;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/download");
 const VERSIONS: &str = include_str!("../../download/versions.py");

@@ -18,7 +18,8 @@ use std::time::Duration;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, ROUNDS, SEED, Setting, Settings};
-use crate::peers::{self, Places};
+use crate::peers;
+use crate::peers::locate::Places;
 use cell::{Buffers, Chunk, MB, Terms};
 use environment::{Environment, Server};
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::record::{EXPERIMENT, Figure, Record};
 use crate::machine;
-use crate::peers::{Peer, Ready};
+use crate::peers::Peer;
+use crate::peers::locate::Ready;
 use crate::stats::Rng;
 
 /// How the workers' own loops were compiled.

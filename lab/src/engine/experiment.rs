@@ -13,7 +13,8 @@ use super::record::{EXPERIMENT, Record, Row};
 use super::settings::{RECORDS_FOLDER, Setting, Settings};
 use super::table::by_case;
 use crate::machine;
-use crate::peers::{self, Places, Ready};
+use crate::peers;
+use crate::peers::locate::{Places, Ready};
 
 /// An experiment.
 pub struct Experiment {
@@ -227,5 +228,5 @@ pub fn available<T: Named, R>(
 pub fn available_peers(settings: &Settings) -> anyhow::Result<Vec<Ready>> {
     let places = Places::new(settings.path("neap"))?;
     let chosen = peers::select(&settings.names("peers"))?;
-    available(&chosen, |peer| peers::locate(peer, &places))
+    available(&chosen, |peer| peers::locate::locate(peer, &places))
 }

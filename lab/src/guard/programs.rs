@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use crate::cases::case::Case;
 use crate::cases::case::Home;
 use crate::engine::campaign::Named;
-use crate::peers::Places;
+use crate::peers::locate::Places;
 
 /// A program, and what its reports must say.
 #[derive(Clone, Copy)]

@@ -6,12 +6,9 @@
 //! | `nameable` | copies of those whose path the loader would split |
 //! | `obtain` | builds those that are not installed |
 
-mod locate;
+pub mod locate;
 mod nameable;
-mod obtain;
-
-pub use locate::{Places, Ready, locate};
-pub use obtain::obtain;
+pub mod obtain;
 
 use crate::names::choose;
 

@@ -17,7 +17,8 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, View, available};
 use crate::engine::record::{Figure, Record};
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, SEED, Setting, Settings};
 use crate::engine::table::section;
-use crate::peers::{self, Places, Ready};
+use crate::peers;
+use crate::peers::locate::{Places, Ready};
 use programs::{Outcome, Programs, judge};
 use situations::{Class, Situation};
 
@@ -61,7 +62,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
 
     let places = Places::new(settings.path("neap"))?;
     let asked = peers::select_with_hardened(&settings.names("peers"))?;
-    let ready = available(&asked, |peer| peers::locate(peer, &places))?;
+    let ready = available(&asked, |peer| peers::locate::locate(peer, &places))?;
     let options = [("situations", chosen.len().to_string())];
     campaign.head(&options, &ready);
 

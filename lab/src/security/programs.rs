@@ -12,7 +12,7 @@ use super::situations::{Program, Situation};
 use crate::cases::case::Work;
 use crate::command::{finished, piped, wait};
 use crate::names::named;
-use crate::peers::Ready;
+use crate::peers::locate::Ready;
 use crate::run;
 
 /// Without optimisation, so that the compiler does not remove what is undefined.

@@ -26,7 +26,8 @@ use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, Setting, Settings};
-use crate::peers::{self, Places, Ready};
+use crate::peers;
+use crate::peers::locate::{Places, Ready};
 use member::Member;
 use observers::{Observers, Seen};
 use views::{ALL, ANSWERS, GUARDED, sum};
@@ -115,7 +116,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     }
     let terms = Terms::of(settings);
     let neap = peers::find("neap").context("Neap is no peer")?;
-    let ready = peers::locate(neap, &places)?;
+    let ready = peers::locate::locate(neap, &places)?;
     head(campaign, &cases, &terms, &ready);
     if let Err(reason) = soak(&both, &ready, &terms, campaign) {
         campaign.fail(format!("{reason:#}"));

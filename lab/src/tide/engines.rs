@@ -6,10 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
+use crate::command::which;
 use crate::engine::campaign::Named;
 use crate::names::choose;
-use crate::peers::{self, Places, Ready};
-use crate::programs::which;
+use crate::peers;
+use crate::peers::locate::{Places, Ready};
 use crate::run;
 use crate::work::tide::protocol::Sizes;
 use crate::work::tide::stacks::StackKind;
@@ -127,7 +128,7 @@ pub fn locate(engine: &Engine, places: &Places) -> anyhow::Result<Present> {
         }
         Kind::Coroutines { peer, stacks } => {
             let peer = peers::find(peer).with_context(|| format!("no peer {peer:?}"))?;
-            let peer = peers::locate(peer, places)?;
+            let peer = peers::locate::locate(peer, places)?;
             if stacks == StackKind::Neap {
                 ensure_stacks(&peer.library)?;
             }

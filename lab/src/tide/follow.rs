@@ -10,43 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 
 use super::engines::Present;
-use super::observed::{Run, Step};
+use super::observed::{Run, Sample, Seen, Step};
 use crate::work::tide::protocol::Sizes;
 use crate::work::tide::protocol::{Action, Done, Heap};
 use crate::{command, machine};
 
 /// How often the resident size is read.
 const EVERY: Duration = Duration::from_millis(20);
-
-/// An observed step; sizes in KiB.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The step.
-    pub step: Step,
-    /// When it began and ended, in ms since the process began.
-    pub ms: (u64, u64),
-    /// The worker's report.
-    pub done: Done,
-    /// Resident as soon as the step was done.
-    pub rss: u64,
-    /// Resident after the wait; `None` without a wait.
-    pub later: Option<u64>,
-    /// Peak resident size during the step.
-    pub peak: u64,
-    /// Page tables as soon as the step was done.
-    pub tables: u64,
-    /// The heap's own figures, after the wait if there was one.
-    pub heap: Heap,
-}
-
-/// Resident KiB at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// In ms since the process began.
-    pub ms: u64,
-    /// Resident KiB.
-    pub kib: u64,
-}
 
 /// The observations of a run.
 pub struct Followed {

@@ -22,7 +22,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
 use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, SECONDS, Setting, Settings};
 use crate::machine;
 use crate::pagemap::page_size;
-use crate::peers::Places;
+use crate::peers::locate::Places;
 use crate::work::tide::protocol::{MB, Sizes};
 use engines::Present;
 use follow::{follow, thinned};

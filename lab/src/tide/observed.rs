@@ -1,7 +1,6 @@
 //! The steps of a run and their order, and what a record says of each and of the resident size over
 //! time.
 
-use super::follow::{Sample, Seen};
 use crate::engine::record::{self, Figure, Record, Unit};
 use crate::names::named;
 use crate::work::tide::protocol::{Action, Done, Heap};
@@ -72,6 +71,36 @@ impl Run {
 /// The case of a step.
 pub fn case(run: Run, step: Step) -> String {
     format!("{} {}", run.name(), step.name())
+}
+
+/// An observed step; sizes in KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The step.
+    pub step: Step,
+    /// When it began and ended, in ms since the process began.
+    pub ms: (u64, u64),
+    /// The worker's report.
+    pub done: Done,
+    /// Resident as soon as the step was done.
+    pub rss: u64,
+    /// Resident after the wait; `None` without a wait.
+    pub later: Option<u64>,
+    /// Peak resident size during the step.
+    pub peak: u64,
+    /// Page tables as soon as the step was done.
+    pub tables: u64,
+    /// The heap's own figures, after the wait if there was one.
+    pub heap: Heap,
+}
+
+/// Resident KiB at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// In ms since the process began.
+    pub ms: u64,
+    /// Resident KiB.
+    pub kib: u64,
 }
 
 /// A step's figures.

@@ -1,8 +1,7 @@
 //! The tables, one per figure, with a row per engine and a column per step; and the picture, one
 //! panel per engine with the steps marked and live memory dashed.
 
-use super::follow::{Sample, Seen};
-use super::observed::{Observed, Run, Step};
+use super::observed::{Observed, Run, Sample, Seen, Step};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::Record;
 use crate::engine::table::{MISSING, section};

@@ -234,6 +234,28 @@ impl Timed {
     }
 }
 
+/// Prints, in the worker, what the harness reads of a time.
+pub fn report_timed(timed: &Timed) {
+    let Timed {
+        pairs,
+        ns_median,
+        ns_least,
+        minor_faults,
+        major_faults,
+    } = timed;
+    println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
+    println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
+}
+
+/// Prints, in the worker, what the harness reads of an account.
+pub fn report_account(account: &Account) {
+    match &account.zeroed {
+        Ok(bytes) => println!("zeroed={bytes}"),
+        Err(reason) => eprintln!("the zeroed bytes are unknown: {reason:#}"),
+    }
+    println!("pairs={}", account.pairs);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

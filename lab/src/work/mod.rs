@@ -21,9 +21,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
-use crate::calloc::{report_account, report_timed};
+use crate::machine;
+use crate::status::{self, Purges};
 use crate::workloads::{self, Shape};
-use crate::{machine, run};
 use calloc::{Touch, Work};
 use heap::Questioned;
 use retention::Pattern;
@@ -103,7 +103,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match arguments.job {
         Job::Run { ref name, ops } => {
             let workload = workloads::find(name).context("no such workload")?;
-            run::report(&carry_out(workload.shape, ops)?)?;
+            carry_out(workload.shape, ops)?.report()?;
         }
         Job::Count { ref name, ops } => {
             let counted = count::find(name).context("no such count")?;
@@ -118,8 +118,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let work = Work { size: bytes, touch };
             let time = Duration::from_millis(milliseconds);
             match account {
-                Some(pairs) => report_account(&calloc::account(work, pairs)?),
-                None => report_timed(&calloc::time(work, time)),
+                Some(pairs) => calloc::report_account(&calloc::account(work, pairs)?),
+                None => calloc::report_timed(&calloc::time(work, time)),
             }
         }
         Job::Retention { pattern, bytes } => retention::carry_out(pattern, bytes),
@@ -220,6 +220,31 @@ impl Outcome {
             elapsed,
             bytes_per_block: None,
         }
+    }
+
+    /// Prints, in the worker, what the harness reads.
+    ///
+    /// # Errors
+    /// If /proc cannot be read, or malloc and free are from two libraries.
+    fn report(&self) -> anyhow::Result<()> {
+        let me = std::process::id();
+        let faults = machine::faults(me)?;
+        let peak = machine::peak_resident_kib(me)?;
+        println!(
+            "ns_per_op={}",
+            self.elapsed.as_nanos() as f64 / self.ops.max(1) as f64
+        );
+        println!(
+            "peak_rss_kib={peak}\nminor_faults={}\nmajor_faults={}",
+            faults.0, faults.1
+        );
+        if let Some(bytes) = self.bytes_per_block {
+            println!("bytes_per_block={bytes}");
+        }
+        if let Some(Purges { purged, regretted }) = status::own() {
+            println!("purged={purged}\nregretted={regretted}");
+        }
+        Ok(())
     }
 }
 

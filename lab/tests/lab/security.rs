@@ -38,9 +38,8 @@ fn neap_stops_wrong_frees() {
     }
     let left = others(&told, "double free", "neap", "stopped");
     assert!(left.is_empty(), "{left:?}");
-    // A block that was never handed out. The first large ones are in no magazine.
     let left = others(&told, "invalid free", "neap", "stopped");
-    assert_eq!(left, ["invalid free: free-of-a-neighbour 8"]);
+    assert!(left.is_empty(), "{left:?}");
     // Sizes that are too small, and a delete without a size.
     let left = others(&told, "mismatch", "neap", "stopped");
     let kinds = ["object-as-array", "array-as-object"].map(|kind| format!("mismatch: {kind} 0"));
