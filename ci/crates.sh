@@ -110,7 +110,8 @@ fi
 # Two versions of the heap in one program.
 cp -r "$ours/ci/crates/two" .
 cp -r neap-heap next
-sed -i 's/^version = ".*"/version = "9.9.9"/' next/Cargo.toml
+# The package's, which is the file's first.
+sed -i '0,/^version = / s/^version = ".*"/version = "9.9.9"/' next/Cargo.toml
 judged two-versions cargo run "${patch[@]}" --manifest-path two/Cargo.toml
 
 # With debug information whole and, in the release profile, of lines only.
