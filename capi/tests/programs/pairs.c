@@ -30,7 +30,8 @@ static void second_free(void) {
 
 static void write_past(void) {
     block = malloc(24);
-    block[24] = 1;
+    /* Another value than the canary's, which is random. */
+    block[24] = (char)~block[24];
     free(block);
 }
 
