@@ -63,6 +63,13 @@ unsafe extern "C" fn __register_atfork(
     unsafe { register(before, in_parent, in_child, library) }.unwrap_or(libc::ENOSYS)
 }
 
+/// Looks the wrapped function up, where the C library has it.
+pub(crate) fn begin() {
+    if is_glibc() {
+        REGISTER.look();
+    }
+}
+
 /// `None` where the C library is not glibc.
 ///
 /// # Safety

@@ -20,11 +20,19 @@ pub(crate) fn next(name: &CStr) -> Option<NonNull<c_void>> {
 }
 
 /// [`next`] at the process's start: it runs no code of others, and leaves no error to `dlerror`.
+/// Where the library is opened late, nothing comes after it, and the first definition counts.
 pub(crate) fn next_at_start(name: &CStr) -> Option<NonNull<c_void>> {
     let own = Some(optional!("_DYNAMIC").cast());
     // SAFETY: the process has one thread, or the loader's lock is held while it opens this library.
-    let found = unsafe { elf::find(own, name) };
-    found.unwrap_or_else(|_| next(name))
+    let look = |after| unsafe { elf::find(after, name) };
+    match look(own) {
+        #[cfg(not(all(panic = "abort", feature = "archive")))]
+        Ok(None) => {
+            let is_other = |found: &NonNull<c_void>| !own_image().contains(&found.as_ptr().addr());
+            look(None).ok().flatten().filter(is_other)
+        }
+        found => found.unwrap_or_else(|_| next(name)),
+    }
 }
 
 /// Whether the process's `malloc` is this library's, which another object's may come before.

@@ -73,6 +73,8 @@ fn look() {
     alone::begin();
     copies::begin();
     dlopen::begin();
+    #[cfg(not(all(panic = "abort", feature = "archive")))]
+    crate::at_fork::begin();
     next::note_looked();
 }
 
