@@ -77,6 +77,10 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
         "the bars compare with glibc's processes, which are larger than musl's",
     ),
     (
+        "programs/fork/opened_late.c",
+        "musl opens no library late that needs thread-local memory at a fixed place",
+    ),
+    (
         "programs/fork/streams.c",
         "musl's fork takes its list of streams after the heap's locks",
     ),

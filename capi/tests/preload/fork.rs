@@ -155,6 +155,14 @@ fn fork_in_a_handler_that_interrupted_a_threads_first_allocation_or_its_end() {
 }
 
 #[test]
+fn children_allocate_from_a_library_that_was_opened_late() {
+    if let Some(program) = built("opened_late") {
+        let output = bare(&program).arg(library()).output();
+        succeeds(&output.expect("it starts"), "opened_late.c");
+    }
+}
+
+#[test]
 fn raw_copies_allocate_whatever_the_purge_thread_does() {
     let Some(program) = built("raw") else {
         return;
