@@ -1,4 +1,4 @@
-/* A leak: one request in ten keeps its copy. "Find a leak in a minute" in README.md uses it. */
+/* A leak: one request in ten keeps its copy. docs/profile.md uses it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -111,7 +111,7 @@ fn a_program_that_is_killed_leaves_a_recording_that_names_its_faults() {
     }
 }
 
-/// The program of "Find a leak in a minute": one copy in ten stays.
+/// The program of the leak in docs/profile.md: one copy in ten stays.
 #[test]
 fn a_leak_of_one_request_in_ten_names_the_programs_own_function() {
     let room = room();
