@@ -23,17 +23,15 @@ Every option of the library is a variable that the library reads when the progra
 - Sizes are bytes, or have the suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB`: powers of 1,024.
 - A variable whose values are `auto`, `never` and `always` also takes `0` for `never` and `1` for
   `always`.
-- Three variables have new names. The library still reads the earlier one if the new one is not
-  set: `NEAP_DIRTY_MAX`, `NEAP_ASK` and `NEAP_ATTACH`.
-- The library reports a wrong value on standard error and ignores it. It empties the variable, so
-  that the programs that this one starts do not report it again.
-- The library reports an unknown variable that begins with `NEAP_` and ignores it. It does not
-  change the variable, because another program may use it. So each program of the run reports it.
+- A variable with an earlier name reads that one if the new one is not set.
+- The library reports a wrong value on standard error, ignores it, and empties the variable, so that
+  child programs do not report it again.
+- The library reports an unknown variable that begins with `NEAP_`, and ignores it. Each program of
+  the run reports it, because another program may use the variable.
 - In programs that gain privileges when they start (such as set-user-ID programs), the library
   ignores all options.
 
-This page is generated from the tables of the command line (`cli/src/grammar/verbs.rs`) and of the
-library (`shared/src/control/options.rs`).
+This page is generated from `cli/src/grammar/verbs.rs` and `shared/src/control/options.rs`.
 
 ## Options of the library
 ";
