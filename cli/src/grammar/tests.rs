@@ -23,7 +23,7 @@ Every option of the library is a variable that the library reads when the progra
 - Sizes are bytes, or have the suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB`: powers of 1,024.
 - A variable whose values are `auto`, `never` and `always` also takes `0` for `never` and `1` for
   `always`.
-- A variable with an earlier name reads that one if the new one is not set.
+- The library reads the earlier name of a variable if the new one is not set.
 - The library reports a wrong value on standard error, ignores it, and empties the variable, so that
   child programs do not report it again.
 - The library reports an unknown variable that begins with `NEAP_`, and ignores it. Each program of
