@@ -91,7 +91,10 @@ fn declared(option: &Declaration) -> String {
         Flag::Off => format!("If 0, do not {}", library::in_a_sentence(doc)),
         _ => (*doc).to_owned(),
     };
-    format!("| {flag} | `{env}`{was} | {kind} | {default} | {doc} |\n")
+    // The head of the page has the units.
+    let values = kind.to_string();
+    let values = values.split(" (").next().unwrap_or_default();
+    format!("| {flag} | `{env}`{was} | {values} | {default} | {doc} |\n")
 }
 
 /// The options of a verb without the library's.
