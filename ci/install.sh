@@ -30,7 +30,8 @@ wanted=(
     # Checks the packages for Debian.
     lintian:lintian
     # A guest under an emulator, and older kernels.
-    qemu-x86_64:qemu-user qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio
+    qemu-x86_64:qemu-user qemu-system-x86_64:qemu-system-x86 qemu-system-aarch64:qemu-system-arm
+    busybox:busybox-static cpio:cpio
     # Programs for AArch64, which the same emulators run. The Rust target comes from rustup (below).
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdio.h:libc6-dev-arm64-cross

@@ -1,21 +1,27 @@
 #!/usr/bin/env bash
-# kernels.sh [quick|full] [RELEASE...]: the shipped library and the tests on kernels of other Debian
-# releases: bullseye's 5.10, bookworm's 6.1 and trixie's 6.12. `quick` takes bullseye's, with huge
-# pages `always`, and a few tests; `full` takes each of them, each setting of huge pages, and the
-# tests of everything that depends on the kernel.
+# kernels.sh [quick|full] [KERNEL...]: the shipped library and the tests on other kernels.
+#
+#   bullseye, bookworm, trixie   Debian's 5.10, 6.1 and 6.12 for x86-64
+#   arm64-4k, arm64-16k          Debian's 6.12 for AArch64, with pages of 4 and 16 KiB (Debian
+#                                packages none with 64 KiB)
+#
+# `quick` takes 5.10 with huge pages `always`, and a few tests. `full` takes each kernel, each
+# setting of huge pages, and the tests of everything that depends on the kernel. Then, with
+# `madvise`, it takes each overcommit mode, control groups of both versions, an unprivileged user,
+# and the experiment on calloc.
 #
 # qemu boots each kernel without hardware support, with a small initramfs. The guest has this
-# machine's files, which it cannot change, and memory of its own below /mnt, /run and /dev/shm. For
-# each kernel and setting the script prints how many tests passed, failed and were skipped. It needs
-# ci/dist.sh's library.
+# machine's files, which it cannot change, and memory of its own below /mnt, /run and /dev/shm; on
+# AArch64 it has Debian 12's programs. For each kernel and setting the script prints how many tests
+# passed, failed and were skipped, and their seconds. It needs ci/dist.sh's library, on AArch64
+# ci/dist.sh aarch64's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 extent=${1:-quick}
 [ $# -eq 0 ] || shift
-releases=("$@")
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-library=$target/dist/libneap.so
+kept=$target/kernels
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -26,139 +32,175 @@ die() {
 
 case $extent in
     quick)
-        [ ${#releases[@]} -gt 0 ] || releases=(bullseye)
-        pages=(always)
+        kernels=(bullseye)
+        settings=(always)
         heap=(os::pagemap)
         surface=(semantics::calloc_touches stacks::an_overflow_is_one_line)
         guards=(each_overflow a_child guards_come)
         patience=900
         ;;
     full)
-        [ ${#releases[@]} -gt 0 ] || releases=(bullseye bookworm trixie)
-        pages=(always madvise never)
-        heap=(os:: pages::tests::real pages::tests::zeros)
-        surface=(semantics::calloc stacks:: purge:: fork:: exhaustion:: status_page:: guarded::)
+        kernels=(bullseye bookworm trixie arm64-4k arm64-16k)
+        settings=(always madvise never)
+        heap=(os:: pages::tests::real)
+        surface=(semantics:: stacks:: exhaustion:: limits:: guard:: status_page::children
+            status_page::every purge::a_sleeping purge::no_byte purge::what_a_program_locks
+            purge::a_locked_page purge::children purge::a_process_of_split fork::a_child
+            fork::a_raw_copy fork::fork_beside)
         guards=(fifty each_overflow mapped_guards guards_come a_child a_copy a_handler
             stacks_in_locked)
-        patience=14400
+        patience=7200
         ;;
-    *)
-        echo "usage: ci/kernels.sh [quick|full] [RELEASE...]" >&2
-        exit 2
-        ;;
+    *) die "usage: ci/kernels.sh [quick|full] [bullseye|bookworm|trixie|arm64-4k|arm64-16k...]" ;;
 esac
+[ $# -eq 0 ] || kernels=("$@")
 
-for program in qemu-system-x86_64 busybox cpio xz; do
-    command -v $program >/dev/null && continue
-    [ -z "${REQUIRE_ALL:-}" ] || die "install qemu-system-x86 busybox-static cpio xz-utils"
-    echo "SKIPPED: kernels: install qemu-system-x86 busybox-static cpio xz-utils"
+skip() {
+    [ -z "${REQUIRE_ALL:-}" ] || die "$*"
+    echo "SKIPPED: kernels: $*"
     exit 0
-done
-if [ "$(uname -m)" != x86_64 ]; then
-    echo "SKIPPED: kernels: the guest has this machine's files, so it is of x86-64 only"
-    exit 0
-fi
-[ -e "$library" ] || die "no $library: run ci/dist.sh"
-
-# program PACKAGE TARGET...: the path of a test program, built if need be
-program() {
-    cargo test --no-run -p "$@" 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p'
 }
-surface_tests=$(realpath "$(program neap-c --test preload)")
-heap_tests=$(realpath "$(program neap-heap --lib)")
-guard_tests=$(realpath "$(program neap --test stack_guards)")
+emulators=(qemu-system-x86_64)
+[[ "${kernels[*]}" != *arm64* ]] || emulators+=(qemu-system-aarch64)
+for program in "${emulators[@]}" busybox cpio xz; do
+    command -v $program >/dev/null ||
+        skip "install qemu-system-x86 qemu-system-arm busybox-static cpio xz-utils"
+done
+[ "$(uname -m)" = x86_64 ] || skip "the guest has this machine's files, so it is of x86-64 only"
 
 . ci/debian.sh
+. ci/guest.sh
 
-# initramfs KERNEL FILE: loads the modules for files of the host, then runs the script that the
-# command line names, in the host's root.
-initramfs() {
-    local kernel=$1 file=$2 modules root=$work/initramfs module found number=10
-    modules=$(echo "$kernel"/lib/modules/*/kernel)
-    rm -rf "$root"
-    mkdir -p "$root"/{bin,modules,root,proc,sys,dev}
-    cp "$(command -v busybox)" "$root/bin/busybox"
-    # In the order in which they need each other. A kernel may lack one, or have it built in.
-    for module in virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci \
-        fscache netfs 9pnet 9pnet_virtio 9p; do
-        found=$(find "$modules" -name "$module.ko*")
-        case $found in
-            *.xz) xz -dc "$found" >"$root/modules/$number.ko" ;;
-            *.ko) cp "$found" "$root/modules/$number.ko" ;;
-        esac
-        number=$((number + 1))
-    done
-    cat >"$root/init" <<'INIT'
-#!/bin/busybox sh
-b=/bin/busybox
-$b mount -t proc none /proc
-$b mount -t sysfs none /sys
-$b mount -t devtmpfs none /dev
-for module in /modules/*; do $b insmod $module; done
-$b mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 root /root
-$b mount -t tmpfs none /root/mnt
-for folder in proc sys dev; do $b mount --bind /$folder /root/$folder; done
-$b mkdir -p /root/dev/shm /root/dev/pts
-$b mount -t tmpfs none /root/dev/shm
-$b mount -t devpts none /root/dev/pts
-$b mount -t tmpfs none /root/run
-$b mount -t cgroup2 none /root/sys/fs/cgroup
-$b ip link set lo up
-script=$($b sed -n 's/.*script=\([^ ]*\).*/\1/p' /proc/cmdline)
-HOME=/mnt TMPDIR=/mnt PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    $b chroot /root /bin/bash $script
-$b poweroff -f
-INIT
-    chmod +x "$root/init"
-    (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$file"
+# program TRIPLE PACKAGE TARGET...: the path of a test program, built if need be
+program() {
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo test --no-run \
+        ${1:+--target "$1"} -p "${@:2}" 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p'
 }
 
-# guest: what runs inside. It says `ran` after each part, so that a guest that stops is noticed.
-guest() {
+# with_programs TRIPLE LIBRARY: sets what the guest runs
+with_programs() {
+    library=$2
+    [ -e "$library" ] || die "no $library: run ci/dist.sh${1:+ aarch64}"
+    heap_tests=$(realpath "$(program "$1" neap-heap --lib)")
+    model=$(realpath "$(program "$1" neap-heap --test model)")
+    surface_tests=$(realpath "$(program "$1" neap-c --test preload)")
+    guard_tests=$(realpath "$(program "$1" neap --test stack_guards)")
+}
+
+# part NAME FOLDER COMMAND: lines of the guest's script. It says `ran` after each part, so that a
+# guest that stops is noticed.
+parts=0
+part() {
+    parts=$((parts + 1))
+    printf 'echo "begin %s"\ncd %q\n%s\necho "ran after $((SECONDS - began)) s"; began=$SECONDS\n' "$1" "$PWD/$2" "$3"
+}
+
+tests() { # tests NAME SETTING: a part of tests
+    local quiet=--color=never
+    case $1 in
+        heap) part "$1, $2" heap "$heap_tests $quiet ${heap[*]}" ;;
+        surface) part "$1, $2" capi "$surface_tests $quiet ${surface[*]}" ;;
+        guards) part "$1, $2" neap "$guard_tests $quiet ${guards[*]}" ;;
+        model) part "$1, $2" heap "MODEL_OPERATIONS=20000 $model $quiet" ;;
+    esac
+}
+
+guest() { # guest KERNEL: what runs inside
+    local setting mode
     cat <<GUEST
-export LIBRARY_UNDER_TEST=$library CI=${CI:-} RUST_BACKTRACE=0 RUST_TEST_THREADS=2
-mkdir -p $target/tmp 2>/dev/null
-mount -t tmpfs none $target/tmp
+export LIBRARY_UNDER_TEST='$library' CI=${CI:-} RUST_BACKTRACE=0 RUST_TEST_THREADS=2 PROPTEST_CASES=8
+mount -t tmpfs none '$target/tmp'
+began=\$SECONDS
 echo "kernel \$(uname -r)"
-for setting in ${pages[*]}; do
-    echo \$setting >/sys/kernel/mm/transparent_hugepage/enabled
-    for part in heap surface guards; do
-        echo "begin \$part, huge pages \$setting"
-        case \$part in
-            heap) cd $PWD/heap && $heap_tests --color never ${heap[*]} ;;
-            surface) cd $PWD/capi && $surface_tests --color never ${surface[*]} ;;
-            guards) cd $PWD/neap && $guard_tests --color never ${guards[*]} ;;
-        esac
-        echo "ran \$part"
-    done
-done
 GUEST
+    for setting in "${settings[@]}"; do
+        echo "echo $setting >/sys/kernel/mm/transparent_hugepage/enabled"
+        tests heap "huge pages $setting"
+        tests surface "huge pages $setting"
+        tests guards "huge pages $setting"
+        [ "$extent" = quick ] || [[ $1 = arm* ]] || part "calloc, huge pages $setting" . \
+            "$target/dist/neap-lab calloc --peers neap,glibc --only 100M,none,read --rounds 6"
+    done
+    [ "$extent" = full ] || return 0
+    echo "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled"
+    for mode in 0 1 2; do
+        echo "echo $mode >/proc/sys/vm/overcommit_memory"
+        tests model "overcommit mode $mode"
+    done
+    echo "echo 0 >/proc/sys/vm/overcommit_memory"
+    part "control groups, version 2" capi "$surface_tests --color=never cgroup:: --skip redis"
+    echo "umount /sys/fs/cgroup && mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory"
+    echo "mount -t cgroup -o memory none /sys/fs/cgroup/memory || echo SKIPPED: no version 1 here"
+    part "control groups, version 1" capi "$surface_tests --color=never cgroup:: --skip redis"
+    echo "echo 0 >/proc/sys/vm/unprivileged_userfaultfd; chmod 1777 /mnt '$target/tmp'"
+    part "guards, unprivileged" neap \
+        "setpriv --reuid=65534 --regid=65534 --clear-groups $guard_tests --color=never ${guards[*]}"
 }
 
-# boot RELEASE: prints what its guest does, and fails if a test did, or if not all parts ran
-boot() {
-    local release=$1 root=$target/kernels/$1 log=$target/kernels/$1.log ran
-    mkdir -p "$target/kernels" "$target/tmp"
-    [ -e "$root" ] || unpack_debian "$release" amd64 "$root" linux-image-amd64
-    # Where /lib is a part of /usr, so it is in the package.
-    [ -e "$root/lib" ] || ln -s usr/lib "$root/lib"
-    initramfs "$root" "$work/initramfs.gz"
-    guest >"$work/guest"
-    timeout "$patience" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 4096 -smp 2 \
-        -nographic -no-reboot -kernel "$root"/boot/vmlinuz-* \
-        -initrd "$work/initramfs.gz" \
-        -append "console=ttyS0 quiet panic=-1 script=$work/guest" \
-        -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap \
-        -device virtio-9p-pci,fsdev=r,mount_tag=root </dev/null 2>&1 | tr -d '\r' >"$log" || true
-    sed -n 's/^.*\(kernel [0-9]\)/\1/p; /^begin\|FAILED$\|^SKIPPED\|^test result/p' "$log"
-    ran=$(grep -c '^ran ' "$log" || true)
-    [ "$ran" -eq $((3 * ${#pages[@]})) ] || die "$release: $ran parts ran to their end: see $log"
-    ! grep -q '^test result: FAILED' "$log" || die "$release: tests failed: see $log"
-    [ "$(grep -c '^test result: ok\. [1-9]' "$log")" -eq "$ran" ] ||
-        die "$release: a part has no tests"
+# For AArch64: Debian's programs, and the project's files in their places.
+root_of_programs() {
+    local folder
+    echo "\$b mount -t tmpfs none /guest"
+    for folder in bin etc lib sbin usr var; do
+        echo "\$b mkdir /guest/$folder && \$b mount --bind /host$1/$folder /guest/$folder"
+    done
+    echo "\$b mkdir -p /guest/proc /guest/sys /guest/dev /guest/mnt /guest/run /guest$work"
+    for folder in "$PWD" "$target" "$work"; do
+        echo "\$b mkdir -p /guest'$folder' && \$b mount --bind /host'$folder' /guest'$folder'"
+    done
 }
 
-for release in "${releases[@]}"; do
-    boot "$release"
-    echo "pass kernels/$release"
+# verdict KERNEL LOG: prints a guest's console in short. Fails if a test failed, or if not all parts
+# ran to their end.
+verdict() {
+    local ran
+    awk '/^begin calloc/ { whole = 1 }
+        whole || /kernel [0-9]|^begin|^ran|FAILED$|^SKIPPED|^test result/
+        /^ran/ { whole = 0 }' "$2"
+    ran=$(grep -c '^ran ' "$2" || true)
+    [ "$ran" -eq "$parts" ] || die "$1: $ran parts of $parts ran to their end: see $2"
+    ! grep -q '^test result: FAILED' "$2" || die "$1: tests failed: see $2"
+    ! grep -q '^test result: ok\. 0 passed' "$2" || die "$1: a part has no tests: see $2"
+}
+
+boot_x86_64() { # boot_x86_64 RELEASE
+    local root=$kept/$1
+    [ -e "$root" ] || unpack_debian "$1" amd64 "$root" linux-image-amd64
+    with_programs "" "$target/dist/libneap.so"
+    # The guest's root is this machine's.
+    echo "\$b mount --bind /host /guest" |
+        initramfs "$root" "$(command -v busybox)" "$work/initramfs.gz"
+    guest "$1" >"$work/guest"
+    emulated "$patience" ttyS0 "$root" "$work/initramfs.gz" "$work/guest" \
+        qemu-system-x86_64 -cpu max
+}
+
+boot_aarch64() { # boot_aarch64 KERNEL
+    local root=$kept/$1 programs=$kept/programs-arm64 package=linux-image-arm64
+    [ "$1" = arm64-4k ] || package+=-${1#arm64-}
+    [ -e "$root" ] || unpack_debian trixie arm64 "$root" "$package"
+    if [ ! -e "$programs" ]; then
+        # What the tests use, with all that these packages need.
+        NEEDED=yes unpack_debian bookworm arm64 "$programs" busybox-static bash coreutils grep sed \
+            util-linux mount procps gcc g++ libc6-dev python3 python3-venv sqlite3 perl
+        ln -sf gcc "$programs/usr/bin/cc"
+        ln -sf g++ "$programs/usr/bin/c++"
+        cp /etc/passwd /etc/group "$programs/etc/"
+    fi
+    with_programs aarch64-unknown-linux-gnu "$target/dist-aarch64/libneap.so"
+    root_of_programs "$programs" | initramfs "$root" "$programs/bin/busybox" "$work/initramfs.gz"
+    guest "$1" >"$work/guest"
+    emulated "$patience" ttyAMA0 "$root" "$work/initramfs.gz" "$work/guest" \
+        qemu-system-aarch64 -machine virt -cpu cortex-a76
+}
+
+mkdir -p "$kept" "$target/tmp"
+for kernel in "${kernels[@]}"; do
+    log=$kept/$kernel.log parts=0
+    case $kernel in
+        arm64-*) boot_aarch64 "$kernel" >"$log" || true ;;
+        *) boot_x86_64 "$kernel" >"$log" || true ;;
+    esac
+    verdict "$kernel" "$log"
+    echo "pass kernels/$kernel"
 done

@@ -30,7 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         Setting::names(
             "only",
             "Only these sizes (64K 256K 1M 10M 100M 1000M 2000M 4G) and patterns (none first \
-             sixteenth all)",
+             read sixteenth all)",
         ),
         ROUNDS.default("5"),
         SECONDS.default("3600"),

@@ -11,13 +11,15 @@ use crate::names::named;
 use crate::pagemap::page_size;
 
 named! {
-    /// The pages of a block that the program writes, one byte each, before it frees it.
+    /// The pages of a block that the program touches, one byte each, before it frees it.
     #[derive(Hash, ValueEnum)]
     pub enum Touch {
         /// None.
         None = "none",
         /// Those of the first 64 KiB, as a TLS read does.
         First = "first",
+        /// Those of the first 64 KiB are written, and one in the middle of the block is read.
+        Read = "read",
         /// Every sixteenth.
         Sixteenth = "sixteenth",
         /// All.
@@ -31,6 +33,7 @@ impl Touch {
         match self {
             Touch::None => "nothing touched",
             Touch::First => "the first 64 KiB touched",
+            Touch::Read => "the first 64 KiB written, one page read",
             Touch::Sixteenth => "every 16th page touched",
             Touch::All => "all pages touched",
         }
@@ -40,7 +43,7 @@ impl Touch {
     fn extent(self, size: usize, page: usize) -> (usize, usize) {
         match self {
             Touch::None => (0, page),
-            Touch::First => (size.min(64 << 10), page),
+            Touch::First | Touch::Read => (size.min(64 << 10), page),
             Touch::Sixteenth => (size, 16 * page),
             Touch::All => (size, page),
         }
@@ -120,6 +123,8 @@ struct Loop {
     size: usize,
     /// Where the writes end, and their step.
     extent: (usize, usize),
+    /// The byte that is read.
+    read: Option<usize>,
 }
 
 impl Loop {
@@ -127,6 +132,7 @@ impl Loop {
         Loop {
             size: work.size,
             extent: work.touch.extent(work.size, page_size() as usize),
+            read: (work.touch == Touch::Read).then_some(work.size / 2),
         }
     }
 
@@ -140,6 +146,10 @@ impl Loop {
             // SAFETY: `end` is at most the block's size, and the block is live.
             unsafe { p.add(at).write_volatile(1) };
             at += step;
+        }
+        if let Some(at) = self.read {
+            // SAFETY: as half of a block's size, inside of it, and the block is live.
+            assert_eq!(unsafe { p.add(at).read_volatile() }, 0);
         }
         // SAFETY: taken above, freed once.
         unsafe { heap::free(p) };
