@@ -148,9 +148,13 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
                 None => unless_quarantined(address, || usable_bytes(address, class)),
             }
         }
-        Found::Large(place) | Found::Sampled(place) => {
+        Found::Large(place) => {
             let bytes = large::bytes(Call::UsableSize, &place, address);
             unless_quarantined(address, || bytes)
+        }
+        Found::Sampled(slab, class) => {
+            refuse_free(Call::UsableSize, slab, class, address);
+            unless_quarantined(address, || class.bytes())
         }
         Found::Guarded => hook::instruments().guarded_bytes(Call::UsableSize, address),
         Found::Foreign => misuse::foreign(Call::UsableSize, address),
@@ -163,6 +167,15 @@ pub fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize 
     match class.block_at(address - slab.base()) {
         Some(block) => block,
         None => misuse::interior(call, address, class.bytes()),
+    }
+}
+
+/// Aborts if the block is free, or none starts at the address.
+#[inline]
+pub(crate) fn refuse_free(call: Call, slab: &Slab, class: Class, address: usize) {
+    let number = start_of(call, slab, class, address);
+    if slab.is_free(class, number) {
+        misuse::already_free(call, address);
     }
 }
 
@@ -225,7 +238,7 @@ fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Size
     let address = tags::strip(block.addr());
     let is_exact = SIZES_ARE_EXACT.load(Ordering::Relaxed);
     let (low, high) = match HEAP.find(address) {
-        Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
+        Found::Sampled(_, class) => (0, class.bytes()),
         Found::Slab(slab, class) if seal::of(address, class) != Seal::Open => {
             start_of(Call::Free, slab, class, address);
             let size = seal::usable(Call::Free, address, class);
@@ -337,7 +350,7 @@ unsafe fn free_missed(block: *mut u8) {
     if let (true, Found::Slab(_, class)) = (tags::is_on(), &found) {
         tags::refuse_other(Call::Free, block.addr(), *class);
     }
-    if let Found::Slab(slab, class) = &found
+    if let Found::Slab(slab, class) | Found::Sampled(slab, class) = &found
         // SAFETY: the caller's promise.
         && !unsafe { mapped_over::restore(address, slab, *class) }
     {
@@ -359,8 +372,13 @@ pub unsafe fn free_found(address: usize, found: Found) {
     match found {
         // SAFETY: the caller's promise.
         Found::Slab(slab, class) => unsafe { harden::give(slab, class, address) },
-        Found::Large(place) => large::free(&place, address, Tag::LARGE, 0),
-        Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED, 0),
+        Found::Large(place) => large::free(&place, address, 0),
+        Found::Sampled(slab, class) => {
+            start_of(Call::Free, slab, class, address);
+            hook::sampled_freed(address);
+            // SAFETY: the caller's promise.
+            unsafe { HEAP.give_sampled(address, class) };
+        }
         Found::Guarded => hook::instruments().guarded_freed(address),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::NoBlock | Found::Stack => misuse::no_block(Call::Free, address),

@@ -33,8 +33,9 @@ pub trait Instruments: Sync {
     /// The process begins; all options are set. The caller holds no lock.
     fn begin(&self) {}
 
-    /// Sampling is on, and the magazine of `class` gave no block of `size` bytes: a sampled block,
-    /// or null when out of memory; `None` if the next one is not to be sampled.
+    /// Sampling is on, and the magazine of `class` gave no block of `size` bytes: a
+    /// [sampled](crate::cache::heap::Heap::take_sampled) block, or null when out of memory; `None` if
+    /// the next one is not to be sampled.
     fn sample(&self, _cache: &Cache, _size: usize, _class: Class) -> Option<*mut u8> {
         None
     }
@@ -60,8 +61,9 @@ pub trait Instruments: Sync {
     /// other thread has it yet.
     fn large_made(&self, _place: &SliceRef<'_>, _size: usize, _usable: usize) {}
 
-    /// The block at `place`, which has a span of its own, is freed.
-    fn large_freed(&self, _place: &SliceRef<'_>) {}
+    /// A block that may have been sampled is freed: the large one whose span begins at `address`, or
+    /// the one that starts there in a slab of sampled blocks.
+    fn sampled_freed(&self, _address: usize) {}
 
     /// In the counting mode: a request of `size` bytes, which a slab of `class` serves, or none.
     fn requested(&self, _size: usize, _class: Option<Class>) {}
@@ -169,12 +171,17 @@ pub fn large_made(place: &SliceRef<'_>, size: usize, usable: usize) {
     }
 }
 
-/// See [`Instruments::large_freed`].
+/// The large block at `place` is freed.
 #[inline]
 pub fn large_freed(place: &SliceRef<'_>) {
     if EVER_SAMPLED.load(Ordering::Relaxed) {
-        instruments().large_freed(place);
+        sampled_freed(place.slice_base());
     }
+}
+
+/// See [`Instruments::sampled_freed`].
+pub fn sampled_freed(address: usize) {
+    instruments().sampled_freed(address);
 }
 
 /// How many kinds of requests there are.

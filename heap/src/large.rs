@@ -131,13 +131,13 @@ pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
     bytes
 }
 
-/// Takes back a block with this tag that has a span of its own. `absent` bytes were counted as
-/// absent, because pages were to be moved there.
+/// Takes back a large block. `absent` bytes were counted as absent, because pages were to be moved
+/// there.
 #[unsafe(link_section = "neap_text")]
-pub(crate) fn free(place: &SliceRef<'static>, address: usize, tag: Tag, absent: usize) {
+pub(crate) fn free(place: &SliceRef<'static>, address: usize, absent: usize) {
     let bytes = bytes(Call::Free, place, address);
     let is_fenced = is_fenced(place);
-    let tag = if is_fenced { Tag::FENCED } else { tag };
+    let tag = if is_fenced { Tag::FENCED } else { Tag::LARGE };
     // Of two threads that free the block at once, one finds the tag gone.
     if place.take_tag() != tag.byte() {
         misuse::no_block(Call::Free, address);

@@ -4,7 +4,7 @@ use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::free::{free, refuse_quarantined, sizes_are_loose, start_of};
+use crate::free::{free, refuse_free, refuse_quarantined, sizes_are_loose, start_of};
 use crate::harden;
 use crate::hook;
 use crate::init::current;
@@ -87,7 +87,9 @@ unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mu
             unsafe { reallocate_watched(block, class, size, align) }
         }
         // SAFETY: the caller's promise.
-        Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
+        Found::Sampled(slab, class) => unsafe {
+            reallocate_sampled(slab, class, block, size, align)
+        },
         // SAFETY: the caller's promise.
         Found::Guarded => unsafe { reallocate_guarded(block, size, align) },
         Found::Large(place) => {
@@ -190,29 +192,28 @@ unsafe fn relocate_fenced(
     unsafe { move_block_by(block, held, size, align, move_pages) }
 }
 
-/// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its
-/// own.
+/// [`reallocate_layout`] of a block that the profiler sampled.
 ///
 /// # Safety
-/// - As [`reallocate`].
+/// - As [`reallocate`]; the block is in this slab.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 unsafe fn reallocate_sampled(
-    place: &SliceRef<'static>,
+    slab: &Slab,
+    class: Class,
     block: *mut u8,
     size: usize,
     align: usize,
 ) -> *mut u8 {
-    let held = large::bytes(Call::Realloc, place, block.addr());
+    refuse_free(Call::Realloc, slab, class, block.addr());
     refuse_quarantined(Call::Realloc, block.addr());
-    let class = Class::of_layout(size, align).filter(|class| class.bytes() == held);
-    if class.is_some() {
-        note_kept(size, class);
+    if Class::of_layout(size, align) == Some(class) {
+        note_kept(size, Some(class));
         return block;
     }
     // SAFETY: the caller's promise; the block has that many usable bytes.
-    unsafe { move_block(block, held, size, align) }
+    unsafe { move_block(block, class.bytes(), size, align) }
 }
 
 /// [`reallocate_layout`] of a guarded block, which always moves.
@@ -377,7 +378,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
     };
     let free = |base: NonNull<u8>, absent| {
         if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
-            large::free(&place, base.as_ptr().addr(), Tag::LARGE, absent);
+            large::free(&place, base.as_ptr().addr(), absent);
         }
     };
     let mut absent = span.absent;

@@ -172,9 +172,11 @@ fn hold_open(address: usize, found: &Found) -> bool {
     if !inner.insert(address) {
         misuse::double_free(address, bytes);
     }
-    if let Found::Large(place) | Found::Sampled(place) = found {
-        // For the profile the block is free, although it waits.
-        hook::large_freed(place);
+    // For the profile the block is free, although it waits.
+    match found {
+        Found::Large(place) => hook::large_freed(place),
+        Found::Sampled(..) => hook::sampled_freed(address),
+        _ => {}
     }
     close(found, number);
     if let Found::Large(_) = found {
@@ -235,13 +237,11 @@ pub(super) const fn lock(number: usize) -> &'static Lock {
 /// The block's bytes, and its number in its slab; aborts if none starts here.
 fn place_of(address: usize, found: &Found) -> (usize, usize) {
     match found {
-        Found::Slab(slab, class) => {
+        Found::Slab(slab, class) | Found::Sampled(slab, class) => {
             let number = start_of(Call::Free, slab, *class, address);
             (class.bytes(), number)
         }
-        Found::Large(place) | Found::Sampled(place) => {
-            (large::bytes(Call::Free, place, address), 0)
-        }
+        Found::Large(place) => (large::bytes(Call::Free, place, address), 0),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::NoBlock | Found::Stack | Found::Guarded => misuse::no_block(Call::Free, address),
     }

@@ -82,8 +82,8 @@ impl Instruments for All {
         profile::note_large(place, size, usable);
     }
 
-    fn large_freed(&self, place: &SliceRef<'_>) {
-        profile::note_freed(place);
+    fn sampled_freed(&self, address: usize) {
+        profile::note_freed(address);
     }
 
     fn requested(&self, size: usize, class: Option<Class>) {

@@ -93,7 +93,6 @@ fn double_free_around_others() {
     for mode in [&[][..], &[("NEAP_SAMPLE", "1M")]] {
         let output = support::run(&program, &[], mode);
         assert_eq!(output.status.code(), Some(0), "not seen: {output:?}");
-        // A sampled block has a span of its own, which is gone at the second free.
         let told = support::text(&output.stderr);
         assert_eq!(told.matches("free of 0x").count(), 16, "{told}");
     }

@@ -389,7 +389,7 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
     match heap.find(address) {
         Found::Slab(slab, class) => (slab, class),
         Found::Foreign => misuse::foreign(Call::Free, address),
-        Found::NoBlock | Found::Large(_) | Found::Stack | Found::Sampled(_) | Found::Guarded => {
+        Found::NoBlock | Found::Large(_) | Found::Stack | Found::Sampled(..) | Found::Guarded => {
             misuse::no_block(Call::Free, address)
         }
     }

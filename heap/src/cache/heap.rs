@@ -12,7 +12,7 @@ use crate::os::linux::Linux;
 use crate::os::thread;
 use crate::pages::{self, PageHeap, Sides, SliceRef};
 use crate::reclaim::state::{Pressure, Tide};
-use crate::slab::class::{Class, MAX_BLOCK};
+use crate::slab::class::Class;
 use crate::slab::depot::Depots;
 use crate::slab::{FarWords, Slab};
 use crate::stacks::Pool;
@@ -125,8 +125,8 @@ pub enum Found {
     Large(SliceRef<'static>),
     /// In the first slice of a coroutine stack.
     Stack,
-    /// In the slice of a block that is alone in it, because the profiler sampled it.
-    Sampled(SliceRef<'static>),
+    /// In a slab of blocks that the profiler sampled.
+    Sampled(&'static Slab, Class),
     /// In the pool of guarded blocks.
     Guarded,
 }
@@ -308,8 +308,8 @@ impl Heap {
             (Some(class), _) => Found::Slab(slab_of(&place), class),
             (None, Tag::LARGE | Tag::FENCED) => Found::Large(place),
             (None, Tag::STACK) => Found::Stack,
-            (None, Tag::SAMPLED) => Found::Sampled(place),
-            (None, Tag::MAPPED) => found_mapped(&place),
+            (None, Tag::SAMPLED) => found_marked(&place, Found::Sampled),
+            (None, Tag::MAPPED) => found_marked(&place, Found::Slab),
             (None, _) if self.is_in_pool(address) => Found::Guarded,
             (None, _) => Found::NoBlock,
         }
@@ -344,21 +344,12 @@ impl Heap {
     }
 }
 
-/// The class of a sampled block, whose span was asked for with its bytes; `None` if it was freed
-/// meanwhile.
-pub fn sampled_class(place: &SliceRef<'_>) -> Option<Class> {
-    match place.bytes() {
-        bytes @ 1..=MAX_BLOCK => Some(Class::of_block(bytes)),
-        _ => None,
-    }
-}
-
-/// A slab that the program mapped something over. Its own record has the class.
+/// A slab whose tag tells no class: its own record has it.
 #[cold]
 #[inline(never)]
-fn found_mapped(place: &SliceRef<'static>) -> Found {
+fn found_marked(place: &SliceRef<'static>, found: fn(&'static Slab, Class) -> Found) -> Found {
     match class_of(place) {
-        Some(class) => Found::Slab(slab_of(place), class),
+        Some(class) => found(slab_of(place), class),
         None => Found::NoBlock,
     }
 }
@@ -368,7 +359,7 @@ fn found_mapped(place: &SliceRef<'static>) -> Found {
 pub fn class_of(place: &SliceRef<'_>) -> Option<Class> {
     // SAFETY: only bytes of tags are written to the table.
     match unsafe { Tag::from_byte(place.tag()) } {
-        Tag::MAPPED => slab_of(place).depot().map(|id| id.class),
+        Tag::MAPPED | Tag::SAMPLED => slab_of(place).depot().map(|id| id.class),
         tag => tag.class(),
     }
 }

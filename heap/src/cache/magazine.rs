@@ -30,7 +30,7 @@ impl Tag {
     pub const NONE: Tag = Tag(0);
     /// A large block starts at this slice's start.
     pub const LARGE: Tag = Tag(255);
-    /// A block that the profiler sampled starts at this slice's start, alone in it.
+    /// A slab of blocks that the profiler sampled.
     pub const SAMPLED: Tag = Tag(249);
     /// A large block between two guards lies in the span that starts here.
     pub const FENCED: Tag = Tag(243);

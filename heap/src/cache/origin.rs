@@ -50,16 +50,28 @@ impl Heap {
         (taken.0 as *mut u8, taken.1)
     }
 
-    /// A span for one block of `class` alone, which is sampled. `None` when out of memory. The
-    /// instruments call this, and not the page heap, whose generic code would be compiled into both
-    /// crates: 27 KiB.
+    /// A block of `class` that is sampled, from a slab of such blocks. Null when out of memory.
     #[inline(never)]
-    pub fn take_apart(&self, class: Class) -> Option<Span<'_>> {
-        self.pages.alloc(1, 1, Use::Large, class.bytes())
+    pub fn take_sampled(&'static self, class: Class) -> *mut u8 {
+        let origin = Origin::blocks(self, Age::New);
+        self.take_from(Grain::Blocks, DepotId::sampled(class), &origin)
+            .0
+    }
+
+    /// Takes a sampled block back. Aborts if it is free.
+    ///
+    /// # Safety
+    /// - `address` is in a slab of sampled blocks of `class`; the program frees the block, and
+    ///   nothing uses it any more.
+    pub(crate) unsafe fn give_sampled(&'static self, address: usize, class: Class) {
+        // SAFETY: the caller's promise.
+        unsafe { self.give_to(DepotId::sampled(class), address) };
+        self.tide.note_freed(class.bytes());
     }
 
     /// Memory of `bytes` bytes for the pool of guarded blocks, for good. `None` when out of memory.
-    /// Not generic, as [`Heap::take_apart`].
+    /// The instruments call this, and not the page heap, whose generic code would be compiled into
+    /// both crates: 27 KiB.
     #[inline(never)]
     pub fn take_pool(&'static self, bytes: usize) -> Option<NonNull<u8>> {
         let span = self.pages.alloc(slices_for(bytes), 1, Use::Meta, bytes)?;
@@ -90,7 +102,16 @@ impl Heap {
     /// # Safety
     /// - `block` came from [`Heap::take_meta`] with the same `bytes`, and nothing uses it any more.
     pub unsafe fn give_meta(&'static self, block: NonNull<u8>, bytes: usize) {
-        let (address, id) = (block.addr().get(), DepotId::metadata(bytes));
+        // SAFETY: the caller's promise.
+        unsafe { self.give_to(DepotId::metadata(bytes), block.addr().get()) };
+    }
+
+    /// Gives a block back to the depot `id`, past all magazines. Aborts if none starts at
+    /// `address`, or if it is free.
+    ///
+    /// # Safety
+    /// - The block came from the depot, and nothing uses it any more.
+    unsafe fn give_to(&'static self, id: DepotId, address: usize) {
         let slab = self.slab_at(address);
         let number = id.class.block_at(address % SLICE_BYTES);
         let (Some(slab), Some(number)) = (slab, number) else {
@@ -100,7 +121,7 @@ impl Heap {
         let origin = Origin::blocks(self, Age::New);
         // SAFETY: the caller's promise.
         if unsafe { self.depots.give(slab, id, word, bits, &origin) }.is_err() {
-            misuse::double_free(address, bytes);
+            misuse::double_free(address, id.class.bytes());
         }
     }
 }
@@ -186,6 +207,7 @@ unsafe impl Source for Origin {
         };
         let (use_, tag) = match id.user {
             User::Program => (Use::Slab, Tag::of(id.class)),
+            User::Sampled => (Use::Slab, Tag::SAMPLED),
             User::Heap => (Use::Meta, Tag::NONE),
         };
         let pages = &self.heap.pages;

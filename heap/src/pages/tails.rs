@@ -58,8 +58,8 @@ impl<O: Os> PageHeap<O> {
         due && !splits && !self.os.is_locked() && shared::is_mine()
     }
 
-    /// Purges the tails of blocks in spans with one of these tags. Returns how many bytes.
-    pub fn purge_tails(&self, sweep: Sweep, tags: [u8; 2]) -> usize {
+    /// Purges the tails of blocks in spans with this tag. Returns how many bytes.
+    pub fn purge_tails(&self, sweep: Sweep, tag: u8) -> usize {
         let mut bytes = 0;
         self.for_each_used(|place, use_| {
             if use_ == Use::Large && place.record().tail_pages() > 0 {
@@ -68,7 +68,7 @@ impl<O: Os> PageHeap<O> {
                 }
                 // A handler of signals that frees the block could not wait for the thread below.
                 with_signals_masked(|| {
-                    bytes += self.purge_tail(place, sweep, tags);
+                    bytes += self.purge_tail(place, sweep, tag);
                     true
                 });
             }
@@ -77,9 +77,9 @@ impl<O: Os> PageHeap<O> {
         bytes
     }
 
-    fn purge_tail(&self, place: SliceRef<'_>, sweep: Sweep, tags: [u8; 2]) -> usize {
+    fn purge_tail(&self, place: SliceRef<'_>, sweep: Sweep, tag: u8) -> usize {
         let _alone = self.purging.lock();
-        let mask = self.locked().begin_tail(place, sweep, tags);
+        let mask = self.locked().begin_tail(place, sweep, tag);
         if mask == 0 {
             return 0;
         }
@@ -154,14 +154,14 @@ impl<O: Os> Locked<'_, O> {
     }
 
     /// Visits a span. Returns the pages of its last slice that are to be purged, as in its mask.
-    fn begin_tail(&mut self, place: SliceRef<'_>, sweep: Sweep, tags: [u8; 2]) -> u16 {
+    fn begin_tail(&mut self, place: SliceRef<'_>, sweep: Sweep, tag: u8) -> u16 {
         let record = place.record();
         if record.state() != State::Used(Use::Large) || record.tail_pages() == 0 {
             return 0;
         }
         // Others lie between guards, are being handed out or freed, or are not of one mapping that
         // is the heap's own. A part of a huge page would not become free.
-        let is_ours = tags.contains(&place.tag())
+        let is_ours = place.tag() == tag
             && !(record.is_overmapped() || record.moved_slices() > 0 || record.is_huge());
         if !is_ours {
             self.set_tail(record, 0);

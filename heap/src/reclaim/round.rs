@@ -47,9 +47,8 @@ impl Heap {
 
     /// Gives back tails of blocks in use. Returns how many bytes.
     fn purge_tails(&self, sweep: Sweep) -> usize {
-        let tags = [Tag::LARGE, Tag::SAMPLED].map(Tag::byte);
         match self.pages.has_tails(sweep) {
-            true => self.pages.purge_tails(sweep, tags),
+            true => self.pages.purge_tails(sweep, Tag::LARGE.byte()),
             false => 0,
         }
     }

@@ -1,7 +1,7 @@
 //! Depots: the part of a size class and a user that all threads share.
 
 use super::class::Class;
-use super::depot_id::{DEPOTS, DepotId};
+use super::depot_id::{DEPOTS, DepotId, USERS};
 use super::returned::Returned;
 use super::sets::DepotSets;
 use super::slab::{FETCHED, Given, LISTED, Slab, Slice};
@@ -40,7 +40,7 @@ unsafe impl Send for Depot {}
 
 /// All depots, by user and class.
 pub struct Depots {
-    all: [[Depot; DEPOTS]; 2],
+    all: [[Depot; DEPOTS]; USERS],
 }
 
 impl Depots {
@@ -48,7 +48,7 @@ impl Depots {
     #[cfg(not(loom))]
     pub const fn new() -> Depots {
         Depots {
-            all: [const { [const { Depot::new() }; DEPOTS] }; 2],
+            all: [const { [const { Depot::new() }; DEPOTS] }; USERS],
         }
     }
 

@@ -1,9 +1,9 @@
 //! Which depot a slab belongs to: the size class of its blocks, and who uses them.
 //!
-//! The program's blocks and the heap's own data (caches, magazine arrays, samples: metadata) lie in
-//! slabs of the same kind, but in depots apart. A slab's record holds the number of its depot, so a
-//! thread that remembers a slab's former life sees that the slab is another depot's by now, even if
-//! the class is the same.
+//! The program's blocks, those of them that the profiler sampled, and the heap's own data (caches and
+//! magazine arrays: metadata) lie in slabs of the same kind, but in depots apart. A slab's record
+//! holds the number of its depot, so a thread that remembers a slab's former life sees that the slab
+//! is another depot's by now, even if the class is the same.
 
 use super::class::{CLASSES, Class};
 
@@ -21,14 +21,17 @@ pub struct DepotId {
 pub enum User {
     /// The program. The slices have the tag of their class.
     Program,
+    /// The program; each of the blocks was sampled. The slices have a tag that sends `free` to its
+    /// slow path.
+    Sampled,
     /// The heap. The slices have no tag, so `free` refuses their addresses.
     Heap,
 }
 
-/// The bit of a record's byte that says that the heap uses the blocks.
-const OF_HEAP: u8 = 0x80;
+/// How many users there are.
+pub(super) const USERS: usize = 3;
 
-const _: () = assert!(CLASSES < OF_HEAP as usize);
+const _: () = assert!(CLASSES * USERS <= u8::MAX as usize);
 
 /// The least block of metadata, in bytes: callers ask for few sizes, so few slabs serve all.
 const LEAST_METADATA: usize = 64;
@@ -43,6 +46,14 @@ impl DepotId {
         }
     }
 
+    /// The depot of the sampled blocks of `class`.
+    pub const fn sampled(class: Class) -> DepotId {
+        DepotId {
+            class,
+            user: User::Sampled,
+        }
+    }
+
     /// The depot of metadata of at least `bytes` bytes (at most 32 KiB).
     pub fn metadata(bytes: usize) -> DepotId {
         DepotId {
@@ -51,7 +62,7 @@ impl DepotId {
         }
     }
 
-    /// All depots: the program's, then those of metadata.
+    /// All depots: the program's, those of sampled blocks, then those of metadata.
     pub fn all() -> impl Iterator<Item = DepotId> {
         core::iter::successors(Some(DepotId::FIRST), |id| id.next())
     }
@@ -66,7 +77,8 @@ impl DepotId {
                 class: class_at(place),
                 user,
             }),
-            (_, User::Program) => Some(DepotId {
+            (_, User::Program) => Some(DepotId::sampled(class_at(0))),
+            (_, User::Sampled) => Some(DepotId {
                 user: User::Heap,
                 ..DepotId::FIRST
             }),
@@ -87,22 +99,20 @@ impl DepotId {
 
     /// What stands for it in a slab's record; never 0.
     pub(super) const fn byte(self) -> u8 {
-        let class = self.class.index() as u8;
-        match self.user {
-            User::Program => class,
-            User::Heap => class | OF_HEAP,
-        }
+        (self.user as usize * CLASSES + self.class.index()) as u8
     }
 
     /// The depot that a record's byte stands for; `None` for 0.
     #[inline]
     pub(super) fn from_byte(byte: u8) -> Option<DepotId> {
-        let user = match byte & OF_HEAP {
-            0 => User::Program,
-            _ => User::Heap,
+        let (user, before) = match byte as usize {
+            0 => return None,
+            1..=CLASSES => (User::Program, 0),
+            byte if byte <= 2 * CLASSES => (User::Sampled, CLASSES),
+            _ => (User::Heap, 2 * CLASSES),
         };
-        (byte != 0).then(|| DepotId {
-            class: Class::known((byte & !OF_HEAP) as usize),
+        Some(DepotId {
+            class: Class::known(byte as usize - before),
             user,
         })
     }
@@ -141,7 +151,7 @@ mod tests {
     #[test]
     fn every_depot_has_a_byte_of_its_own() {
         let ids: Vec<DepotId> = DepotId::all().collect();
-        assert_eq!(ids.len(), 2 * CLASSES);
+        assert_eq!(ids.len(), USERS * CLASSES);
         for &id in &ids {
             assert_eq!(DepotId::from_byte(id.byte()), Some(id));
         }

@@ -1,25 +1,24 @@
 //! The sampling heap profiler. [`draws`] decides which allocations are sampled;
 //! this module makes and records them.
 //!
-//! A sampled block of a size class gets a span of its own, with a tag that sends its free to the
-//! slow path. A large block always has its own span. The span's note points to a [`Sample`], which
-//! holds what the block represents, so that its free can subtract exactly that. The totals are in a
-//! region that other processes read ([`neap_shared::sites`], [`region`]).
+//! A sampled block of a size class comes from a slab of such blocks, whose tag sends their free to
+//! the slow path. [`samples`] holds what each sampled block represents, so that its free can subtract
+//! exactly that. The totals are in a region that other processes read ([`neap_shared::sites`],
+//! [`region`]).
 
 mod draws;
 mod maps;
 mod pace;
 mod region;
+mod samples;
 mod table;
 
 use crate::attach::words::WORDS;
 use crate::unwind;
 use core::ops::RangeInclusive;
-use core::ptr::{self, NonNull};
 use draws::{SAMPLER, chance};
 use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::HEAP;
-use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::harden;
 use neap_heap::hook::begin_sampling;
@@ -31,10 +30,10 @@ use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::class::Class;
 use neap_shared::sites::{FRAMES, PARTS};
 use neap_shared::status_page::Refusal;
-use region::{REGION, Weight};
+use region::REGION;
+use samples::Weight;
 
-/// Allowed rates, in bytes. At a lower rate, almost every block would get a span of its own. At a
-/// higher one, the number of small blocks between two samples would overflow 32 bits.
+/// Allowed rates, in bytes. At a lower rate, almost every block would be sampled. At a higher one, the number of small blocks between two samples would overflow 32 bits.
 const RATES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 
 /// From this many samples' worth of live bytes on, the samples estimate the requested share.
@@ -46,24 +45,6 @@ const LOOK_MS: u64 = 4;
 
 /// The rate that the options ask for; 0: none.
 static WANTED: AtomicU64 = AtomicU64::new(0);
-
-/// What one sampled block represents. At most 64 bytes, because it comes from the metadata pool.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Sample {
-    /// [`Sample::mark`] of its own address. Tells a sample from the 64 other bytes that a stale
-    /// note of a span points to.
-    mark: usize,
-    /// The block.
-    base: usize,
-    weight: Weight,
-}
-
-impl Sample {
-    fn mark(at: *const Sample) -> usize {
-        at.addr() ^ 0x5A4D_91C3_7E62_F08B
-    }
-}
 
 /// Samples from the start on, on average once every `rate` bytes.
 pub(crate) fn want(rate: u64) {
@@ -118,85 +99,45 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> Option<*mut u8> 
         return None;
     }
     let rate = SAMPLER.samples_next(cache, class)?;
-    // Without memory for a span of its own, the block is not sampled. One of the hardened mode has
-    // a class and a canary of its own.
-    let unsampled = || (!harden::is_on()).then(|| HEAP.take_one(class));
-    sampled(class, size, rate).or_else(unsampled)
-}
-
-fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
-    let span = HEAP.take_apart(class)?;
-    // SAFETY: the span is the caller's; null says that its block has no sample.
-    unsafe { span.place.set_user_data(ptr::null_mut()) };
-    record(&span.place, size, class.bytes(), rate);
-    // SAFETY: just given out, for one block.
-    unsafe { span.place.set_tag(Tag::SAMPLED.byte()) };
-    Some(span.base.as_ptr())
+    let block = HEAP.take_sampled(class);
+    if !block.is_null() {
+        record(block.addr(), [size, class.bytes()], rate);
+        return Some(block);
+    }
+    // Without memory for a slab of sampled blocks, the block is not sampled. One of the hardened
+    // mode has a class and a canary of its own.
+    (!harden::is_on()).then(|| HEAP.take_one(class))
 }
 
 /// Records a new large block, whose span starts at `place`. No other thread has it yet.
 pub(super) fn note_large(place: &SliceRef<'_>, size: usize, usable: usize) {
-    // SAFETY: the span is the caller's; null says that its block has no sample.
-    unsafe { place.set_user_data(ptr::null_mut()) };
     let cache = entered().filter(|_| HEAP.is_sampling());
     if let Some(rate) = cache.and_then(|cache| SAMPLER.samples_large(cache, usable)) {
-        record(place, size, usable, rate);
+        record(place.slice_base(), [size, usable], rate);
     }
 }
 
-/// Records the free of the block at `place`, which has a span of its own.
-pub(super) fn note_freed(place: &SliceRef<'_>) {
-    let Some(sample) = NonNull::new(place.user_data().cast::<Sample>()) else {
-        return;
-    };
-    // SAFETY: the note of a span in use, or 64 readable bytes of Neap's own tables.
-    let seen = unsafe { sample.as_ptr().read_volatile() };
-    if seen.mark != Sample::mark(sample.as_ptr()) || seen.base != place.slice_base() {
-        return;
-    }
-    // SAFETY: the span is the caller's; null says that its block has no sample.
-    unsafe { place.set_user_data(ptr::null_mut()) };
-    REGION.take_away(&seen.weight);
-    // SAFETY: `record` allocated it for this span, whose note no longer points to it. The mark is
-    // cleared with it.
-    unsafe {
-        (*sample.as_ptr()).mark = 0;
-        HEAP.give_meta(sample.cast(), size_of::<Sample>());
-    }
+/// Records the free of the block at `address`, if it has a sample.
+pub(super) fn note_freed(address: usize) {
+    REGION.take_away(address);
 }
 
-/// Records that the block at `place` was sampled at `rate` bytes.
-fn record(place: &SliceRef<'_>, size: usize, usable: usize, rate: u64) {
-    if let Some(room) = HEAP.take_meta(size_of::<Sample>()) {
-        fill(room.cast(), place, [size, usable], rate);
-    }
-}
-
-/// Fills a new sample in. A call of its own: the frames are not on the stack while memory for the
-/// sample is made, which is the deepest that an allocation goes.
+/// Records that the block at `address` was sampled at `rate` bytes. A call of its own: the frames
+/// are not on the stack while the block is made, which is the deepest that an allocation goes.
 #[inline(never)]
-fn fill(sample: NonNull<Sample>, place: &SliceRef<'_>, [size, usable]: [usize; 2], rate: u64) {
+fn record(address: usize, [size, usable]: [usize; 2], rate: u64) {
     let mut frames = [0; FRAMES];
     let depth = match may_look() {
         true => unwind::capture(&mut frames),
         false => 0,
     };
     let stands_for = 1.0 / chance(usable, rate);
-    let weight = REGION.add(&frames[..depth], |random| Weight {
+    REGION.add(address, &frames[..depth], |random| Weight {
         site: 0,
         objects: whole(stands_for * PARTS as f64, random),
         bytes: whole(stands_for * size as f64, random),
         usable: whole(stands_for * usable as f64, random),
     });
-    let full = Sample {
-        mark: Sample::mark(sample.as_ptr()),
-        base: place.slice_base(),
-        weight,
-    };
-    // SAFETY: 64 bytes, aligned to 64, of our own.
-    unsafe { sample.as_ptr().write(full) };
-    // SAFETY: the span is the caller's, and the sample was written above.
-    unsafe { place.set_user_data(sample.as_ptr().cast()) };
 }
 
 /// Whether the stack may be walked, which takes system calls. Asking is a system call as well, so
@@ -235,5 +176,3 @@ pub(super) static PACE_LOCK: &Lock = SAMPLER.lock();
 pub(crate) fn after_fork_in_child() {
     REGION.after_fork_in_child();
 }
-
-const _: () = assert!(size_of::<Sample>() <= 64);

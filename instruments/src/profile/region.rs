@@ -1,6 +1,7 @@
 //! The region of sites: written under a lock, read by other processes at any time.
 
 use super::maps::Maps;
+use super::samples::{Samples, Weight};
 use super::table::Table;
 use crate::attach::monitor;
 use core::mem::offset_of;
@@ -30,6 +31,7 @@ pub(super) static REGION: Region = Region {
     inner: UnsafeCell::new(Inner {
         shared: None,
         table: Table::new(),
+        live_samples: Samples::new(),
         maps: Maps::new(),
         named_sites: 0,
         random: 0,
@@ -38,24 +40,6 @@ pub(super) static REGION: Region = Region {
     }),
     live: [const { AtomicU64::new(0) }; 2],
 };
-
-/// What a sample adds to its site, and its free subtracts again.
-#[derive(Clone, Copy)]
-pub(super) struct Weight {
-    pub(super) site: u32,
-    /// In [`PARTS`](neap_shared::sites::PARTS).
-    pub(super) objects: u64,
-    /// Bytes asked for.
-    pub(super) bytes: u64,
-    /// Usable bytes.
-    pub(super) usable: u64,
-}
-
-impl Weight {
-    fn amounts(&self) -> [u64; 3] {
-        [self.objects, self.bytes, self.usable]
-    }
-}
 
 /// Whether the region was ever opened; a fork's child checks only this.
 #[unsafe(link_section = "neap_fork")]
@@ -73,6 +57,7 @@ struct Inner {
     shared: Option<Shared>,
     /// Sites by the hash of their frames.
     table: Table,
+    live_samples: Samples,
     maps: Maps,
     /// Sites in use, but for site 0, which is for samples without a site of their own.
     named_sites: u32,
@@ -106,22 +91,34 @@ impl Region {
         });
     }
 
-    /// Adds a sample with these frames. `weight` gets a uniform number in 0 to 1.
-    pub(super) fn add(&self, frames: &[u64], weight: impl FnOnce(f64) -> Weight) -> Weight {
-        let weight = self.with(|inner| {
+    /// Adds a sample of the block at `address` with these frames. `weight` gets a uniform number in
+    /// 0 to 1. It replaces an earlier sample at the address, whose free was not seen. Without memory
+    /// for the sample, nothing is added.
+    pub(super) fn add(
+        &self,
+        address: usize,
+        frames: &[u64],
+        weight: impl FnOnce(f64) -> Weight,
+    ) {
+        self.take_away(address);
+        self.with(|inner| {
             let mut weight = weight(inner.random());
             weight.site = inner.site_of(frames);
-            inner.change(&weight, Change::Allocated);
-            weight
+            if inner.live_samples.insert(address, weight) {
+                inner.change(&weight, Change::Allocated);
+                self.note_live(weight.usable, weight.bytes);
+            }
         });
-        self.note_live(weight.usable, weight.bytes);
-        weight
     }
 
-    /// Subtracts a sample from what is live.
-    pub(super) fn take_away(&self, weight: &Weight) {
-        self.with(|inner| inner.change(weight, Change::Freed));
-        self.note_live(weight.usable.wrapping_neg(), weight.bytes.wrapping_neg());
+    /// Subtracts the sample of the block at `address`, if it has one, from what is live.
+    pub(super) fn take_away(&self, address: usize) {
+        self.with(|inner| {
+            if let Some(weight) = inner.live_samples.remove(address) {
+                inner.change(&weight, Change::Freed);
+                self.note_live(weight.usable.wrapping_neg(), weight.bytes.wrapping_neg());
+            }
+        });
     }
 
     fn note_live(&self, usable: u64, bytes: u64) {

@@ -82,7 +82,7 @@ impl Table {
 }
 
 /// Memory for `count` zeroed values outside the arenas. Untouched pages cost nothing.
-fn zeros<T>(count: usize) -> Option<NonNull<T>> {
+pub(super) fn zeros<T>(count: usize) -> Option<NonNull<T>> {
     let bytes = (count * size_of::<T>()).next_multiple_of(Linux.page_bytes());
     let base = Linux.reserve(bytes, Linux.page_bytes())?;
     // SAFETY: a reservation of our own, all of it.

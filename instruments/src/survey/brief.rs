@@ -1,8 +1,7 @@
 //! The few figures that glibc's `mallinfo` reports, from counters alone.
 
 use crate::{check, guard};
-use neap_heap::cache::heap::{HEAP, class_of, sampled_class, slab_of};
-use neap_heap::cache::magazine::Tag;
+use neap_heap::cache::heap::{HEAP, class_of, slab_of};
 use neap_heap::cache::opened::Opened;
 use neap_heap::pages::{SliceRef, Use};
 
@@ -47,7 +46,6 @@ pub fn brief() -> Brief {
     });
     HEAP.pages.for_each_used(|place, use_| match use_ {
         Use::Slab => brief.live += bytes_out(&place),
-        Use::Large if place.tag() == Tag::SAMPLED.byte() => brief.move_sampled(&place),
         Use::Large | Use::Stack | Use::Meta => {}
     });
     guard::for_each_live(|_, class| brief.live += class.bytes() as u64);
@@ -56,15 +54,6 @@ pub fn brief() -> Brief {
 }
 
 impl Brief {
-    /// Counts a sampled block among those of its class, not among the large ones.
-    fn move_sampled(&mut self, place: &SliceRef<'_>) {
-        if let Some(class) = sampled_class(place) {
-            self.live += class.bytes() as u64;
-            self.large_blocks = self.large_blocks.saturating_sub(1);
-            self.large_bytes = self.large_bytes.saturating_sub(class.bytes() as u64);
-        }
-    }
-
     /// Derives the live blocks: those in magazines and in quarantine are not live; large ones are.
     fn sum_up(&mut self) {
         let held = check::held();

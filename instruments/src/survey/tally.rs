@@ -4,7 +4,7 @@ use crate::check::held;
 use crate::{guard, profile};
 use core::ops::Range;
 use neap_heap::base::units::SLICE_BYTES;
-use neap_heap::cache::heap::{HEAP, Heap, class_of, sampled_class, slab_of};
+use neap_heap::cache::heap::{HEAP, Heap, class_of, slab_of};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::opened::Opened;
 use neap_heap::harden::Measures;
@@ -60,7 +60,7 @@ impl<'r> Tally<'r> {
             Part::Beyond => self.ledger.huge_excess += self.bytes_of(pages.resident),
             Part::Free(dirty) => self.free(pages, dirty),
             Part::Used(Use::Slab, _) => self.slab(figures, place, pages),
-            Part::Used(Use::Large, index) => self.large(figures, place, index, pages),
+            Part::Used(Use::Large, index) => self.large(place, index, pages),
             Part::Used(Use::Stack, _) => self.stacks(place, pages),
             Part::Used(Use::Meta, _) => self.ledger.metadata += self.bytes_of(pages.resident),
         }
@@ -123,8 +123,12 @@ impl<'r> Tally<'r> {
         } else {
             pages
         };
+        let resident = match place.tag() == Tag::SAMPLED.byte() {
+            true => Kind::Sampled,
+            false => Kind::Resident,
+        };
         for (mask, kind) in [
-            (pages.resident, Kind::Resident),
+            (pages.resident, resident),
             (pages.swapped, Kind::Swapped),
         ] {
             self.slab_pages(slab, class, free, mask, kind);
@@ -151,6 +155,10 @@ impl<'r> Tally<'r> {
                 self.ledger.slab_free += free;
                 self.out.resident += all - tail - free;
             }
+            Kind::Sampled => {
+                self.ledger.sampling += tail + free;
+                self.out.resident += all - tail - free;
+            }
             Kind::Swapped => {
                 self.ledger.swapped_free += tail + free;
                 self.out.swapped += all - tail - free;
@@ -158,10 +166,9 @@ impl<'r> Tally<'r> {
         }
     }
 
-    fn large(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, index: usize, pages: Pages) {
+    fn large(&mut self, place: &SliceRef<'_>, index: usize, pages: Pages) {
         let first = self.residence.first_of(place, index);
         let (lead, bytes) = (lead_of(&first), first.bytes());
-        let is_sampled = first.tag() == Tag::SAMPLED.byte();
         // The kernel reports a guard as swapped.
         let pages = if lead > 0 {
             Pages {
@@ -178,13 +185,7 @@ impl<'r> Tally<'r> {
         let swapped = self.within(pages.swapped, used);
         self.out.resident += resident;
         self.out.swapped += swapped;
-        let rest = self.bytes_of(pages.resident) - resident;
-        if is_sampled {
-            self.ledger.sampling += rest;
-            note_sampled(figures, &first);
-        } else {
-            self.ledger.tails += rest;
-        }
+        self.ledger.tails += self.bytes_of(pages.resident) - resident;
         self.ledger.swapped_free += self.bytes_of(pages.swapped) - swapped;
     }
 
@@ -286,16 +287,9 @@ impl<'r> Tally<'r> {
 #[derive(Clone, Copy)]
 enum Kind {
     Resident,
+    /// Resident pages of a slab of sampled blocks.
+    Sampled,
     Swapped,
-}
-
-/// Counts a sampled block among those of its class, not among the large ones.
-fn note_sampled(figures: &mut Snapshot, place: &SliceRef<'_>) {
-    if let Some(class) = sampled_class(place) {
-        figures.classes[class.index() - 1].blocks += 1;
-        figures.large_blocks = figures.large_blocks.saturating_sub(1);
-        figures.large_bytes = figures.large_bytes.saturating_sub(class.bytes() as u64);
-    }
 }
 
 /// The numbers of the set bits.

@@ -302,7 +302,7 @@ impl<'h> Model<'h> {
                 self.heap.purge_all();
             }
             Step::PurgeTails(sweep) => {
-                self.heap.purge_tails(sweep, [1, 2]);
+                self.heap.purge_tails(sweep, 1);
             }
             Step::Fail { call, after, times } => self.heap.os().fail(call, after, times),
         }
