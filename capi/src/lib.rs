@@ -25,7 +25,7 @@
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
 //! | `start.rs` | the constructor |
 //! | `version.rs` | `neap_version` |
-//! | `watch.rs` | `mmap` `mmap64` `mremap` `shmat` `madvise` `ioctl` `prctl`: calls that map over the heap, fill its pages or advise on them, or enter a sandbox |
+//! | `watch.rs` | `mmap` `mmap64` `munmap` `mremap` `shmat` `madvise` `ioctl` `prctl`: calls that map over the heap or unmap its pages, fill them or advise on them, or enter a sandbox |
 //!
 //! `errno` follows one rule: a C entry point that fails to get memory sets `ENOMEM`. Nothing else
 //! changes it, because the heap preserves it.

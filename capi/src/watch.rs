@@ -1,5 +1,5 @@
-//! Calls of the C library that Neap must know of: those that map over the heap, fill its pages or
-//! advise on them, lock its memory, or enter a sandbox.
+//! Calls of the C library that Neap must know of: those that map over the heap or unmap its pages,
+//! fill them or advise on them, lock its memory, or enter a sandbox.
 //!
 //! Each then calls the next library's function, which the constructor found, or the kernel directly
 //! before that. They take no lock and allocate nothing, so they may be called wherever the
@@ -15,6 +15,7 @@ use neap_heap::mapped_over;
 use neap_heap::os::process;
 
 static MMAP: Next = Next::new(c"mmap");
+static MUNMAP: Next = Next::new(c"munmap");
 static MREMAP: Next = Next::new(c"mremap");
 static SHMAT: Next = Next::new(c"shmat");
 static MADVISE: Next = Next::new(c"madvise");
@@ -24,6 +25,7 @@ static MLOCKALL: Next = Next::new(c"mlockall");
 static MUNLOCKALL: Next = Next::new(c"munlockall");
 
 type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
+type Munmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
 type Mremap = unsafe extern "C" fn(*mut c_void, usize, usize, c_int, ...) -> *mut c_void;
 type Shmat = unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
 type Madvise = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
@@ -36,6 +38,7 @@ type Prctl = unsafe extern "C" fn(c_int, ...) -> c_int;
 pub(crate) fn begin() {
     let watched = [
         &MMAP,
+        &MUNMAP,
         &MREMAP,
         &SHMAT,
         &MADVISE,
@@ -94,7 +97,25 @@ unsafe extern "C" fn mmap64(
     unsafe { mmap(address, bytes, access, flags, file, offset) }
 }
 
-/// Moves a mapping, perhaps over a block.
+/// Unmaps memory. Pages of a block that the program unmaps are mapped afresh when it frees the
+/// block.
+///
+/// # Safety
+/// - As `munmap(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
+    // Before the call: afterwards another thread may have the addresses, outside of the arenas.
+    mapped_over::note(address.addr(), bytes);
+    // SAFETY: as in `mmap`.
+    unsafe {
+        match transmute::<*mut c_void, Option<Munmap>>(MUNMAP.get()) {
+            Some(next) => next(address, bytes),
+            None => ask(libc::SYS_munmap, [address.addr(), bytes, 0, 0, 0, 0]) as c_int,
+        }
+    }
+}
+
+/// Moves a mapping, perhaps over a block, or pages of a block elsewhere.
 ///
 /// C declares the last argument as variable; on the machines that Neap runs on it comes in the same
 /// register.
@@ -120,6 +141,10 @@ unsafe extern "C" fn mremap(
         }
     };
     note(mapped, bytes);
+    // What was moved away or cut off is missing in the block.
+    if mapped != libc::MAP_FAILED {
+        mapped_over::note(old.addr(), old_bytes);
+    }
     mapped
 }
 

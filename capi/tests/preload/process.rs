@@ -196,17 +196,26 @@ fn blocks_that_were_mapped_over() {
 }
 
 /// Not in quarantine: the program waits for the addresses of the block that it freed.
-#[test]
-fn advice_ends_with_the_block() {
-    let Some(program) = compile("programs/advised.c", Artifact::Program, &[]) else {
+fn passes_with_blocks_of_each_kind(source: &str) {
+    let Some(program) = compile(source, Artifact::Program, &[]) else {
         return;
     };
     for measures in ["0", "zero", "random,canary,zero,nullpage,guards"] {
         for bytes in ["8192", "20000", "8388608"] {
             let output = support::run(&program, &[OsStr::new(bytes)], &[("NEAP_HARDEN", measures)]);
-            support::succeeds(&output, &format!("advised {bytes}, NEAP_HARDEN={measures}"));
+            support::succeeds(&output, &format!("{source} {bytes}, NEAP_HARDEN={measures}"));
         }
     }
+}
+
+#[test]
+fn advice_ends_with_the_block() {
+    passes_with_blocks_of_each_kind("programs/advised.c");
+}
+
+#[test]
+fn pages_that_the_program_took_out_of_a_block_are_there_for_the_next_owner() {
+    passes_with_blocks_of_each_kind("programs/holes.c");
 }
 
 #[test]

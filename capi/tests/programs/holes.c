@@ -1,0 +1,70 @@
+/* Pages of a block that the program moves elsewhere or unmaps are there for the block's next owner,
+   and zero for calloc. Argument 1: the bytes of a block. */
+#include "check.h"
+#include <sys/mman.h>
+
+enum { PAGE = 4096, MOST = 256 };
+
+static size_t size;
+
+static void unmapped(char *at, size_t bytes) { CHECK(munmap(at, bytes) == 0); }
+
+static void *somewhere(size_t bytes) {
+    void *place = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(place != MAP_FAILED);
+    return place;
+}
+
+static void moved(char *at, size_t bytes) {
+    char *place = somewhere(bytes);
+    CHECK(mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place);
+    CHECK(place[0] == 1 && munmap(place, bytes) == 0);
+}
+
+static void moved_and_left(char *at, size_t bytes) {
+    char *place = somewhere(bytes);
+    int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    /* Linux 5.7 has it. */
+    if (mremap(at, bytes, bytes, flags, place) == MAP_FAILED) CHECK(errno == EINVAL);
+    CHECK(munmap(place, bytes) == 0);
+}
+
+static void shrunk(char *at, size_t bytes) { CHECK(mremap(at, bytes, PAGE, 0) == at); }
+
+static void grown(char *at, size_t bytes) {
+    char *place = mremap(at, bytes, 4 * bytes, MREMAP_MAYMOVE);
+    CHECK(place != MAP_FAILED && place != at && munmap(place, 4 * bytes) == 0);
+}
+
+/* Blocks are taken until the former one's addresses have come back. */
+static void next_owner(const char *before) {
+    char *blocks[MOST];
+    int count = 0, met = 0;
+    while (!met && count < MOST) {
+        char *block = blocks[count++] = count % 2 ? calloc(1, size) : malloc(size);
+        CHECK(block != NULL);
+        for (size_t at = 0; count % 2 && at < size; at += 64) CHECK(block[at] == 0);
+        memset(block, 2, size);
+        met = block < before + size && before < block + size;
+    }
+    CHECK(met);
+    while (count > 0) free(blocks[--count]);
+}
+
+int main(int count, char **arguments) {
+    static void (*const ways[])(char *, size_t) = {unmapped, moved, moved_and_left, shrunk, grown};
+    CHECK(count == 2 && served_by_neap("munmap") && served_by_neap("mremap"));
+    size = strtoul(arguments[1], NULL, 10);
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
+        for (int round = 0; round < 4; round++) {
+            char *block = malloc(size);
+            CHECK(block != NULL);
+            memset(block, 1, size);
+            char *from = (char *)(((uintptr_t)block + PAGE - 1) & -(uintptr_t)PAGE);
+            char *to = (char *)(((uintptr_t)block + size) & -(uintptr_t)PAGE);
+            if (from < to) ways[way](from, (size_t)(to - from));
+            free(block);
+            next_owner(block);
+        }
+    return 0;
+}
