@@ -134,6 +134,14 @@ if has cmake cmake "CMake projects"; then
     with_cmake shared Neap::neap
     with_cmake shared-as-needed Neap::neap -DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed
     with_cmake archive Neap::neap-static
+    for other in "$work/prefix/lib/libneap.so" /usr/lib/*/libjemalloc.so.2 /usr/lib/*/libtcmalloc_minimal.so.4; do
+        [ ! -e "$other" ] || judged "cmake/archive/beside-${other##*/}" \
+            refused "${other##*/} would free blocks of the allocator that this program contains" \
+            env LD_PRELOAD="$other" "$work/build/archive/resource"
+        # A program in C calls no operator.
+        [ ! -e "$other" ] || judged "cmake/archive/c-beside-${other##*/}" \
+            env LD_PRELOAD="$other" "$work/build/archive/surface"
+    done
     with_cmake archive-gc Neap::neap-static -DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections
     with_cmake static Neap::neap-static -DCMAKE_EXE_LINKER_FLAGS=-static
     judged cmake/static/doctor examined "$work/build/static/surface"

@@ -48,7 +48,10 @@ unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *m
         crate::sanitizer::leave(argv, envp);
     }
     #[cfg(all(panic = "abort", feature = "archive"))]
-    let _ = argv;
+    {
+        let _ = argv;
+        crate::archive::refuse_another();
+    }
     let is_handed = imports::is_glibc() && !imports::is_up();
     let envp = if is_handed {
         envp
