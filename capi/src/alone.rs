@@ -9,12 +9,17 @@ use crate::loader;
 use crate::next::Next;
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
+use neap_heap::base::sync::plain::{AtomicBool, Ordering};
 use neap_heap::init;
 use neap_heap::reclaim::thread as purge;
 
 static UNSHARE: Next = Next::new(c"unshare");
 static SETNS: Next = Next::new(c"setns");
 static FORK: Next = Next::new(c"fork");
+
+/// Whether the program counts its threads after each fork, and warns if there is another than its
+/// own: CPython from 3.12 on does.
+static COUNTS_THREADS: AtomicBool = AtomicBool::new(false);
 
 type Unshare = unsafe extern "C" fn(c_int) -> c_int;
 type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
@@ -25,6 +30,9 @@ pub(crate) fn begin() {
     for next in [&UNSHARE, &SETNS, &FORK] {
         next.look();
     }
+    // New in 3.12.
+    let python = loader::listed(c"PyErr_GetRaisedException");
+    COUNTS_THREADS.store(python.is_some(), Ordering::Relaxed);
 }
 
 /// Leaves what the process shares with others. Only a process with one thread may leave some of it.
@@ -79,5 +87,8 @@ unsafe extern "C" fn fork() -> c_int {
     };
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     let copy = || at_fork::around(copy);
-    purge::fork_whole(copy)
+    match COUNTS_THREADS.load(Ordering::Relaxed) {
+        true => purge::fork_apart(copy),
+        false => purge::fork_whole(copy),
+    }
 }

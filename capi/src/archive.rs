@@ -4,7 +4,7 @@
 //! program has no loader to ask. There the linker has answered: it left null what nothing else in
 //! the program needed.
 
-use crate::loader::objects_of;
+use crate::loader::{listed, objects_of};
 use crate::optional::optional;
 use core::arch::global_asm;
 use core::ffi::{CStr, c_int, c_void};
@@ -43,14 +43,10 @@ pub(crate) fn is_static() -> bool {
 /// archive leaves the sized and nothrow operators to the runtime. Where other objects call the
 /// program's `new`, those of the other allocator would free its blocks.
 pub(crate) fn refuse_another() {
-    // SAFETY: the process has one thread.
-    let find = |after, name| unsafe { elf::find(after, name) }.ok().flatten();
     let own = Some(optional!("_DYNAMIC").cast());
-    let found = (
-        find(None, c"_Znwm"),
-        find(None, c"_ZdlPvm"),
-        find(own, c"malloc"),
-    );
+    // SAFETY: the process has one thread.
+    let others = unsafe { elf::find(own, c"malloc") };
+    let found = (listed(c"_Znwm"), listed(c"_ZdlPvm"), others.ok().flatten());
     let (Some(new), Some(delete), Some(malloc)) = found else {
         return;
     };

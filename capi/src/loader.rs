@@ -29,10 +29,17 @@ pub(crate) fn next_at_start(name: &CStr) -> Option<NonNull<c_void>> {
         #[cfg(not(all(panic = "abort", feature = "archive")))]
         Ok(None) => {
             let is_other = |found: &NonNull<c_void>| !own_image().contains(&found.as_ptr().addr());
-            look(None).ok().flatten().filter(is_other)
+            listed(name).filter(is_other)
         }
         found => found.unwrap_or_else(|_| next(name)),
     }
+}
+
+/// The first definition of a function of this `name` in the process. For the process's start, as
+/// [`next_at_start`].
+pub(crate) fn listed(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: as in `next_at_start`.
+    unsafe { elf::find(None, name) }.ok().flatten()
 }
 
 /// Whether the process's `malloc` is this library's, which another object's may come before.

@@ -27,6 +27,8 @@ pub struct Tide {
     pub bell: Bell<Pair>,
     /// The thread is to end.
     ends: AtomicBool,
+    /// See [`Tide::leave_clean`].
+    leaves_clean: AtomicBool,
     /// How many bytes the heap may hold; [`ANY`]: no matter.
     most: AtomicUsize,
 }
@@ -66,6 +68,7 @@ impl Tide {
             pressed: AtomicBool::new(false),
             bell: Bell::new(),
             ends: AtomicBool::new(false),
+            leaves_clean: AtomicBool::new(false),
             most: AtomicUsize::new(ANY),
         }
     }
@@ -111,12 +114,24 @@ impl Tide {
     pub fn begin(&self) {
         self.most.store(ANY, Ordering::Relaxed);
         self.ends.store(false, Ordering::SeqCst);
+        self.leaves_clean.store(false, Ordering::SeqCst);
     }
 
     /// Tells the thread to end.
     pub fn end_soon(&self) {
         self.ends.store(true, Ordering::SeqCst);
         self.bell.ring(Urgency::Now);
+    }
+
+    /// The thread, which is about to be told to end, gives back what it can before: none may come
+    /// after it.
+    pub(super) fn leave_clean(&self) {
+        self.leaves_clean.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the thread is to give back what it can before it ends.
+    pub(super) fn leaves_clean(&self) -> bool {
+        self.leaves_clean.load(Ordering::SeqCst)
     }
 
     /// Tells the thread to give free pages back now, until the heap holds at most `most` bytes.

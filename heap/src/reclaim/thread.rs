@@ -69,6 +69,10 @@ pub(super) static EAGER: AtomicBool = AtomicBool::new(false);
 pub(super) static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 pub(super) const RETRY_MS: u64 = 1000;
 
+/// How long a fork waits for the thread's end, and how long after a fork none is started, in ms.
+const END_MS: u64 = 100;
+const APART_MS: u64 = 100;
+
 /// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a
 /// hundredth of the program's.
 pub(super) const START_BYTES: usize = 4 << 20;
@@ -155,7 +159,7 @@ pub fn hold() -> Hold {
     // A child that no handler of ours heard of finds the state of its parent, whose thread it does
     // not have.
     if may_be_own_process() {
-        await_end();
+        await_end(u64::MAX);
     }
     Hold(())
 }
@@ -172,9 +176,10 @@ fn give_up_hold() {
     let _ = HOLDS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
 }
 
-/// Sleeps, so that the thread runs even where its waiter's priority is higher.
-fn await_end() {
-    loop {
+/// Waits for the thread's end, at most until `until` (ms). Sleeps, so that the thread runs even where
+/// its waiter's priority is higher.
+fn await_end(until: u64) {
+    while HEAP.now_ms() < until {
         match STATE.load(Ordering::SeqCst) {
             AWAY => break,
             // The start is below this call on the same stack. The thread finds the hold, and ends.
@@ -184,13 +189,14 @@ fn await_end() {
                 // This may be a handler of signals that interrupted a ring between its two steps:
                 // the bell says awake, and the thread sleeps.
                 HEAP.tide.bell.words.ring(Ear::Shared);
-                futex::wait(&STATE, state, Some(RING_MS));
+                let left = until.saturating_sub(HEAP.now_ms());
+                futex::wait(&STATE, state, Some(left.min(RING_MS)));
             }
         }
     }
     let (last, until) = (
         THREAD.load(Ordering::SeqCst),
-        ENDED.load(Ordering::SeqCst) + EXIT_MS,
+        until.min(ENDED.load(Ordering::SeqCst) + EXIT_MS),
     );
     // The thread itself may come here, where it was the last one and so runs the exit handlers.
     let is_another = last != 0 && last != thread::thread_id();
@@ -226,6 +232,21 @@ pub fn may_be_own_process() -> bool {
 /// thread is started by these.
 pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
     start_none_during(fork)
+}
+
+/// [`fork_whole`] of a program that counts its threads right after a fork, as Python does: the
+/// thread ends before, and is started again [`APART_MS`] later at the earliest. The thread may need
+/// a lock that the call interrupted, as a handler of signals. So this waits [`END_MS`] at most.
+pub fn fork_apart(fork: impl FnOnce() -> i32) -> i32 {
+    start_none_during(|| {
+        if STATE.load(Ordering::SeqCst) != AWAY && may_be_own_process() {
+            HEAP.tide.leave_clean();
+            await_end(HEAP.now_ms() + END_MS);
+        }
+        let result = fork();
+        RETRY_AT.store(HEAP.now_ms() + APART_MS, Ordering::Relaxed);
+        result
+    })
 }
 
 /// Does `work`, during which the thread is not started.

@@ -29,7 +29,12 @@ pub(super) fn go_round() {
     let mut excess = None;
     while sandbox::allows_more() {
         match HEAP.tide.told() {
-            Told::End => return,
+            Told::End => {
+                if HEAP.tide.leaves_clean() {
+                    HEAP.decay(Reason::Demand);
+                }
+                return;
+            }
             Told::MakeWay { most } => excess = Some(HEAP.pages.excess_over(most)),
             Told::Nothing => {}
         }

@@ -94,12 +94,7 @@ impl Region {
     /// Adds a sample of the block at `address` with these frames. `weight` gets a uniform number in
     /// 0 to 1. It replaces an earlier sample at the address, whose free was not seen. Without memory
     /// for the sample, nothing is added.
-    pub(super) fn add(
-        &self,
-        address: usize,
-        frames: &[u64],
-        weight: impl FnOnce(f64) -> Weight,
-    ) {
+    pub(super) fn add(&self, address: usize, frames: &[u64], weight: impl FnOnce(f64) -> Weight) {
         self.take_away(address);
         self.with(|inner| {
             let mut weight = weight(inner.random());

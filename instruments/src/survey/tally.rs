@@ -127,10 +127,7 @@ impl<'r> Tally<'r> {
             true => Kind::Sampled,
             false => Kind::Resident,
         };
-        for (mask, kind) in [
-            (pages.resident, resident),
-            (pages.swapped, Kind::Swapped),
-        ] {
+        for (mask, kind) in [(pages.resident, resident), (pages.swapped, Kind::Swapped)] {
             self.slab_pages(slab, class, free, mask, kind);
         }
     }
