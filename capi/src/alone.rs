@@ -7,15 +7,17 @@ use crate::copies;
 use crate::errno::ask;
 use crate::loader;
 use crate::next::Next;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use neap_heap::base::sync::plain::{AtomicBool, Ordering};
 use neap_heap::init;
+use neap_heap::os::errno;
 use neap_heap::reclaim::thread as purge;
 
 static UNSHARE: Next = Next::new(c"unshare");
 static SETNS: Next = Next::new(c"setns");
 static FORK: Next = Next::new(c"fork");
+static FORKPTY: Next = Next::new(c"forkpty");
 
 /// Whether the program counts its threads after each fork, and warns if there is another than its
 /// own: CPython from 3.12 on does.
@@ -24,10 +26,11 @@ static COUNTS_THREADS: AtomicBool = AtomicBool::new(false);
 type Unshare = unsafe extern "C" fn(c_int) -> c_int;
 type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
 type Fork = unsafe extern "C" fn() -> c_int;
+type Forkpty = unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int;
 
 /// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
-    for next in [&UNSHARE, &SETNS, &FORK] {
+    for next in [&UNSHARE, &SETNS, &FORK, &FORKPTY] {
         next.look();
     }
     // New in 3.12.
@@ -87,8 +90,36 @@ unsafe extern "C" fn fork() -> c_int {
     };
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     let copy = || at_fork::around(copy);
+    around(copy)
+}
+
+/// Forks, with a new terminal for the child. The C library calls its own `fork` for that.
+///
+/// # Safety
+/// - As `forkpty(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkpty(
+    file: *mut c_int,
+    name: *mut c_char,
+    settings: *const c_void,
+    window: *const c_void,
+) -> c_int {
+    // SAFETY: as in `unshare`.
+    around(|| unsafe {
+        match transmute::<*mut c_void, Option<Forkpty>>(FORKPTY.found()) {
+            Some(next) => next(file, name, settings, window),
+            None => {
+                errno::set(libc::ENOSYS);
+                -1
+            }
+        }
+    })
+}
+
+/// Calls `fork`, which runs the program's handlers of forks.
+fn around(fork: impl FnOnce() -> c_int) -> c_int {
     match COUNTS_THREADS.load(Ordering::Relaxed) {
-        true => purge::fork_apart(copy),
-        false => purge::fork_whole(copy),
+        true => purge::fork_apart(fork),
+        false => purge::fork_whole(fork),
     }
 }
