@@ -66,10 +66,7 @@ extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     output::begin();
     let status = match grammar::neap().try_get_matches() {
         Ok(matches) => perform(&matches),
-        Err(error) => match grammar::explained(error) {
-            Ok(error) => usage(&error),
-            Err(failure) => failure.report(),
-        },
+        Err(error) => usage(&grammar::explained(error)),
     };
     std::process::exit(status)
 }

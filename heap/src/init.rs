@@ -265,7 +265,7 @@ unsafe fn apply_all(envp: *mut *mut c_char) {
         let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
         if entry.starts_with(control::PREFIX.as_bytes()) {
             // SAFETY: as above.
-            let fate = unsafe { apply(envp, entry) };
+            let fate = unsafe { apply(entry) };
             // SAFETY: as above.
             let string = unsafe { *next };
             if let (Fate::Emptied(at), true) = (fate, process::is_of_the_kernel(string)) {
@@ -282,8 +282,8 @@ unsafe fn apply_all(envp: *mut *mut c_char) {
 /// Puts one `NEAP_*` variable into force, or warns of it.
 ///
 /// # Safety
-/// - The process has one thread; `envp` is its environment, and has the entry.
-unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
+/// - The process has one thread.
+unsafe fn apply(entry: &[u8]) -> Fate {
     let Some(equals) = entry.iter().position(|&byte| byte == b'=') else {
         return Fate::Kept;
     };
@@ -293,10 +293,6 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
         warn_unknown(name);
         return Fate::Kept;
     };
-    // SAFETY: the caller's promise.
-    if name != option.env.as_bytes() && unsafe { is_set(envp, option.env) } {
-        return Fate::Kept;
-    }
     match control::parse(option.kind, text) {
         // SAFETY: the caller's promise.
         Ok(value) => unsafe { set(option.name, value) },
@@ -311,28 +307,6 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
         Err(_) => {}
     }
     Fate::Kept
-}
-
-/// Whether the environment has the variable `name`.
-///
-/// # Safety
-/// - As [`apply`].
-unsafe fn is_set(envp: *mut *mut c_char, name: &str) -> bool {
-    let mut next = envp;
-    // SAFETY: the environment is an array of C strings that ends in null.
-    while unsafe { !(*next).is_null() } {
-        // SAFETY: as above; not past the null.
-        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
-        if entry
-            .strip_prefix(name.as_bytes())
-            .is_some_and(|rest| rest.starts_with(b"="))
-        {
-            return true;
-        }
-        // SAFETY: as above.
-        next = unsafe { next.add(1) };
-    }
-    false
 }
 
 fn warn_unknown(name: &[u8]) {

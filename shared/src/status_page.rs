@@ -3,7 +3,7 @@
 //!
 //! The process maps a memory file at its start and seals its size. It keeps a descriptor open on
 //! the file, through which observers find it (`/proc/PID/fd/N`, a link to
-//! `/memfd:neap-board (deleted)`). All fields are 64-bit words, so any bytes are a valid value.
+//! `/memfd:neap-status (deleted)`). All fields are 64-bit words, so any bytes are a valid value.
 //! Neither side trusts the other's data. The process only notices that a number in [`Control`]
 //! changed, and bounds the rest. A reader must expect arbitrary bytes from a hostile process.
 //!
@@ -26,7 +26,7 @@ use bytemuck::{Pod, Zeroable};
 use core::ops::RangeInclusive;
 
 /// The memory file's name.
-pub const NAME: &core::ffi::CStr = c"neap-board";
+pub const NAME: &core::ffi::CStr = c"neap-status";
 /// The status page's first word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapBord");
 /// The layout's version; changes with every change of this file or of [`Snapshot`].

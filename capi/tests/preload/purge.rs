@@ -344,7 +344,6 @@ fn the_options_are_known() {
         ("NEAP_PURGE_THREAD", "always"),
         ("NEAP_DECAY", "500"),
         ("NEAP_DECAY", "2s"),
-        ("NEAP_DIRTY_MAX", "64M"),
         ("NEAP_LIMIT_DIRTY", "64M"),
         ("NEAP_LIMIT_SOFT", "1G"),
         ("NEAP_LIMIT", "2G"),

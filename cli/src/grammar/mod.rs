@@ -7,7 +7,7 @@
 //! | `verbs` | the table of verbs |
 //! | `values` | the values of options |
 //! | `library` | the library's options as flags and variables |
-//! | `refused` | words of earlier releases, tips for mistyped ones, no password in a message |
+//! | `refused` | tips for mistyped words, no password in a message |
 //! | `tests` | `docs/options.md`, which is generated from the tables |
 
 mod library;

@@ -23,7 +23,6 @@ Every option of the library is a variable that the library reads when the progra
 - Sizes are bytes, or have the suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB`: powers of 1,024.
 - A variable whose values are `auto`, `never` and `always` also takes `0` for `never` and `1` for
   `always`.
-- The library reads the earlier name of a variable if the new one is not set.
 - The library reports a wrong value on standard error, ignores it, and empties the variable, so that
   child programs do not report it again.
 - The library reports an unknown variable that begins with `NEAP_`, and ignores it. Each program of
@@ -84,9 +83,6 @@ fn declared(option: &Declaration) -> String {
         Flag::Through(words) => format!("`{}`", words.replace('|', "\\|")),
         Flag::Absent => "none".to_owned(),
     };
-    let was = option
-        .was
-        .map_or(String::new(), |was| format!(", earlier `{was}`"));
     let doc = match option.flag {
         Flag::Off => format!("If 0, do not {}", library::in_a_sentence(doc)),
         _ => (*doc).to_owned(),
@@ -94,7 +90,7 @@ fn declared(option: &Declaration) -> String {
     // The head of the page has the units.
     let values = kind.to_string();
     let values = values.split(" (").next().unwrap_or_default();
-    format!("| {flag} | `{env}`{was} | {values} | {default} | {doc} |\n")
+    format!("| {flag} | `{env}` | {values} | {default} | {doc} |\n")
 }
 
 /// The options of a verb without the library's.

@@ -65,7 +65,7 @@ pub fn valued(
     argument.value_parser(parser).allow_negative_numbers(true)
 }
 
-/// Earlier releases took a format here. A file of that name has a directory: `./json`.
+/// A format is more likely meant than a file of that name, which may have a directory: `./json`.
 fn no_format(file: OsString) -> Result<OsString, String> {
     match file.to_str() {
         Some(word @ ("text" | "json")) => Err(format!(

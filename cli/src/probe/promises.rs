@@ -96,21 +96,19 @@ struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// The setting of an option, as the heap reads it: the earlier name counts where the new one is
-    /// not set, and a wrong value does not count.
+    /// The setting of an option, as the heap reads it: a wrong value does not count.
     fn of(name: &str, variables: &'a [Finding]) -> Option<Self> {
         let option = OPTIONS.iter().find(|option| option.name == name)?;
-        let set = |variable: Text| {
-            let mut lines = variables.iter().map(|found| found.value.as_str());
-            let is_own = |line: &&str| line.split_once('=').is_some_and(|(own, _)| own == variable);
-            lines.find(is_own).map(|line| (variable, line))
-        };
-        let (variable, line) = set(option.env).or_else(|| set(option.was?))?;
-        let value = control::parse(option.kind, &line.as_bytes()[variable.len() + 1..]).ok()?;
+        let mut lines = variables.iter().map(|found| found.value.as_str());
+        let line = lines.find(|line| {
+            let own = line.split_once('=').map(|(own, _)| own);
+            own == Some(option.env)
+        })?;
+        let text = &line.as_bytes()[option.env.len() + 1..];
         Some(Self {
-            variable,
+            variable: option.env,
             line,
-            value,
+            value: control::parse(option.kind, text).ok()?,
         })
     }
 

@@ -21,17 +21,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The variable of the status page, and its earlier name.
-const STATUS_PAGE: [&str; 2] = ["NEAP_STATUS_PAGE", "NEAP_ATTACH"];
+const STATUS_PAGE: &str = "NEAP_STATUS_PAGE";
 const STATS_FILE: &str = "NEAP_STATS_FILE";
 const LIMIT: &str = "NEAP_LIMIT";
 
 /// Runs the program. Returns only on failure, or if something is to be written after it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let words = program(matches);
-    if STATUS_PAGE.iter().all(|name| env::var_os(name).is_none()) {
+    if env::var_os(STATUS_PAGE).is_none() {
         // The user may look at the program, however small it is.
-        set_variables([(STATUS_PAGE[0], OsString::from("1"))]);
+        set_variables([(STATUS_PAGE, OsString::from("1"))]);
     }
     set_variables(grammar::variables(matches));
     if let Some(file) = file(matches, "classes") {

@@ -107,7 +107,7 @@ fn files_that_are_no_status_pages_are_told() {
 #[test]
 fn a_fifo_of_that_name_is_no_status_page() {
     let room = room();
-    let fifo = room.path().join("memfd:neap-board (deleted)");
+    let fifo = room.path().join("memfd:neap-status (deleted)");
     let path = std::ffi::CString::new(fifo.as_os_str().as_encoded_bytes()).unwrap();
     // SAFETY: the path ends with a zero byte.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);

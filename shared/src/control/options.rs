@@ -50,8 +50,6 @@ pub struct Declaration {
     pub name: &'static str,
     /// The environment variable.
     pub env: &'static str,
-    /// The variable's name in earlier releases, which counts where the new one is not set.
-    pub was: Option<&'static str>,
     /// Accepted values.
     pub kind: Kind,
     /// The value in force when the variable is absent. Empty: none is; the doc says what holds.
@@ -135,7 +133,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "stats",
         env: "NEAP_STATS",
-        was: None,
         kind: Kind::Choice(&["off", "text", "json"]),
         default: "off",
         flag: Flag::Through("--stats[=FILE] --format text|json"),
@@ -145,7 +142,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "stats-file",
         env: "NEAP_STATS_FILE",
-        was: None,
         kind: Kind::Path,
         default: "",
         flag: Flag::Through("--stats=FILE"),
@@ -155,7 +151,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "sample",
         env: "NEAP_SAMPLE",
-        was: None,
         kind: size(FINEST_SAMPLE, 1 << 30),
         default: "",
         flag: Flag::Value,
@@ -166,7 +161,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "decay",
         env: "NEAP_DECAY",
-        was: None,
         kind: Kind::Time {
             min: 0,
             max: 3_600_000,
@@ -179,7 +173,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "limit",
         env: "NEAP_LIMIT",
-        was: None,
         kind: size(1 << 20, 1 << 46),
         default: "",
         flag: Flag::Value,
@@ -190,7 +183,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "limit-soft",
         env: "NEAP_LIMIT_SOFT",
-        was: None,
         kind: size(1 << 20, 1 << 46),
         default: "",
         flag: Flag::Value,
@@ -201,7 +193,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "limit-dirty",
         env: "NEAP_LIMIT_DIRTY",
-        was: Some("NEAP_DIRTY_MAX"),
         kind: size(0, 1 << 46),
         default: "",
         flag: Flag::Value,
@@ -211,7 +202,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "check",
         env: "NEAP_CHECK",
-        was: None,
         kind: SWITCH,
         default: "0",
         flag: Flag::On,
@@ -222,7 +212,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "guard",
         env: "NEAP_GUARD",
-        was: None,
         kind: Kind::Interval {
             min: 1,
             max: 3_600_000,
@@ -237,7 +226,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "guard-file",
         env: "NEAP_GUARD_FILE",
-        was: None,
         kind: Kind::Path,
         default: "",
         flag: Flag::Value,
@@ -248,7 +236,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "harden",
         env: "NEAP_HARDEN",
-        was: None,
         kind: Kind::Names(&HARDEN),
         default: "0",
         flag: Flag::Optional("1"),
@@ -259,7 +246,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "count",
         env: "NEAP_COUNT",
-        was: None,
         kind: SWITCH,
         default: "0",
         flag: Flag::On,
@@ -270,7 +256,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "classes",
         env: "NEAP_CLASSES",
-        was: None,
         kind: Kind::Path,
         default: "",
         flag: Flag::Value,
@@ -280,7 +265,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "cache",
         env: "NEAP_CACHE",
-        was: None,
         kind: size(0, 1 << 40),
         default: "",
         flag: Flag::Value,
@@ -293,7 +277,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "thread-cache",
         env: "NEAP_THREAD_CACHE",
-        was: None,
         kind: size(0, 1 << 30),
         default: "1M",
         flag: Flag::Value,
@@ -303,7 +286,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "thp",
         env: "NEAP_THP",
-        was: None,
         kind: AUTO,
         default: "auto",
         flag: Flag::Value,
@@ -315,7 +297,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "purge-thread",
         env: "NEAP_PURGE_THREAD",
-        was: None,
         kind: AUTO,
         default: "auto",
         flag: Flag::Value,
@@ -328,7 +309,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "children",
         env: "NEAP_CHILDREN",
-        was: None,
         kind: SWITCH,
         default: "1",
         flag: Flag::Off,
@@ -338,7 +318,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "kernel-queries",
         env: "NEAP_KERNEL_QUERIES",
-        was: Some("NEAP_ASK"),
         kind: SWITCH,
         default: "1",
         flag: Flag::Off,
@@ -349,7 +328,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "status-page",
         env: "NEAP_STATUS_PAGE",
-        was: Some("NEAP_ATTACH"),
         kind: SWITCH,
         default: "",
         flag: Flag::Off,
@@ -361,7 +339,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "deepbind",
         env: "NEAP_DEEPBIND",
-        was: None,
         kind: Kind::Choice(&["strip", "keep"]),
         default: "strip",
         flag: Flag::Value,
@@ -372,7 +349,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "answer",
         env: "NEAP_ANSWER",
-        was: None,
         kind: SWITCH,
         default: "0",
         flag: Flag::Absent,
@@ -383,7 +359,6 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "monitor",
         env: "NEAP_MONITOR",
-        was: None,
         kind: Kind::Socket,
         default: "",
         flag: Flag::Absent,
@@ -393,13 +368,10 @@ pub static OPTIONS: &[Declaration] = &[
     },
 ];
 
-/// The option read from the variable `env`, which may have its earlier name.
+/// The option read from the variable `env`.
 #[must_use]
 pub fn find(env: &[u8]) -> Option<&'static Declaration> {
-    OPTIONS.iter().find(|option| {
-        let names = [Some(option.env), option.was];
-        names.iter().flatten().any(|name| name.as_bytes() == env)
-    })
+    OPTIONS.iter().find(|option| option.env.as_bytes() == env)
 }
 
 /// The variable whose name is nearest to the unknown `env`, if one is near enough
@@ -467,16 +439,5 @@ mod tests {
     fn variables_are_found_by_their_whole_name() {
         assert_eq!(find(b"NEAP_DECAY").map(|option| option.name), Some("decay"));
         assert!(find(b"NEAP_DECA").is_none());
-    }
-
-    #[test]
-    fn variables_keep_their_earlier_names() {
-        for (was, name) in [
-            ("NEAP_DIRTY_MAX", "limit-dirty"),
-            ("NEAP_ASK", "kernel-queries"),
-            ("NEAP_ATTACH", "status-page"),
-        ] {
-            assert_eq!(find(was.as_bytes()).map(|option| option.name), Some(name));
-        }
     }
 }

@@ -2,9 +2,9 @@
 #pragma once
 #include "page.h"
 
-static void hidden(void) { CHECK(descriptor_of("neap-board") == -1); }
+static void hidden(void) { CHECK(descriptor_of("neap-status") == -1); }
 
-static int has_status_page(void) { return descriptor_of("neap-board") >= 0; }
+static int has_status_page(void) { return descriptor_of("neap-status") >= 0; }
 
 // By two megabytes, with few calls.
 static void grows(void) {
@@ -73,19 +73,19 @@ static void child_purged_nothing(void) {
     CHECK(block && memset(block, 1, BLOCK));
     free(block);
     malloc_trim(0);
-    CHECK(word_of(descriptor_of("neap-board"), PURGED) >= BLOCK);
+    CHECK(word_of(descriptor_of("neap-status"), PURGED) >= BLOCK);
     CHECK(!malloc((uintptr_t)1 << 50));
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         free(malloc(100 << 10));
         present();
-        CHECK(word_of(descriptor_of("neap-board"), PURGED) < BLOCK);
+        CHECK(word_of(descriptor_of("neap-status"), PURGED) < BLOCK);
         _exit(0);
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    CHECK(word_of(descriptor_of("neap-board"), PURGED) >= BLOCK);
+    CHECK(word_of(descriptor_of("neap-status"), PURGED) >= BLOCK);
 }
 
 static void exec_again(char **arguments) {
@@ -101,7 +101,7 @@ static void exec_again(char **arguments) {
 // What the child of vfork does to the heap is done to its parent's, but the status_page stays its
 // parent's.
 static void vforked(void) {
-    int descriptor = descriptor_of("neap-board");
+    int descriptor = descriptor_of("neap-status");
     _Atomic uint64_t *words = status_page();
     words[ASK] = 7;
     pid_t child = vfork();

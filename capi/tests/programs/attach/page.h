@@ -60,7 +60,7 @@ static uint64_t word_of(int descriptor, long offset) {
 }
 
 static _Atomic uint64_t *status_page(void) {
-    int descriptor = descriptor_of("neap-board");
+    int descriptor = descriptor_of("neap-status");
     CHECK(descriptor >= 0);
     void *base = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     CHECK(base != MAP_FAILED);
@@ -68,7 +68,7 @@ static _Atomic uint64_t *status_page(void) {
 }
 
 static void present(void) {
-    int descriptor = descriptor_of("neap-board");
+    int descriptor = descriptor_of("neap-status");
     CHECK(descriptor >= 0);
     CHECK(memcmp((uint64_t[]){word_of(descriptor, 0)}, "NeapBord", 8) == 0);
     CHECK(word_of(descriptor, 24) == (uint64_t)getpid());

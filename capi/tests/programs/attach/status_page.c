@@ -191,7 +191,7 @@ static void cloned(void) {
     static void *held[COUNT];
     for (int i = 0; i < COUNT; i++)
         CHECK((held[i] = malloc(4000)) != 0);
-    int profile = descriptor_of("neap-profile"), status_page = descriptor_of("neap-board");
+    int profile = descriptor_of("neap-profile"), status_page = descriptor_of("neap-status");
     CHECK(profile >= 0 && status_page >= 0);
     uint64_t before[2] = {word_of(profile, (256 << 10) + 576 + 48), word_of(status_page, 2048 + 8)};
     pid_t child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
