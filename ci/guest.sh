@@ -49,7 +49,7 @@ INIT
     (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$3"
 }
 
-# emulated SECONDS CONSOLE KERNEL INITRAMFS SCRIPT QEMU...: boots the kernel, and prints its console.
+# emulated SECONDS CONSOLE KERNEL INITRAMFS SCRIPT QEMU...: boots the kernel, prints its console.
 emulated() {
     timeout "$1" "${@:6}" -accel tcg,thread=multi -m 4096 -smp 2 -nographic -no-reboot \
         -kernel "$3"/boot/vmlinuz-* -initrd "$4" \

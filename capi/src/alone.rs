@@ -9,6 +9,7 @@ use crate::loader;
 use crate::next::Next;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
+use core::ptr::NonNull;
 use neap_heap::base::sync::plain::{AtomicBool, Ordering};
 use neap_heap::init;
 use neap_heap::os::errno;
@@ -108,10 +109,16 @@ unsafe extern "C" fn forkpty(
     around(|| unsafe {
         match transmute::<*mut c_void, Option<Forkpty>>(FORKPTY.found()) {
             Some(next) => next(file, name, settings, window),
-            None => {
-                errno::set(libc::ENOSYS);
-                -1
-            }
+            // glibc before 2.34 has it in a library of its own, which may have been opened later.
+            None => match loader::inside(b"libutil.so", c"forkpty") {
+                Some(next) => {
+                    transmute::<NonNull<c_void>, Forkpty>(next)(file, name, settings, window)
+                }
+                None => {
+                    errno::set(libc::ENOSYS);
+                    -1
+                }
+            },
         }
     })
 }

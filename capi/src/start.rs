@@ -50,7 +50,7 @@ unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *m
     #[cfg(all(panic = "abort", feature = "archive"))]
     {
         let _ = argv;
-        crate::archive::refuse_another();
+        crate::cxx::beside::refuse_another();
     }
     let is_handed = imports::is_glibc() && !imports::is_up();
     let envp = if is_handed {

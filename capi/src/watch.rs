@@ -64,6 +64,10 @@ unsafe extern "C" fn mmap(
     file: c_int,
     offset: c_long,
 ) -> *mut c_void {
+    // Before the call, which may fail after the kernel has unmapped what was there.
+    if flags & libc::MAP_FIXED != 0 {
+        mapped_over::note(address.addr(), bytes);
+    }
     // SAFETY: null, or the C library's function of this name and so of this type; the caller's
     // promise.
     let mapped = unsafe {
@@ -130,6 +134,10 @@ unsafe extern "C" fn mremap(
     flags: c_int,
     new: *mut c_void,
 ) -> *mut c_void {
+    // As in `mmap`.
+    if flags & libc::MREMAP_FIXED != 0 {
+        mapped_over::note(new.addr(), bytes);
+    }
     // SAFETY: as in `mmap`.
     let mapped = unsafe {
         match transmute::<*mut c_void, Option<Mremap>>(MREMAP.get()) {

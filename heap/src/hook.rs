@@ -34,8 +34,8 @@ pub trait Instruments: Sync {
     fn begin(&self) {}
 
     /// Sampling is on, and the magazine of `class` gave no block of `size` bytes: a
-    /// [sampled](crate::cache::heap::Heap::take_sampled) block, or null when out of memory; `None` if
-    /// the next one is not to be sampled.
+    /// [sampled](crate::cache::heap::Heap::take_sampled) block, or null when out of memory; `None`
+    /// if the next one is not to be sampled.
     fn sample(&self, _cache: &Cache, _size: usize, _class: Class) -> Option<*mut u8> {
         None
     }
@@ -61,8 +61,8 @@ pub trait Instruments: Sync {
     /// other thread has it yet.
     fn large_made(&self, _place: &SliceRef<'_>, _size: usize, _usable: usize) {}
 
-    /// A block that may have been sampled is freed: the large one whose span begins at `address`, or
-    /// the one that starts there in a slab of sampled blocks.
+    /// A block that may have been sampled is freed: the large one whose span begins at `address`,
+    /// or the one that starts there in a slab of sampled blocks.
     fn sampled_freed(&self, _address: usize) {}
 
     /// In the counting mode: a request of `size` bytes, which a slab of `class` serves, or none.

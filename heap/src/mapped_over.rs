@@ -27,6 +27,7 @@ use crate::pages::{SliceRef, Use};
 use crate::seal;
 use crate::slab::Slab;
 use crate::slab::class::Class;
+use crate::slab::depot_id::DepotId;
 use crate::slab::page_set::PageSet;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -89,7 +90,11 @@ unsafe fn restore_noted(address: usize, slab: &Slab, class: Class) -> bool {
     let in_use = class
         .block_at(offset)
         .is_some_and(|number| !slab.is_free(class, number));
-    let bytes = in_use.then(|| seal::bytes_in_use(address, class));
+    let is_sampled = slab.depot() == Some(DepotId::sampled(class));
+    let bytes = in_use.then(|| match is_sampled {
+        true => Some(class.bytes()),
+        false => seal::bytes_in_use(address, class),
+    });
     let Some(pages) = bytes.flatten().and_then(|bytes| whole_pages(offset, bytes)) else {
         return true;
     };

@@ -237,8 +237,15 @@ pub(super) const fn lock(number: usize) -> &'static Lock {
 /// The block's bytes, and its number in its slab; aborts if none starts here.
 fn place_of(address: usize, found: &Found) -> (usize, usize) {
     match found {
-        Found::Slab(slab, class) | Found::Sampled(slab, class) => {
+        Found::Slab(slab, class) => {
             let number = start_of(Call::Free, slab, *class, address);
+            (class.bytes(), number)
+        }
+        Found::Sampled(slab, class) => {
+            let number = start_of(Call::Free, slab, *class, address);
+            if slab.is_free(*class, number) {
+                misuse::double_free(address, class.bytes());
+            }
             (class.bytes(), number)
         }
         Found::Large(place) => (large::bytes(Call::Free, place, address), 0),

@@ -14,6 +14,8 @@
 //! A program that replaces only some forms (`replaced.rs`) gets what the standard requires: the
 //! other forms behave as if they called the replaced ones.
 
+#[cfg(all(panic = "abort", feature = "archive"))]
+pub(crate) mod beside;
 mod delete;
 mod new;
 pub(crate) mod replaced;

@@ -202,11 +202,11 @@ fn passes_with_blocks_of_each_kind(source: &str) {
     };
     for measures in ["0", "zero", "random,canary,zero,nullpage,guards"] {
         for bytes in ["8192", "20000", "8388608"] {
-            let output = support::run(&program, &[OsStr::new(bytes)], &[("NEAP_HARDEN", measures)]);
-            support::succeeds(
-                &output,
-                &format!("{source} {bytes}, NEAP_HARDEN={measures}"),
-            );
+            for sampling in [&[][..], &[("NEAP_SAMPLE", "4K")]] {
+                let variables = [&[("NEAP_HARDEN", measures)], sampling].concat();
+                let output = support::run(&program, &[OsStr::new(bytes)], &variables);
+                support::succeeds(&output, &format!("{source} {bytes}, {variables:?}"));
+            }
         }
     }
 }

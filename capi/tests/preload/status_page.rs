@@ -158,8 +158,17 @@ fn sampled_blocks_are_blocks() {
 
 #[test]
 fn a_sampled_block_freed_twice_is_reported() {
-    if let Some(output) = outcome("twice", &[("NEAP_SAMPLE", "4K")]) {
-        let said = aborted(&output, "twice");
+    let sample = ("NEAP_SAMPLE", "4K");
+    for (way, variables) in [
+        ("twice", &[sample][..]),
+        ("twice", &[sample, ("NEAP_CHECK", "1")]),
+        ("twice-later", &[sample, ("NEAP_CHECK", "1")]),
+        ("twice-later", &[sample, ("NEAP_HARDEN", "1")]),
+    ] {
+        let Some(output) = outcome(way, variables) else {
+            return;
+        };
+        let said = aborted(&output, way);
         assert!(said.contains("neap: double free of ADDR"), "{said}");
     }
 }

@@ -1,4 +1,5 @@
-/* Allocates and writes 50 MB in blocks of 1,000 bytes. Prints the process's resident memory, in KiB. */
+/* Allocates and writes 50 MB in blocks of 1,000 bytes. Prints the process's resident memory, in
+   KiB. */
 #include "check.h"
 
 static long resident_kib(void) {

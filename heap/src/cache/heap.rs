@@ -46,7 +46,7 @@ pub struct Heap {
     pub(super) drained: AtomicUsize,
     /// Spans.
     pub pages: PageHeap<Linux>,
-    /// Slabs with free blocks: the program's, and those of caches and magazine arrays.
+    /// Slabs with free blocks: the program's, its sampled ones, and those of metadata.
     pub depots: &'static Depots,
     /// Stacks for coroutines.
     pub stacks: Pool,

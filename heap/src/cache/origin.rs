@@ -64,9 +64,9 @@ impl Heap {
     /// - `address` is in a slab of sampled blocks of `class`; the program frees the block, and
     ///   nothing uses it any more.
     pub(crate) unsafe fn give_sampled(&'static self, address: usize, class: Class) {
+        self.tide.note_freed(class.bytes());
         // SAFETY: the caller's promise.
         unsafe { self.give_to(DepotId::sampled(class), address) };
-        self.tide.note_freed(class.bytes());
     }
 
     /// Memory of `bytes` bytes for the pool of guarded blocks, for good. `None` when out of memory.
@@ -176,7 +176,7 @@ enum Supply {
 }
 
 impl Origin {
-    /// Of slabs of either user.
+    /// Of slabs of every user.
     pub(crate) fn blocks(heap: &'static Heap, age: Age) -> Origin {
         Origin {
             heap,

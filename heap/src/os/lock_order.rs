@@ -65,7 +65,7 @@ impl Rank {
 order! {
     1 StatusPage: "status page", "the page itself, and its figures", "the page goes with the parent's";
     2 Quarantine: "quarantine", "blocks held back by `--check` or `--harden`", "a block that was freed is lost";
-    3 Profile: "profile's region", "the samples' memory, while it is made", "there is none";
+    3 Profile: "profile's region", "the sites and the live samples", "there is none";
     4 Pace: "profiler's pace", "the sampling rate of all caches", "its cache follows the next switch";
     5 Guarded: "guarded blocks", "the pool of `--guard`", "the block that was given out or freed is lost";
     6 Step: "step", "a step of a round of decay", "slabs to purge are lost";

@@ -70,8 +70,9 @@ pub(super) static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 pub(super) const RETRY_MS: u64 = 1000;
 
 /// How long a fork waits for the thread's end, and how long after a fork none is started, in ms.
+/// Python reads its number of threads at once.
 const END_MS: u64 = 100;
-const APART_MS: u64 = 100;
+const APART_MS: u64 = 10;
 
 /// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a
 /// hundredth of the program's.
@@ -176,8 +177,8 @@ fn give_up_hold() {
     let _ = HOLDS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
 }
 
-/// Waits for the thread's end, at most until `until` (ms). Sleeps, so that the thread runs even where
-/// its waiter's priority is higher.
+/// Waits for the thread's end, at most until `until` (ms). Sleeps, so that the thread runs even
+/// where its waiter's priority is higher.
 fn await_end(until: u64) {
     while HEAP.now_ms() < until {
         match STATE.load(Ordering::SeqCst) {
@@ -235,16 +236,21 @@ pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
 }
 
 /// [`fork_whole`] of a program that counts its threads right after a fork, as Python does: the
-/// thread ends before, and is started again [`APART_MS`] later at the earliest. The thread may need
-/// a lock that the call interrupted, as a handler of signals. So this waits [`END_MS`] at most.
+/// thread ends before, and is started again [`APART_MS`] later at the earliest. Not where the
+/// program has other threads, or wants ours from the start. The thread may need a lock that the
+/// call interrupted, as a handler of signals. So this waits [`END_MS`] at most.
 pub fn fork_apart(fork: impl FnOnce() -> i32) -> i32 {
     start_none_during(|| {
-        if STATE.load(Ordering::SeqCst) != AWAY && may_be_own_process() {
+        let is_alone = HEAP.registry.count() <= 1 && !is_wanted_from_start();
+        let ends = is_alone && STATE.load(Ordering::SeqCst) != AWAY && may_be_own_process();
+        if ends {
             HEAP.tide.leave_clean();
             await_end(HEAP.now_ms() + END_MS);
         }
         let result = fork();
-        RETRY_AT.store(HEAP.now_ms() + APART_MS, Ordering::Relaxed);
+        if ends && result > 0 {
+            RETRY_AT.fetch_max(HEAP.now_ms() + APART_MS, Ordering::Relaxed);
+        }
         result
     })
 }

@@ -22,6 +22,9 @@ const MOST_DOUBLINGS: u32 = 6;
 const SWEEP_MS: u64 = 1000;
 const MOST_SWEEP_MS: u64 = 16 * SWEEP_MS;
 
+/// Up to this decay time, in ms, the thread gives back what it can where it leaves before a fork.
+const SHORT_DECAY_MS: u64 = 10_000;
+
 /// Until it is told to end, or the process has entered a sandbox.
 pub(super) fn go_round() {
     HEAP.pages.limits().set_driver(Driver::Thread);
@@ -30,7 +33,8 @@ pub(super) fn go_round() {
     while sandbox::allows_more() {
         match HEAP.tide.told() {
             Told::End => {
-                if HEAP.tide.leaves_clean() {
+                // Not what a long decay time keeps.
+                if HEAP.tide.leaves_clean() && HEAP.decay_ms() <= SHORT_DECAY_MS {
                     HEAP.decay(Reason::Demand);
                 }
                 return;

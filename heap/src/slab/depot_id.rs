@@ -1,9 +1,9 @@
 //! Which depot a slab belongs to: the size class of its blocks, and who uses them.
 //!
-//! The program's blocks, those of them that the profiler sampled, and the heap's own data (caches and
-//! magazine arrays: metadata) lie in slabs of the same kind, but in depots apart. A slab's record
-//! holds the number of its depot, so a thread that remembers a slab's former life sees that the slab
-//! is another depot's by now, even if the class is the same.
+//! The program's blocks, those of them that the profiler sampled, and the heap's own data (caches
+//! and magazine arrays: metadata) lie in slabs of the same kind, but in depots apart. A slab's
+//! record holds the number of its depot, so a thread that remembers a slab's former life sees that
+//! the slab is another depot's by now, even if the class is the same.
 
 use super::class::{CLASSES, Class};
 
@@ -21,11 +21,11 @@ pub struct DepotId {
 pub enum User {
     /// The program. The slices have the tag of their class.
     Program,
+    /// The heap. The slices have no tag, so `free` refuses their addresses.
+    Heap,
     /// The program; each of the blocks was sampled. The slices have a tag that sends `free` to its
     /// slow path.
     Sampled,
-    /// The heap. The slices have no tag, so `free` refuses their addresses.
-    Heap,
 }
 
 /// How many users there are.
@@ -62,7 +62,7 @@ impl DepotId {
         }
     }
 
-    /// All depots: the program's, those of sampled blocks, then those of metadata.
+    /// All depots: the program's, those of metadata, then those of sampled blocks.
     pub fn all() -> impl Iterator<Item = DepotId> {
         core::iter::successors(Some(DepotId::FIRST), |id| id.next())
     }
@@ -77,12 +77,12 @@ impl DepotId {
                 class: class_at(place),
                 user,
             }),
-            (_, User::Program) => Some(DepotId::sampled(class_at(0))),
-            (_, User::Sampled) => Some(DepotId {
+            (_, User::Program) => Some(DepotId {
                 user: User::Heap,
                 ..DepotId::FIRST
             }),
-            (_, User::Heap) => None,
+            (_, User::Heap) => Some(DepotId::sampled(class_at(0))),
+            (_, User::Sampled) => None,
         }
     }
 
@@ -108,8 +108,8 @@ impl DepotId {
         let (user, before) = match byte as usize {
             0 => return None,
             1..=CLASSES => (User::Program, 0),
-            byte if byte <= 2 * CLASSES => (User::Sampled, CLASSES),
-            _ => (User::Heap, 2 * CLASSES),
+            byte if byte <= 2 * CLASSES => (User::Heap, CLASSES),
+            _ => (User::Sampled, 2 * CLASSES),
         };
         Some(DepotId {
             class: Class::known(byte as usize - before),

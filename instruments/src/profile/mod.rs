@@ -2,9 +2,9 @@
 //! this module makes and records them.
 //!
 //! A sampled block of a size class comes from a slab of such blocks, whose tag sends their free to
-//! the slow path. [`samples`] holds what each sampled block represents, so that its free can subtract
-//! exactly that. The totals are in a region that other processes read ([`neap_shared::sites`],
-//! [`region`]).
+//! the slow path. [`samples`] holds what each sampled block represents, so that its free can
+//! subtract exactly that. The totals are in a region that other processes read
+//! ([`neap_shared::sites`], [`region`]).
 
 mod draws;
 mod maps;
@@ -33,7 +33,8 @@ use neap_shared::status_page::Refusal;
 use region::REGION;
 use samples::Weight;
 
-/// Allowed rates, in bytes. At a lower rate, almost every block would be sampled. At a higher one, the number of small blocks between two samples would overflow 32 bits.
+/// Allowed rates, in bytes. At a lower rate, almost every block would be sampled. At a higher one,
+/// the number of small blocks between two samples would overflow 32 bits.
 const RATES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 
 /// From this many samples' worth of live bytes on, the samples estimate the requested share.

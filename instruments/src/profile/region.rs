@@ -39,6 +39,7 @@ pub(super) static REGION: Region = Region {
         dropped: 0,
     }),
     live: [const { AtomicU64::new(0) }; 2],
+    samples: AtomicU64::new(0),
 };
 
 /// Whether the region was ever opened; a fork's child checks only this.
@@ -51,6 +52,8 @@ pub(super) struct Region {
     inner: UnsafeCell<Inner>,
     /// Usable and requested bytes of all live blocks, as the samples estimate them.
     live: [AtomicU64; 2],
+    /// Live samples.
+    samples: AtomicU64,
 }
 
 struct Inner {
@@ -91,9 +94,9 @@ impl Region {
         });
     }
 
-    /// Adds a sample of the block at `address` with these frames. `weight` gets a uniform number in
-    /// 0 to 1. It replaces an earlier sample at the address, whose free was not seen. Without memory
-    /// for the sample, nothing is added.
+    /// Adds a sample of the block at `address` with these frames. `weight` gets a uniform number
+    /// in 0 to 1. It replaces an earlier sample at the address, whose free was not seen. Without
+    /// memory for the sample, nothing is added.
     pub(super) fn add(&self, address: usize, frames: &[u64], weight: impl FnOnce(f64) -> Weight) {
         self.take_away(address);
         self.with(|inner| {
@@ -101,6 +104,7 @@ impl Region {
             weight.site = inner.site_of(frames);
             if inner.live_samples.insert(address, weight) {
                 inner.change(&weight, Change::Allocated);
+                self.samples.fetch_add(1, Ordering::Relaxed);
                 self.note_live(weight.usable, weight.bytes);
             }
         });
@@ -108,9 +112,14 @@ impl Region {
 
     /// Subtracts the sample of the block at `address`, if it has one, from what is live.
     pub(super) fn take_away(&self, address: usize) {
+        // The caller has the block, so no other thread adds or takes away its sample.
+        if self.samples.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         self.with(|inner| {
             if let Some(weight) = inner.live_samples.remove(address) {
                 inner.change(&weight, Change::Freed);
+                self.samples.fetch_sub(1, Ordering::Relaxed);
                 self.note_live(weight.usable.wrapping_neg(), weight.bytes.wrapping_neg());
             }
         });

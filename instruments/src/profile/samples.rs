@@ -148,8 +148,8 @@ impl Samples {
 
     fn places(&mut self) -> &mut [Sample] {
         let places = self.places.unwrap_or(NonNull::dangling());
-        // SAFETY: `room` samples, zero at first, which is a valid sample, and only this table points
-        // there; or none.
+        // SAFETY: `room` samples, zero at first, which is a valid sample, and only this table
+        // points there; or none.
         unsafe { core::slice::from_raw_parts_mut(places.as_ptr(), self.room) }
     }
 }

@@ -99,14 +99,26 @@ static void sampled(void) {
     CHECK(live < 1000000);
 }
 
+// At one sample every 4 KiB, each block of 32,000 bytes is sampled but for one in 2,500.
 static void twice(void) {
-    for (int i = 0; i < 50; i++) {
-        char *block = malloc(32000);
-        // A sampled block begins a span.
-        if ((uintptr_t)block % 65536 == 0) {
-            free(block);
-            free(block);
-        }
+    char *block = malloc(32000);
+    free(block);
+    free(block);
+    puts("no abort");
+}
+
+// The block has left a quarantine meanwhile.
+static void twice_later(void) {
+    char *block = malloc(32000);
+    free(block);
+    for (int i = 0; i < 20000; i++) {
+        char *volatile other = malloc(32000);
+        free(other);
+    }
+    free(block);
+    for (int i = 0; i < 20000; i++) {
+        char *volatile other = malloc(32000);
+        free(other);
     }
     puts("no abort");
 }
@@ -259,6 +271,7 @@ int main(int count, char **arguments) {
     else if (!strcmp(what, "toggle")) threads(toggle, 1500);
     else if (!strcmp(what, "sampled")) sampled();
     else if (!strcmp(what, "twice")) twice();
+    else if (!strcmp(what, "twice-later")) twice_later();
     else if (!strcmp(what, "sandbox")) sandbox();
     else if (!strcmp(what, "sandboxed-fork")) sandboxed_fork();
     else if (!strcmp(what, "small-stack")) small_stack();

@@ -1,5 +1,5 @@
-/* A program that counts its threads right after a fork, as Python 3.12 does, finds only its own: the
-   purge thread gives back what it can, ends before the fork, and comes back afterwards. */
+/* A program that counts its threads right after a fork, as Python 3.12 does, finds only its own:
+   the purge thread gives back what it can, ends before the fork, and comes back afterwards. */
 #include "purge.h"
 
 /* A function that is new in Python 3.12. */
