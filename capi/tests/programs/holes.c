@@ -41,9 +41,11 @@ static void next_owner(const char *before) {
     char *blocks[MOST];
     int count = 0, met = 0;
     while (!met && count < MOST) {
-        char *block = blocks[count++] = count % 2 ? calloc(1, size) : malloc(size);
+        int zeroed = count % 2;
+        char *block = zeroed ? calloc(1, size) : malloc(size);
         CHECK(block != NULL);
-        for (size_t at = 0; count % 2 && at < size; at += 64) CHECK(block[at] == 0);
+        blocks[count++] = block;
+        for (size_t at = 0; zeroed && at < size; at += 64) CHECK(block[at] == 0);
         memset(block, 2, size);
         met = block < before + size && before < block + size;
     }
