@@ -55,5 +55,5 @@ emulated() {
         -kernel "$3"/boot/vmlinuz-* -initrd "$4" \
         -append "console=$2 quiet panic=-1 script=$5" \
         -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap \
-        -device virtio-9p-pci,fsdev=r,mount_tag=root </dev/null 2>&1 | tr -d '\r'
+        -device virtio-9p-pci,fsdev=r,mount_tag=root </dev/null 2>&1 | stdbuf -oL tr -d '\r'
 }
