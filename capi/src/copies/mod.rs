@@ -6,7 +6,8 @@
 //! it afterwards, in both processes. Calls that share memory (threads, `vfork`) pass through. Neap
 //! does not see a program that issues system calls with its own machine instructions.
 //!
-//! `syscall` also notices a program that enters a sandbox by number.
+//! `syscall` also notices a program that enters a sandbox by number, or leaves or enters a namespace,
+//! for which it may have to be alone.
 
 use crate::errno;
 use crate::next::Next;
@@ -15,6 +16,7 @@ use core::mem::{offset_of, transmute};
 use neap_heap::base::sync::{AtomicPtr, Ordering};
 use neap_heap::fork::{self, Copier};
 use neap_heap::init;
+use neap_heap::reclaim::thread as purge;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -164,7 +166,8 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
     unsafe { next(number, a, b, c, d, e, f) }
 }
 
-/// What `syscall` hands over: copies of the process, and calls that enter a sandbox.
+/// What `syscall` hands over: copies of the process, and calls that enter a sandbox, or that only a
+/// process with one thread may make.
 ///
 /// # Safety
 /// - As `syscall(2)`.
@@ -191,6 +194,8 @@ unsafe extern "C" fn seen(
     if enters {
         init::ask_no_more();
     }
+    let alone = matches!(number, libc::SYS_unshare | libc::SYS_setns);
+    let _alone = alone.then(purge::hold);
     call()
 }
 

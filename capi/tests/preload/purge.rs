@@ -121,7 +121,12 @@ fn privileges_are_given_up_while_the_thread_lives() {
 fn namespaces_are_left_while_the_thread_lives() {
     passes(
         "namespaces",
-        &["unshare-user", "unshare-mounts", "unshare-files"],
+        &[
+            "unshare-user",
+            "unshare-by-number",
+            "unshare-mounts",
+            "unshare-files",
+        ],
         &[LONG],
     );
 }

@@ -17,6 +17,10 @@ static int unshare_user(void) {
     return unshare(CLONE_NEWUSER);
 }
 
+static int unshare_user_by_number(void) {
+    return (int)syscall(SYS_unshare, CLONE_NEWUSER);
+}
+
 static int unshare_mounts(void) {
     return unshare(CLONE_NEWNS);
 }
@@ -60,6 +64,7 @@ static const struct {
     int (*act)(void);
 } calls[] = {
     {"unshare-user", unshare_user}, {"unshare-mounts", unshare_mounts}, {"unshare-files", unshare_files},
+    {"unshare-by-number", unshare_user_by_number},
     {"setns-uts", enter_names},     {"setns-mounts", enter_mounts},     {"setns-user", enter_user},
 };
 
