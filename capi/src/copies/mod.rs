@@ -6,8 +6,8 @@
 //! it afterwards, in both processes. Calls that share memory (threads, `vfork`) pass through. Neap
 //! does not see a program that issues system calls with its own machine instructions.
 //!
-//! `syscall` also notices a program that enters a sandbox by number, or leaves or enters a namespace,
-//! for which it may have to be alone.
+//! `syscall` also notices a program that enters a sandbox by number, or leaves or enters a
+//! namespace, for which it may have to be alone.
 
 use crate::errno;
 use crate::next::Next;
