@@ -136,7 +136,7 @@ if has cmake cmake "CMake projects"; then
     with_cmake archive Neap::neap-static
     for other in "$work/prefix/lib/libneap.so" /usr/lib/*/libjemalloc.so.2 /usr/lib/*/libtcmalloc_minimal.so.4; do
         [ ! -e "$other" ] || judged "cmake/archive/beside-${other##*/}" \
-            refused "${other##*/} would free blocks of the allocator that this program contains" \
+            refused "${other##*/} has operators that take blocks of the allocator that this program contains" \
             env LD_PRELOAD="$other" "$work/build/archive/resource"
         # A program in C calls no operator.
         [ ! -e "$other" ] || judged "cmake/archive/c-beside-${other##*/}" \

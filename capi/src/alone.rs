@@ -78,10 +78,6 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 /// - As `fork(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> c_int {
-    // Its handlers, where it has not started because no call needed it.
-    if loader::serves() {
-        init::begin_on_the_way();
-    }
     // SAFETY: as in `unshare`; without the C library's own there is none that runs handlers.
     let copy = || unsafe {
         match transmute::<*mut c_void, Option<Fork>>(FORK.found()) {
@@ -89,8 +85,6 @@ unsafe extern "C" fn fork() -> c_int {
             None => copies::raw_fork() as c_int,
         }
     };
-    #[cfg(not(all(panic = "abort", feature = "archive")))]
-    let copy = || at_fork::around(copy);
     around(copy)
 }
 
@@ -125,6 +119,12 @@ unsafe extern "C" fn forkpty(
 
 /// Calls `fork`, which runs the program's handlers of forks.
 fn around(fork: impl FnOnce() -> c_int) -> c_int {
+    // The library's own handlers, where it has not started because no call needed it.
+    if loader::serves() {
+        init::begin_on_the_way();
+    }
+    #[cfg(not(all(panic = "abort", feature = "archive")))]
+    let fork = || at_fork::around(fork);
     match COUNTS_THREADS.load(Ordering::Relaxed) {
         true => purge::fork_apart(fork),
         false => purge::fork_whole(fork),

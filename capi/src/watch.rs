@@ -134,7 +134,9 @@ unsafe extern "C" fn mremap(
     flags: c_int,
     new: *mut c_void,
 ) -> *mut c_void {
-    // As in `mmap`.
+    // Before the call, as in `mmap` and `munmap`: what is moved away or cut off is missing in the
+    // block.
+    mapped_over::note(old.addr(), old_bytes);
     if flags & libc::MREMAP_FIXED != 0 {
         mapped_over::note(new.addr(), bytes);
     }
@@ -149,10 +151,6 @@ unsafe extern "C" fn mremap(
         }
     };
     note(mapped, bytes);
-    // What was moved away or cut off is missing in the block.
-    if mapped != libc::MAP_FAILED {
-        mapped_over::note(old.addr(), old_bytes);
-    }
     mapped
 }
 

@@ -11,25 +11,31 @@ use neap_heap::os::elf;
 /// archive leaves the sized and nothrow operators to the runtime. Where other objects call the
 /// program's `new`, those of the other allocator would free its blocks.
 pub(crate) fn refuse_another() {
+    refuse_if_others(c"_ZdlPvm");
+    refuse_if_others(c"_ZnwmRKSt9nothrow_t");
+}
+
+/// [`refuse_another`], if it defines this operator.
+fn refuse_if_others(operator: &CStr) {
     let own = Some(optional!("_DYNAMIC").cast());
     // SAFETY: as in `listed`.
     let others = unsafe { elf::find(own, c"malloc") };
-    let found = (listed(c"_Znwm"), listed(c"_ZdlPvm"), others.ok().flatten());
-    let (Some(new), Some(delete), Some(malloc)) = found else {
+    let found = (listed(c"_Znwm"), listed(operator), others.ok().flatten());
+    let (Some(new), Some(other), Some(malloc)) = found else {
         return;
     };
-    let [new, delete, malloc] = [new, delete, malloc].map(|found| found.as_ptr().cast_const());
-    let [program, of_new, of_delete, of_malloc] = objects_of([
+    let [new, other, malloc] = [new, other, malloc].map(|found| found.as_ptr().cast_const());
+    let [program, of_new, of_other, of_malloc] = objects_of([
         refuse_another as fn() as usize,
         new.addr(),
-        delete.addr(),
+        other.addr(),
         malloc.addr(),
     ]);
-    if of_new == program && of_delete == of_malloc && !of_delete.is_empty() {
+    if of_new == program && of_other == of_malloc && !of_other.is_empty() {
         fatal(format_args!(
-            "{} would free blocks of the allocator that this program contains, by its operator \
-             delete: start the program without it (LD_PRELOAD)",
-            name_of(delete)
+            "{} has operators that take blocks of the allocator that this program contains for \
+             its own: start the program without it (LD_PRELOAD)",
+            name_of(other)
         ));
     }
 }

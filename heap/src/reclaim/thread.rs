@@ -72,7 +72,7 @@ pub(super) const RETRY_MS: u64 = 1000;
 /// How long a fork waits for the thread's end, and how long after a fork none is started, in ms.
 /// Python reads its number of threads at once.
 const END_MS: u64 = 100;
-const APART_MS: u64 = 10;
+const APART_MS: u64 = 20;
 
 /// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a
 /// hundredth of the program's.

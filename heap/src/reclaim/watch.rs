@@ -33,8 +33,9 @@ pub(super) fn go_round() {
     while sandbox::allows_more() {
         match HEAP.tide.told() {
             Told::End => {
-                // Not what a long decay time keeps.
-                if HEAP.tide.leaves_clean() && HEAP.decay_ms() <= SHORT_DECAY_MS {
+                // Not what a long decay time or `M_TRIM_THRESHOLD` keeps.
+                let keeps = HEAP.decay_ms() > SHORT_DECAY_MS || HEAP.pages.limits().kept() > 0;
+                if HEAP.tide.leaves_clean() && !keeps {
                     HEAP.decay(Reason::Demand);
                 }
                 return;
