@@ -1,6 +1,10 @@
-//! When free memory goes back to the kernel, and which: the one place that decides it. Nothing here
-//! touches the heap. [`super::round`] carries it out, and [`super::watch`] sleeps until something
-//! is due.
+//! What a round returns to the kernel, and when the next one is due. Nothing here touches the heap.
+//! [`super::round`] carries it out, and [`super::watch`] sleeps until something is due.
+//!
+//! Other files decide the rest: `pages/limits.rs` the bounds on free spans, `pages/retention.rs`
+//! and `pages/regret.rs` how long free spans stay after regretted purges, `pages/tails.rs` which
+//! tails a sweep takes, and `stacks/warm.rs` the surplus of stacks. `docs/recipes.md` lists all of
+//! them.
 //!
 //! Two things come due by time. *Free spans* go when the oldest reaches the decay time, with those
 //! that reach it within a quarter of that ([`Reason::spans_until`]). *Rounds* over what frees spans
