@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use neap_heap::base::sync::plain::{AtomicBool, Ordering};
 use neap_heap::init;
 use neap_heap::os::errno;
-use neap_heap::reclaim::thread as purge;
+use neap_heap::reclaim::thread::{self as purge, After};
 
 static UNSHARE: Next = Next::new(c"unshare");
 static SETNS: Next = Next::new(c"setns");
@@ -79,13 +79,12 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> c_int {
     // SAFETY: as in `unshare`; without the C library's own there is none that runs handlers.
-    let copy = || unsafe {
+    around(&mut || unsafe {
         match transmute::<*mut c_void, Option<Fork>>(FORK.found()) {
             Some(next) => next(),
             None => copies::raw_fork() as c_int,
         }
-    };
-    around(copy)
+    })
 }
 
 /// Forks, with a new terminal for the child. The C library calls its own `fork` for that.
@@ -100,7 +99,7 @@ unsafe extern "C" fn forkpty(
     window: *const c_void,
 ) -> c_int {
     // SAFETY: as in `unshare`.
-    around(|| unsafe {
+    around(&mut || unsafe {
         match transmute::<*mut c_void, Option<Forkpty>>(FORKPTY.found()) {
             Some(next) => next(file, name, settings, window),
             // glibc before 2.34 has it in a library of its own, which may have been opened later.
@@ -117,16 +116,18 @@ unsafe extern "C" fn forkpty(
     })
 }
 
-/// Calls `fork`, which runs the program's handlers of forks.
-fn around(fork: impl FnOnce() -> c_int) -> c_int {
+/// Calls `fork`, which runs the program's handlers of forks. Not generic: its parts are large.
+#[inline(never)]
+fn around(fork: &mut dyn FnMut() -> c_int) -> c_int {
     // The library's own handlers, where it has not started because no call needed it.
     if loader::serves() {
         init::begin_on_the_way();
     }
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     let fork = || at_fork::around(fork);
-    match COUNTS_THREADS.load(Ordering::Relaxed) {
-        true => purge::fork_apart(fork),
-        false => purge::fork_whole(fork),
-    }
+    let after = match COUNTS_THREADS.load(Ordering::Relaxed) {
+        true => After::Counts,
+        false => After::Unknown,
+    };
+    purge::fork_whole(after, fork)
 }

@@ -98,6 +98,7 @@ pub(crate) fn first(name: &CStr) -> Option<NonNull<c_void>> {
 
 /// The definition of `name` in the first loaded library whose file name begins with `start`, even
 /// if it is not in the global scope.
+#[inline(never)]
 pub(crate) fn inside(start: &[u8], name: &CStr) -> Option<NonNull<c_void>> {
     let mut library = Library {
         start,

@@ -229,20 +229,29 @@ pub fn may_be_own_process() -> bool {
     sandbox::is_forbidden() || process::is_own()
 }
 
-/// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no
-/// thread is started by these.
-pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
-    start_none_during(fork)
+/// What a program does with its threads right after a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It counts them, as Python does.
+    Counts,
+    /// Nothing that is known.
+    Unknown,
 }
 
-/// [`fork_whole`] of a program that counts its threads right after a fork, as Python does: the
-/// thread ends before, and is started again [`APART_MS`] later at the earliest. Not where the
-/// program has other threads, or wants ours from the start. The thread may need a lock that the
-/// call interrupted, as a handler of signals. So this waits [`END_MS`] at most.
-pub fn fork_apart(fork: impl FnOnce() -> i32) -> i32 {
+/// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no
+/// thread is started by these.
+///
+/// If the program counts its threads afterwards, the thread ends before, and is started again
+/// [`APART_MS`] later at the earliest. Not where the program has other threads, or wants ours from
+/// the start. The thread may need a lock that the call interrupted, as a handler of signals. So
+/// this waits [`END_MS`] at most.
+pub fn fork_whole(after: After, fork: impl FnOnce() -> i32) -> i32 {
     start_none_during(|| {
         let is_alone = HEAP.registry.count() <= 1 && !is_wanted_from_start();
-        let ends = is_alone && STATE.load(Ordering::SeqCst) != AWAY && may_be_own_process();
+        let ends = after == After::Counts
+            && is_alone
+            && STATE.load(Ordering::SeqCst) != AWAY
+            && may_be_own_process();
         if ends {
             HEAP.tide.leave_clean();
             await_end(HEAP.now_ms() + END_MS);

@@ -78,21 +78,22 @@ impl Samples {
     pub(super) fn remove(&mut self, address: usize) -> Option<Weight> {
         let mut gap = self.place_of(address)?;
         let last = self.room - 1;
-        let places = self.places();
-        let removed = core::mem::replace(&mut places[gap], NOTHING);
+        let removed = core::mem::replace(self.at(gap), NOTHING);
         if removed.address == 0 {
             return None;
         }
         let mut at = gap;
         loop {
             at = (at + 1) & last;
-            if places[at].address == 0 {
+            let moved = *self.at(at);
+            if moved.address == 0 {
                 break;
             }
             // Moves into the gap unless its home lies behind the gap.
-            let home = home(places[at].address) & last;
+            let home = home(moved.address) & last;
             if (at.wrapping_sub(home) & last) >= (at.wrapping_sub(gap) & last) {
-                places.swap(at, gap);
+                *self.at(gap) = moved;
+                *self.at(at) = NOTHING;
                 gap = at;
             }
         }
@@ -101,11 +102,11 @@ impl Samples {
     }
 
     /// The place of `address`, or the empty one where it belongs; `None` without a table.
+    #[inline(never)]
     fn place_of(&mut self, address: usize) -> Option<usize> {
         let last = self.room.checked_sub(1)?;
-        let places = self.places();
         let mut at = home(address) & last;
-        while places[at].address != 0 && places[at].address != address {
+        while ![0, address].contains(&self.at(at).address) {
             at = (at + 1) & last;
         }
         Some(at)
@@ -113,7 +114,7 @@ impl Samples {
 
     fn put(&mut self, sample: Sample) {
         if let Some(at) = self.place_of(sample.address) {
-            self.places()[at] = sample;
+            *self.at(at) = sample;
         }
     }
 
@@ -137,8 +138,8 @@ impl Samples {
 
     /// Gives the memory back, and `each` every sample.
     fn close(mut self, each: impl FnMut(Sample)) {
-        let taken = |sample: &&Sample| sample.address != 0;
-        self.places().iter().filter(taken).copied().for_each(each);
+        let all = (0..self.room).map(|at| *self.at(at));
+        all.filter(|sample| sample.address != 0).for_each(each);
         if let Some(places) = self.places {
             let bytes = (self.room * size_of::<Sample>()).next_multiple_of(Linux.page_bytes());
             // SAFETY: what `zeros` reserved for so many samples; only this table points there.
@@ -146,11 +147,13 @@ impl Samples {
         }
     }
 
-    fn places(&mut self) -> &mut [Sample] {
+    /// The sample at a place of the table, which must have memory.
+    fn at(&mut self, place: usize) -> &mut Sample {
+        debug_assert!(place < self.room);
         let places = self.places.unwrap_or(NonNull::dangling());
         // SAFETY: `room` samples, zero at first, which is a valid sample, and only this table
-        // points there; or none.
-        unsafe { core::slice::from_raw_parts_mut(places.as_ptr(), self.room) }
+        // points there. Callers take places modulo `room`, which is not 0.
+        unsafe { places.add(place).as_mut() }
     }
 }
 
