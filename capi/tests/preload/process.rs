@@ -204,7 +204,17 @@ fn passes_with_blocks_of_each_kind(source: &str) {
         for bytes in ["8192", "20000", "8388608"] {
             for sampling in [&[][..], &[("NEAP_SAMPLE", "4K")]] {
                 let variables = [&[("NEAP_HARDEN", measures)], sampling].concat();
-                let output = support::run(&program, &[OsStr::new(bytes)], &variables);
+                let miss: &[&str] = if sampling.is_empty() {
+                    &[]
+                } else {
+                    &["may-miss"]
+                };
+                let arguments: Vec<&OsStr> = [&[bytes], miss]
+                    .concat()
+                    .into_iter()
+                    .map(OsStr::new)
+                    .collect();
+                let output = support::run(&program, &arguments, &variables);
                 support::succeeds(&output, &format!("{source} {bytes}, {variables:?}"));
             }
         }

@@ -1,5 +1,6 @@
 /* Advice that a program gives the kernel for its block does not hold for the block's next owner: a
-   child of the next owner has its data. Argument 1: the bytes of a block. */
+   child of the next owner has its data. Argument 1: the bytes of a block; 2: the
+   addresses need not come back. */
 #include "check.h"
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -7,6 +8,8 @@
 enum { PAGE = 4096, MOST = 256 };
 
 static size_t size;
+/* Where blocks are sampled, the addresses may come back much later. */
+static int may_miss;
 
 /* All whole pages of the block. */
 static int advise(char *block, int advice) {
@@ -47,7 +50,7 @@ static void next_owner(char *before, const char *flag) {
         met = overlaps(block, before);
         CHECK(!met || !has_flag(block, flag));
     }
-    CHECK(met);
+    CHECK(met || may_miss);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -70,7 +73,8 @@ int main(int count, char **arguments) {
         {MADV_DONTDUMP, " dd"},
         {MADV_MERGEABLE, " mg"},
     };
-    CHECK(count == 2 && served_by_neap("madvise"));
+    CHECK(count >= 2 && served_by_neap("madvise"));
+    may_miss = count > 2;
     size = strtoul(arguments[1], NULL, 10);
     for (size_t at = 0; at < sizeof all / sizeof *all; at++)
         for (int round = 0; round < 3; round++) {

@@ -1,11 +1,19 @@
 /* Pages of a block that the program moves elsewhere or unmaps are there for the block's next owner,
-   and zero for calloc. Argument 1: the bytes of a block. */
+   and zero for calloc. Argument 1: the bytes of a block; 2: the
+   addresses need not come back. */
 #include "check.h"
 #include <sys/mman.h>
+
+/* Linux 5.7; older headers lack it. */
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 
 enum { PAGE = 4096, MOST = 256 };
 
 static size_t size;
+/* Where blocks are sampled, the addresses may come back much later. */
+static int may_miss;
 
 static void unmapped(char *at, size_t bytes) { CHECK(munmap(at, bytes) == 0); }
 
@@ -24,7 +32,6 @@ static void moved(char *at, size_t bytes) {
 static void moved_and_left(char *at, size_t bytes) {
     char *place = somewhere(bytes);
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
-    /* Linux 5.7 has it. */
     if (mremap(at, bytes, bytes, flags, place) == MAP_FAILED) CHECK(errno == EINVAL);
     CHECK(munmap(place, bytes) == 0);
 }
@@ -49,13 +56,14 @@ static void next_owner(const char *before) {
         memset(block, 2, size);
         met = block < before + size && before < block + size;
     }
-    CHECK(met);
+    CHECK(met || may_miss);
     while (count > 0) free(blocks[--count]);
 }
 
 int main(int count, char **arguments) {
     static void (*const ways[])(char *, size_t) = {unmapped, moved, moved_and_left, shrunk, grown};
-    CHECK(count == 2 && served_by_neap("munmap") && served_by_neap("mremap"));
+    CHECK(count >= 2 && served_by_neap("munmap") && served_by_neap("mremap"));
+    may_miss = count > 2;
     size = strtoul(arguments[1], NULL, 10);
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
         for (int round = 0; round < 4; round++) {
