@@ -142,7 +142,7 @@ impl Samples {
         all.filter(|sample| sample.address != 0).for_each(each);
         if let Some(places) = self.places {
             let bytes = (self.room * size_of::<Sample>()).next_multiple_of(Linux.page_bytes());
-            // SAFETY: what `zeros` reserved for so many samples; only this table points there.
+            // SAFETY: what `zeros` reserved for `room` samples; only this table points there.
             unsafe { Linux.unmap(places.cast(), bytes) };
         }
     }

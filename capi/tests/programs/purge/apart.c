@@ -8,6 +8,17 @@ void PyErr_GetRaisedException(void) {}
 
 enum { ROUNDS = 20 };
 
+/* Closed when the child has ended: it would get SIGHUP. */
+static int terminal = -1;
+
+/* By Neap's `forkpty`, which calls the C library's. */
+static pid_t fork_with_terminal(void) {
+    int (*function)(int *, char *, const void *, const void *);
+    *(void **)&function = dlsym(RTLD_DEFAULT, "forkpty");
+    CHECK(function != NULL);
+    return function(&terminal, NULL, NULL, NULL);
+}
+
 static int comes_back(void) {
     fill_and_empty();
     return one_lives();
@@ -19,7 +30,9 @@ int main(void) {
     CHECK(served_by_neap("malloc"));
     for (int round = 0; round < ROUNDS; round++) {
         CHECK(until(comes_back));
-        pid_t child = fork();
+        pid_t child = round % 2 ? fork_with_terminal() : fork();
+        /* There may be no terminal, or no such function: glibc before 2.34 has it elsewhere. */
+        if (child < 0) child = fork();
         if (child == 0) {
             CHECK(tasks() == 1);
             fill_and_empty();
@@ -31,6 +44,8 @@ int main(void) {
             CHECK(resident() <= before + ALLOWANCE);
         }
         ended_well(child);
+        if (terminal >= 0) close(terminal);
+        terminal = -1;
     }
     CHECK(alone >= ROUNDS / 2);
     return 0;
