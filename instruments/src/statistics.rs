@@ -114,6 +114,8 @@ pub fn ends_at_once() {
     let form = FORM.load(Ordering::Relaxed);
     let wanted = form != OFF || attach::is_awaited();
     if wanted && purge::may_be_own_process() && HEAP.is_quiet() {
+        // A depot's lock may be held. Nothing below takes one.
+        lock_order::forget_held();
         own_stack::on_stack(|| at_end());
     }
 }

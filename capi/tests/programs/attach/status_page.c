@@ -225,9 +225,9 @@ static void leave(int signal) {
     _exit(0);
 }
 
-// Many children end in a handler that may have interrupted a sample.
+// Many children end in a handler that may have interrupted a sample, or the holder of any lock.
 static void exit_in_handler(void) {
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 400; i++) {
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
@@ -236,7 +236,7 @@ static void exit_in_handler(void) {
             for (;;)
                 work(&seed, 100);
         }
-        usleep(5000 + 100 * i);
+        usleep(2000 + i * 7919 % 6000);
         kill(child, SIGUSR1);
         int status;
         for (int wait = 0; wait < 30000 && waitpid(child, &status, WNOHANG) == 0; wait++) {
