@@ -1,4 +1,4 @@
-//! The transcripts in `docs/cli.md` agree with what the command prints.
+//! The transcripts in `docs/cli.md` and `transcripts.md` agree with what the command prints.
 //!
 //! A block of the kind `console` has a command after `$`, its exit status after `?` if that is not
 //! 0, and both its outputs. `[..]` stands for any text within a line, and a line `...` for any
@@ -8,7 +8,10 @@ use crate::stage::neap;
 use std::io::Read;
 use std::process::Stdio;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
+const PAGES: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/transcripts.md"),
+];
 
 /// A command and what it prints.
 struct Transcript<'a> {
@@ -110,10 +113,16 @@ fn trimmed(mut lines: Vec<&str>) -> Vec<&str> {
 }
 
 #[test]
-fn the_page_shows_true_transcripts() {
-    let page = std::fs::read_to_string(PAGE).unwrap();
-    let transcripts = transcripts(&page);
-    assert!(transcripts.len() > 20, "{}", transcripts.len());
+fn the_pages_show_true_transcripts() {
+    for page in PAGES {
+        shows_true_transcripts(page);
+    }
+}
+
+fn shows_true_transcripts(page: &str) {
+    let text = std::fs::read_to_string(page).unwrap();
+    let transcripts = transcripts(&text);
+    assert!(transcripts.len() > 10, "{page}: {}", transcripts.len());
     for transcript in transcripts {
         let (status, output) = run(transcript.command);
         let is_true = status == transcript.status
@@ -123,7 +132,7 @@ fn the_page_shows_true_transcripts() {
             );
         assert!(
             is_true,
-            "docs/cli.md, line {}: $ {}\n? {status}\n{output}",
+            "{page}, line {}: $ {}\n? {status}\n{output}",
             transcript.number, transcript.command
         );
     }
