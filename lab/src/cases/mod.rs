@@ -1,5 +1,5 @@
 //! The case book: published complaints about memory, reproduced by real programs under every
-//! allocator, in interleaved rounds. A case is a directory of `lab/cases`; `docs/cases.md`
+//! allocator, in interleaved rounds. A case is a directory of `lab/cases`, whose `README.md`
 //! describes its form.
 //!
 //! | file | contents |
