@@ -62,13 +62,13 @@ int neap_start_purge_thread(void) NEAP_NOEXCEPT;
 /* Stacks for coroutines
  *
  * A stack is memory of the same heap: malloc reuses the pages of ended coroutines, and new stacks
- * reuse the pages of freed blocks. Pages are committed as they are touched. The lowest page is a
+ * reuse the pages of freed blocks. Pages are committed as they are touched. Below each stack is a
  * guard, so an overflow raises a signal instead of silently damaging memory. The signal is SIGSEGV,
  * or SIGBUS where Neap makes the guard by write protection (before Linux 6.13, and in locked
- * memory). A function without stack probes whose frame is larger than a page can step over the
- * guard. Some functions of the C library are of this kind, with frames of up to 33 KiB
- * (docs/stacks.md lists the largest). Give a coroutine that calls one a stack with room for its
- * frame.
+ * memory). A guard has at least 36 KiB of address space, and 68 KiB below a stack of 64 KiB or
+ * more. No function of glibc or musl has a frame without stack probes of more than 33 KiB. A
+ * function without stack probes whose frame is larger than the guard can step over it
+ * (docs/stacks.md has the details).
  * Stacks grow down from `top`. Every function may be called by any thread. None changes errno. */
 typedef struct {
     void *top;    /* one past the highest byte; the start of an OS page */
@@ -76,8 +76,9 @@ typedef struct {
     size_t bytes; /* top - limit */
 } neap_stack_t;
 
-/* Fills `*out` with a stack of `bytes` bytes of address space, guard included: 8 KiB to 8 MiB,
- * rounded up to 8, 16 or 32 KiB or a multiple of 64 KiB. Its contents are undefined. Returns 0;
+/* Fills `*out` with a stack of `bytes` bytes, of which the lowest OS page belongs to the guard: 8
+ * KiB to 8 MiB, rounded up to 8, 16 or 32 KiB or a multiple of 64 KiB. The rest of the guard is
+ * below, and takes address space only. The contents are undefined. Returns 0;
  * EINVAL for another size; ENOMEM when out of memory, or out of mappings (vm.max_map_count) where
  * guards need some: before Linux 6.13 and in locked memory, if Neap cannot use userfaultfd. */
 int neap_stack_alloc(size_t bytes, neap_stack_t *out) NEAP_NOEXCEPT;

@@ -14,8 +14,8 @@ pub(crate) struct StackOut {
     bytes: usize,
 }
 
-/// A stack of `bytes` bytes of address space. 0, `EINVAL` or `ENOMEM`; then `out` stays what it
-/// was.
+/// A stack of `bytes` bytes, one OS page of its guard included. 0, `EINVAL` or `ENOMEM`; then `out`
+/// stays what it was.
 ///
 /// # Safety
 /// - `out` may be written.

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | [`Neap`] | the global allocator |
 //! | [`Hardened`] | the same with measures against memory errors |
-//! | [`stack`] | stacks for coroutines, with guard pages |
+//! | [`stack`] | stacks for coroutines, with guards |
 //! | [`purge`] | when free pages return to the kernel |
 //! | [`limits`] | bounds on what the heap holds |
 //! | [`stats`] | figures of the heap, and the ledger of every byte |
@@ -50,10 +50,10 @@
 //!   environment. A program that keeps another global allocator, and calls `set_var` beside other
 //!   threads, must first call a function of this crate, for instance [`purge::decay`], while it has
 //!   only one thread. Under [`Neap`] the first allocation comes before `main`.
-//! - The guard of a [`stack`] is one OS page. Rust's functions cannot step over it, but some
-//!   functions of the C library can, because they have frames of up to 33 KiB and no stack probes.
-//!   `std::net::ToSocketAddrs`, for instance, can call such functions. A coroutine that may reach
-//!   one needs that much spare room on its stack.
+//! - The guard of a [`stack`] has at least 36 KiB, and 68 KiB for a stack of 64 KiB or more. Rust's
+//!   functions cannot step over it, and neither can glibc's and musl's functions, whose largest
+//!   frame without stack probes has 33 KiB. A function of another C library can, if its frame is
+//!   larger than the guard and has no stack probes.
 //!
 //! # Features
 //!

@@ -1,8 +1,8 @@
-//! Stacks for coroutines: spans of the heap, each with a guard page at its low end.
+//! Stacks for coroutines: spans of the heap, each with a guard at its low end.
 //!
 //! ```
 //! let stack = neap::stack::Stack::new(64 << 10)?;
-//! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard
+//! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard's
 //! # Ok::<(), neap::stack::StackError>(())
 //! ```
 //!
@@ -24,8 +24,9 @@ pub use neap_shared::stats::StackFigures;
 pub struct Stack(heap::Stack);
 
 impl Stack {
-    /// Makes a stack of `bytes` bytes of address space, guard included, rounded up to 8, 16 or 32
-    /// KiB or a multiple of 64 KiB. Its contents are undefined.
+    /// Makes a stack of `bytes` bytes, rounded up to 8, 16 or 32 KiB or a multiple of 64 KiB. The
+    /// lowest OS page of these is the guard's, which has at least 32 KiB more below them. The
+    /// contents are undefined.
     ///
     /// # Errors
     /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.

@@ -126,19 +126,79 @@ fn dive(depth: usize) -> usize {
 /// In a program of Rust, whose standard library has a handler of its own.
 #[test]
 fn an_overflow_is_reported() {
-    const MARK: &str = "COROUTINES_TEST_OVERFLOW";
-    if std::env::var_os(MARK).is_some() {
-        assert!(neap::stack::report_overflows());
-        let stack = stack();
-        stack.set_owner(c"the diver");
+    is_reported("an_overflow_is_reported", 0, |stack, _| {
         let mut coroutine =
             Coroutine::<(), (), usize, Stack>::with_stack(stack, |_, ()| dive(1000));
         coroutine.resume(());
-        return;
+    });
+}
+
+/// Writes the lowest byte of a frame without stack probes. Some functions of the C library have
+/// such frames, and `to_socket_addrs` can call one of 8,216 bytes.
+#[cfg(target_arch = "x86_64")]
+fn leap(frame: usize) {
+    // SAFETY: writes to a guard, or where this test sees that no guard is.
+    unsafe {
+        std::arch::asm!(
+            "mov {top}, rsp",
+            "sub rsp, {frame}",
+            "mov byte ptr [rsp], 1",
+            "mov rsp, {top}",
+            top = out(reg) _,
+            frame = in(reg) frame,
+        );
+    }
+}
+
+/// Calls [`leap`] less than 2 KiB above `limit`.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn descend(limit: usize, frame: usize) {
+    let local = std::hint::black_box([1_u8; 256]);
+    match (&raw const local).addr() - limit < 2048 {
+        true => leap(frame),
+        false => descend(limit, frame),
+    }
+    std::hint::black_box(&local);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_frame_without_probes_is_reported() {
+    for frame in [8216, 18_600, 33_312] {
+        is_reported(
+            "a_frame_without_probes_is_reported",
+            frame,
+            |stack, frame| {
+                // Those below are in use.
+                let below: Vec<_> = (0..16)
+                    .map(|_| Stack::new(stack.bytes()).unwrap())
+                    .collect();
+                let limit = stack.limit().addr().get();
+                let mut coroutine =
+                    Coroutine::<(), (), (), Stack>::with_stack(stack, move |_, ()| {
+                        descend(limit, frame);
+                    });
+                coroutine.resume(());
+                drop(below);
+            },
+        );
+    }
+}
+
+/// Runs a test of this file again with this frame, as a process that must die in the guard of the
+/// diver's stack.
+fn is_reported(name: &str, frame: usize, overflow: impl FnOnce(Stack, usize)) {
+    const MARK: &str = "COROUTINES_TEST_OVERFLOW";
+    if let Ok(frame) = std::env::var(MARK) {
+        assert!(neap::stack::report_overflows());
+        let stack = Stack::new(32 << 10).unwrap();
+        stack.set_owner(c"the diver");
+        return overflow(stack, frame.parse().unwrap());
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "an_overflow_is_reported", "--nocapture"])
-        .env(MARK, "1")
+        .args(["--exact", name, "--nocapture"])
+        .env(MARK, frame.to_string())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);

@@ -19,7 +19,7 @@
 
 namespace neap {
 
-/* `size` is in bytes of address space, guard included, 8 KiB to 8 MiB; see neap_stack_alloc. */
+/* `size` includes one OS page of the guard, and is 8 KiB to 8 MiB; see neap_stack_alloc. */
 template <typename Traits = boost::context::stack_traits>
 class basic_stack_allocator {
 public:

@@ -22,14 +22,18 @@ fn faults(how: &str) -> Option<(String, String)> {
     overflows_on(Kernel::Own, how, libc::SIGSEGV)
 }
 
-/// Runs `overflow.c`, which must die in a guard; what it wrote on both outputs.
-fn overflows(how: &str) -> Option<(String, String)> {
-    let signal = match Machine::under_test() {
+/// The signal that an access to a guard raises here.
+fn guard_signal() -> i32 {
+    match Machine::under_test() {
         Machine::Own => older_kernel::guard_signal(),
         // Emulators have guards that are mappings.
         _ => libc::SIGSEGV,
-    };
-    overflows_on(Kernel::Own, how, signal)
+    }
+}
+
+/// Runs `overflow.c`, which must die in a guard; what it wrote on both outputs.
+fn overflows(how: &str) -> Option<(String, String)> {
+    overflows_on(Kernel::Own, how, guard_signal())
 }
 
 /// Runs `overflow.c`, which must die of this signal; what it wrote on both outputs.
@@ -40,21 +44,32 @@ fn overflows_on(kernel: Kernel, how: &str, signal: i32) -> Option<(String, Strin
         Artifact::Program,
         &[library.as_os_str()],
     )?;
-    let mut command = support::preloaded(&program, &[OsStr::new(how)]);
+    Some(dies_on(kernel, &program, &[how], signal))
+}
+
+/// Runs a program, which must die of this signal; what it wrote on both outputs.
+fn dies_on(kernel: Kernel, program: &Path, how: &[&str], signal: i32) -> (String, String) {
+    let arguments: Vec<_> = how.iter().map(OsStr::new).collect();
+    let mut command = support::preloaded(program, &arguments);
     support::limit(&mut command, libc::RLIMIT_CORE, 0);
     older_kernel::run_on(&mut command, kernel);
     let output = support::output_of(&mut command);
     let stderr = support::without_addresses(&support::text(&output.stderr));
-    assert_eq!(output.status.signal(), Some(signal), "{how}: {stderr}");
-    Some((support::text(&output.stdout), stderr))
+    assert_eq!(output.status.signal(), Some(signal), "{how:?}: {stderr}");
+    (support::text(&output.stdout), stderr)
 }
 
-/// The line that every overflow ends in.
+/// The line that every overflow of a stack of 64 KiB ends in.
 fn line(owner: &str) -> String {
-    // The stack has 64 KiB of address, the guard is one OS page.
+    line_of(64 << 10, owner)
+}
+
+/// The line that every overflow of a stack of this size ends in.
+fn line_of(bytes: usize, owner: &str) -> String {
+    // One OS page of the size is the guard's, and another one at least may be used.
     // SAFETY: takes no pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let bytes = ((64 << 10) - page).max(page);
+    let bytes = (bytes - page.min(bytes)).max(page);
     format!("neap: stack overflow at ADDR, in the guard of a stack of {bytes} bytes{owner}\n")
 }
 
@@ -136,6 +151,38 @@ fn an_overflow_on_an_older_kernel_is_one_line_and_sigbus() {
     }
     if let Some(output) = overflows_on(Kernel::WithoutAdvice, "silent", libc::SIGBUS) {
         assert_eq!(output, Default::default());
+    }
+}
+
+/// Distributions build C libraries without probes.
+#[test]
+fn no_frame_without_probes_leaps_over_a_guard() {
+    let library = support::library();
+    let flags = [
+        library.as_os_str(),
+        OsStr::new("-fno-stack-clash-protection"),
+    ];
+    let Some(program) = compile("programs/leap.c", Artifact::Program, &flags) else {
+        return;
+    };
+    let own = Machine::under_test() == Machine::Own;
+    let mut kernels = vec![(Kernel::Own, guard_signal())];
+    if own && older_kernel::has_write_guards() {
+        kernels.push((Kernel::WithoutAdvice, libc::SIGBUS));
+    }
+    if own {
+        kernels.push((Kernel::WithoutUserfaultfd, libc::SIGSEGV));
+    }
+    for (kernel, signal) in kernels {
+        for kib in [8, 16, 32, 64, 1024] {
+            for frame in ["8216", "16400", "33312", "stderr"] {
+                let bytes = kib << 10;
+                let how = [&*bytes.to_string(), frame];
+                let expected = (String::new(), line_of(bytes, " (owner \"leaping\")"));
+                let output = dies_on(kernel, &program, &how, signal);
+                assert_eq!(output, expected, "{kernel:?}, {kib} KiB, {frame}");
+            }
+        }
     }
 }
 

@@ -19,13 +19,13 @@ const ROWS: [&str; 8] = [
 ];
 /// How many stacks the page promises.
 const STACKS: u64 = 50_000;
-/// What a stack takes of a resource limit: 64 KiB, the heap's own mappings (up to 1.4 KiB), and a
-/// hundredth for what the process maps besides.
-const STACK_KIB: u64 = 66;
+/// What a stack takes of a resource limit: 64 KiB, as much for its guard, the heap's own mappings
+/// (up to 1.8 KiB), and a hundredth for what the process maps besides.
+const STACK_KIB: u64 = 131;
 /// What an empty process takes of a resource limit.
 const PROCESS_KIB: u64 = 5 << 10;
 /// What a stack takes of `NEAP_LIMIT`: two pages of 4 KiB, and the heap's records.
-const STACK_BYTES: u64 = (8 << 10) + 140;
+const STACK_BYTES: u64 = (8 << 10) + 210;
 /// What the heap assumes if it cannot read `vm.max_map_count`.
 const USUAL_MAPPINGS: u64 = 65_530;
 /// Guards by `mprotect` take two mappings each, and at most half of all mappings.

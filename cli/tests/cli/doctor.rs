@@ -366,8 +366,8 @@ fn there_are_as_many_stacks_as_a_limit_allows() {
         Limit::heap("400M"),
         Limit::shell("ulimit -v 100000"),
         Limit::shell("ulimit -v 3000000"),
-        Limit::shell("ulimit -v 3200000"),
-        Limit::shell("ulimit -v 3400000"),
+        Limit::shell("ulimit -v 6400000"),
+        Limit::shell("ulimit -v 6900000"),
         Limit::shell("ulimit -d 3000000"),
     ] {
         let made = stacks_made(&limit, &program);

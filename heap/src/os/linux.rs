@@ -205,20 +205,30 @@ impl Os for Linux {
 
     unsafe fn install_write_guard(
         &self,
-        page: NonNull<u8>,
+        addr: NonNull<u8>,
+        bytes: usize,
         within: Range<usize>,
         least: Range<usize>,
     ) -> Result<u64, GuardRefused> {
         assert_free();
+        let guard = write_guard::Guard {
+            start: addr,
+            bytes,
+            page: self.page_bytes(),
+        };
         let most = self.most_mappings();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { write_guard::install(page, self.page_bytes(), within, least, most) })
+        keep_errno(|| unsafe { write_guard::install(guard, within, least, most) })
     }
 
-    unsafe fn remove_write_guard(&self, page: NonNull<u8>) -> Result<(), GuardRefused> {
+    unsafe fn remove_write_guard(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), GuardRefused> {
         assert_free();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { write_guard::remove(page, self.page_bytes()) })
+        keep_errno(|| unsafe { write_guard::remove(addr, bytes) })
     }
 
     fn write_guards(&self, is_asked: bool) -> u64 {

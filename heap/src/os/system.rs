@@ -230,24 +230,30 @@ pub trait Os: Sync {
     /// # Safety
     /// - The range is committed.
     unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
-    /// Makes every write to a committed page fault, without a mapping of its own. Registers up to
-    /// all of `within` for that, but at least `least`, which contain the page. Returns the guard's
-    /// [generation](Os::write_guards). [`Os::purge`] takes the guard away.
+    /// Makes every write to a committed range fault, without a mapping of its own. The range was
+    /// purged, or such a guard before. Registers up to all of `within` for that, but at least
+    /// `least`, which contain the range. Returns the guard's [generation](Os::write_guards).
+    /// [`Os::purge`] takes the guard away.
     ///
     /// # Safety
-    /// - The ranges are the heap's, and no thread uses the page, which is committed.
+    /// - All three are the heap's, and no thread uses the range, which is committed.
     /// - No other thread calls this or [`Os::write_guards`] meanwhile.
     unsafe fn install_write_guard(
         &self,
-        page: NonNull<u8>,
+        addr: NonNull<u8>,
+        bytes: usize,
         within: Range<usize>,
         least: Range<usize>,
     ) -> Result<u64, GuardRefused>;
     /// Takes back what [`Os::install_write_guard`] did.
     ///
     /// # Safety
-    /// - The page is committed, and no thread uses it.
-    unsafe fn remove_write_guard(&self, page: NonNull<u8>) -> Result<(), GuardRefused>;
+    /// - The range is committed, and no thread uses it.
+    unsafe fn remove_write_guard(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), GuardRefused>;
     /// The generation of the write guards that hold. All others are gone: in a fork's child, or
     /// when the program closed a descriptor, which is noticed here if the kernel `is_asked`.
     fn write_guards(&self, is_asked: bool) -> u64;

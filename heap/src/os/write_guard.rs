@@ -1,8 +1,8 @@
 //! Guards by write protection (userfaultfd): they cost no mapping where the kernel has no guards by
 //! advice (before Linux 6.13).
 //!
-//! A guard is a page that maps the shared zero page, write-protected in a range that is registered
-//! with a userfaultfd of ours. A write to it is SIGBUS (`UFFD_FEATURE_SIGBUS`), and a system call
+//! The pages of a guard map the shared zero page, write-protected in a range that is registered
+//! with a userfaultfd of ours. A write to one is SIGBUS (`UFFD_FEATURE_SIGBUS`), and a system call
 //! that writes there fails with `EFAULT`. A read is not noticed.
 //!
 //! - Guards are gone in a child that has memory of its own, and when the descriptor is closed. So
@@ -134,14 +134,22 @@ pub fn close_inherited() {
     }
 }
 
-/// Makes a page a guard. Registers up to all of `within`, but at least `least`, which contain the
-/// page. Returns the guard's generation.
+/// The pages that are to be a guard.
+#[derive(Clone, Copy)]
+pub(super) struct Guard {
+    pub(super) start: NonNull<u8>,
+    pub(super) bytes: usize,
+    /// Bytes of an OS page.
+    pub(super) page: usize,
+}
+
+/// Makes some pages a guard. Registers up to all of `within`, but at least `least`, which contain
+/// the guard. Returns its generation.
 ///
 /// # Safety
-/// - The ranges are the heap's, the page is committed, and no thread uses the page.
+/// - The ranges are the heap's, the guard is committed, and no thread uses its pages.
 pub(super) unsafe fn install(
-    page: NonNull<u8>,
-    bytes: usize,
+    guard: Guard,
     within: Range<usize>,
     least: Range<usize>,
     most_mappings: usize,
@@ -151,17 +159,22 @@ pub(super) unsafe fn install(
     if !may_ask || !mapping::follows_advice() {
         return Err(GuardRefused);
     }
-    let own = own(bytes).ok_or(GuardRefused)?;
+    let own = own(guard.page).ok_or(GuardRefused)?;
     let generation = own.generation_now().or_else(|| own.open());
     let generation = generation.ok_or(GuardRefused)?;
-    let mut failure = protect(page, bytes);
+    // Linux 6.18 merges no range that it was asked for a page of, before that was registered.
+    let is_first = own.continues(&within) && !own.covers(&guard);
+    let mut failure = match is_first {
+        true => libc::ENOENT,
+        false => guard.protect(),
+    };
     let mut registers = [within, least].into_iter();
     let most = most_mappings / MOST_PART / MAPPINGS_EACH;
     if failure == libc::ENOENT && registers.any(|range| own.register(range, most)) {
-        failure = protect(page, bytes);
+        failure = guard.protect();
     }
     if failure == 0 && !own.works.load(Relaxed) {
-        if !stops_writes(page) {
+        if !stops_writes(guard.start) {
             own.attempts.store(MOST_ATTEMPTS, Relaxed);
             own.generation.store(0, Relaxed);
             LAST.close();
@@ -175,19 +188,19 @@ pub(super) unsafe fn install(
     }
 }
 
-/// Takes back what [`install`] did. The page reads as zero, or as nothing is known.
+/// Takes back what [`install`] did. The pages read as zero, or as nothing is known.
 ///
 /// # Safety
-/// - The page is committed, and no thread uses it.
-pub(super) unsafe fn remove(page: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+/// - The range is committed, and no thread uses it.
+pub(super) unsafe fn remove(start: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
     // SAFETY: the caller's promise.
-    let discarded = unsafe { mapping::advise(page.as_ptr(), bytes, libc::MADV_DONTNEED) };
+    let discarded = unsafe { mapping::advise(start.as_ptr(), bytes, libc::MADV_DONTNEED) };
     // Where the guards are gone, there is nothing to take back.
     if discarded == 0 || generation_now() == 0 {
         return Ok(());
     }
     // Locked memory is not discarded. A sandbox may kill for the request.
-    if sandbox::allows_more() && write_protect(page, bytes, 0) == 0 {
+    if sandbox::allows_more() && write_protect(start.as_ptr().addr(), bytes, 0) == 0 {
         return Ok(());
     }
     Err(GuardRefused)
@@ -236,10 +249,26 @@ impl Own {
         Some(generation)
     }
 
+    /// The last registered range.
+    fn last(&self) -> Range<usize> {
+        self.start.load(Relaxed)..self.end.load(Relaxed)
+    }
+
+    /// Whether a range begins or ends in the last one, or beside it.
+    fn continues(&self, range: &Range<usize>) -> bool {
+        let last = self.last();
+        range.start <= last.end && last.start <= range.end
+    }
+
+    fn covers(&self, guard: &Guard) -> bool {
+        let start = guard.start.as_ptr().addr();
+        let last = self.last();
+        last.contains(&start) && start + guard.bytes <= last.end
+    }
+
     /// Registers a range, if it continues the last one, or there are fewer than `most`.
     fn register(&self, range: Range<usize>, most: usize) -> bool {
-        let (start, end) = (self.start.load(Relaxed), self.end.load(Relaxed));
-        let is_next = range.start <= end && start <= range.end;
+        let (Range { start, end }, is_next) = (self.last(), self.continues(&range));
         let ranges = self.ranges.load(Relaxed) + usize::from(!is_next);
         let mut argument = [range.start as u64, range.len() as u64, WRITES, 0];
         if ranges > most || ask(REGISTER, &mut argument) != 0 {
@@ -256,18 +285,33 @@ impl Own {
     }
 }
 
-/// Maps the zero page where nothing is mapped, and protects what is there. Returns `errno`, or 0.
-fn protect(page: NonNull<u8>, bytes: usize) -> i32 {
-    let mut zeros = [page.as_ptr().addr() as u64, bytes as u64, 0, 0];
-    match ask(ZERO_PAGE, &mut zeros) {
-        0 | libc::EEXIST => write_protect(page, bytes, PROTECTED),
+impl Guard {
+    /// Maps the zero page where nothing is mapped, and protects what is there. Returns `errno`, or
+    /// 0.
+    fn protect(self) -> i32 {
+        let start = self.start.as_ptr().addr();
+        match protect(start, self.bytes) {
+            // Not registered, or in several mappings.
+            libc::ENOENT => {
+                let mut pages = (start..start + self.bytes).step_by(self.page);
+                let failure = |at| Some(protect(at, self.page)).filter(|&failure| failure != 0);
+                pages.find_map(failure).unwrap_or(0)
+            }
+            failure => failure,
+        }
+    }
+}
+
+/// [`Guard::protect`] in one mapping, of which all or nothing is mapped.
+fn protect(start: usize, bytes: usize) -> i32 {
+    match ask(ZERO_PAGE, &mut [start as u64, bytes as u64, 0, 0]) {
+        0 | libc::EEXIST => write_protect(start, bytes, PROTECTED),
         failure => failure,
     }
 }
 
-fn write_protect(page: NonNull<u8>, bytes: usize, mode: u64) -> i32 {
-    let mut argument = [page.as_ptr().addr() as u64, bytes as u64, mode, 0];
-    ask(WRITE_PROTECT, &mut argument)
+fn write_protect(start: usize, bytes: usize, mode: u64) -> i32 {
+    ask(WRITE_PROTECT, &mut [start as u64, bytes as u64, mode, 0])
 }
 
 /// `F_SETSIG`, `F_GETSIG`: the signal for asynchronous input. Ours asks for none, so it is free to
@@ -284,14 +328,19 @@ fn ask(request: u32, argument: &mut [u64; 4]) -> i32 {
 /// `ioctl(2)`. Returns the number of an error, or 0.
 fn ask_of(number: i32, request: u32, argument: &mut [u64; 4]) -> i32 {
     const TRIES: usize = 8;
-    let argument = argument.as_mut_ptr().expose_provenance();
-    let arguments = [number as usize, request as usize, argument, 0];
     let mut error = 0;
     for _ in 0..TRIES {
+        let address = argument.as_mut_ptr().expose_provenance();
+        let arguments = [number as usize, request as usize, address, 0];
         // SAFETY: the argument of each of these requests has at most four words.
         error = -unsafe { call(libc::SYS_ioctl, arguments) } as i32;
         if ![libc::EAGAIN, libc::EINTR].contains(&error) {
             break;
+        }
+        if request == ZERO_PAGE {
+            // The pages so far, or an error.
+            let done = (argument[3] as i64).max(0) as u64;
+            *argument = [argument[0] + done, argument[1] - done, 0, 0];
         }
     }
     error

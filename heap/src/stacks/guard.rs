@@ -15,24 +15,20 @@ const SHARE: usize = 2;
 /// Installs a guard that is a mapping of its own, if there may be another.
 ///
 /// # Safety
-/// - The stack's memory is committed, and only this thread uses the guard's page.
+/// - The stack's memory is committed, and only this thread uses the guard's pages.
 pub(super) unsafe fn protect<O: Os>(
     os: &O,
     counts: &Counts,
     stack: &StackRecord,
 ) -> Result<(), StackError> {
-    let (page, bytes) = (page_of(stack), os.page_bytes());
     let most = os.most_mappings() / SHARE / MAPPINGS_EACH;
     if counts.mapped.fetch_add(1, Relaxed) >= most {
         counts.mapped.fetch_sub(1, Relaxed);
         return Err(StackError::OutOfMappings);
     }
-    // SAFETY: the caller's promise. The page goes first: behind a guard it would stay resident.
-    let protected = unsafe {
-        os.purge(page, bytes);
-        os.protect(page, bytes)
-    };
-    if protected.is_err() {
+    let (guard, bytes) = range_of(os, stack);
+    // SAFETY: the caller's promise.
+    if unsafe { os.protect(guard, bytes) }.is_err() {
         counts.mapped.fetch_sub(1, Relaxed);
         // `mprotect` fails here only if there are too many mappings.
         return Err(StackError::OutOfMappings);
@@ -56,7 +52,7 @@ pub(super) unsafe fn remove<'h, O: Os>(
         return true;
     };
     let having = |guard| stacks.clone().filter(move |stack| stack.guard() == guard);
-    let start = page_of(first);
+    let (start, _) = range_of(os, first);
     // SAFETY: the caller's promise: everything between the guards is committed and belongs to the
     // stacks.
     let (advised, mapped) = unsafe {
@@ -87,14 +83,15 @@ fn clear<'h>(stacks: impl Iterator<Item = &'h StackRecord>) -> usize {
 
 /// Total address space of some stacks, in bytes.
 pub(super) fn bytes_of<'h>(stacks: impl Iterator<Item = &'h StackRecord>) -> usize {
-    stacks.map(|stack| stack.size().bytes()).sum()
+    stacks.map(|stack| stack.size().span_bytes()).sum()
 }
 
-/// The stack's guard page.
-pub(super) fn page_of(stack: &StackRecord) -> NonNull<u8> {
+/// The stack's guard: its first byte, and its bytes.
+pub(super) fn range_of<O: Os>(os: &O, stack: &StackRecord) -> (NonNull<u8>, usize) {
     debug_assert_ne!(stack.base(), 0);
     // SAFETY: the base of a stack is an address in an arena.
-    unsafe { NonNull::new_unchecked(stack.base() as *mut u8) }
+    let start = unsafe { NonNull::new_unchecked(stack.base() as *mut u8) };
+    (start, stack.limit(os.page_bytes()) - stack.base())
 }
 
 /// The figures of stacks at one moment.
@@ -104,8 +101,6 @@ pub struct StackTotals {
     pub used: usize,
     /// Ended stacks that are kept warm.
     pub idle: usize,
-    /// Unused cells without memory, in slices cut into small stacks.
-    pub spare: usize,
     /// Bytes of address space of all of these, guards included.
     pub address: usize,
     /// Guards that cost no mapping.
@@ -116,7 +111,7 @@ pub struct StackTotals {
     pub write_guards: usize,
     /// Stacks that have lost a guard against writes, because the kernel refused another.
     pub unguarded: usize,
-    /// Stacks taken from the page heap so far, cells included.
+    /// Stacks taken from the page heap so far.
     pub created: usize,
     /// How often a stack was handed out again.
     pub recycled: usize,
@@ -156,26 +151,22 @@ impl Counts {
         }
     }
 
-    /// Counts a span of stacks that came from the page heap.
-    pub(super) fn add_span(&self, size: Size, page: usize) {
-        self.created.fetch_add(size.per_span(), Relaxed);
-        self.address
-            .fetch_add(size.per_span() * size.bytes(), Relaxed);
-        self.page_tables
-            .fetch_add(size.per_span() * tables(size, page), Relaxed);
+    /// Counts a stack that came from the page heap.
+    pub(super) fn add(&self, size: Size, page: usize) {
+        self.created.fetch_add(1, Relaxed);
+        self.address.fetch_add(size.span_bytes(), Relaxed);
+        self.page_tables.fetch_add(tables(size, page), Relaxed);
     }
 
-    /// Counts a span of stacks that went back or was lost.
-    pub(super) fn remove_span(&self, size: Size, page: usize) {
-        self.address
-            .fetch_sub(size.per_span() * size.bytes(), Relaxed);
-        self.page_tables
-            .fetch_sub(size.per_span() * tables(size, page), Relaxed);
+    /// Counts a stack that went back or was lost.
+    pub(super) fn remove(&self, size: Size, page: usize) {
+        self.address.fetch_sub(size.span_bytes(), Relaxed);
+        self.page_tables.fetch_sub(tables(size, page), Relaxed);
     }
 }
 
 /// Bytes of page tables that one stack accounts for.
 fn tables(size: Size, page: usize) -> usize {
     let entries = page / size_of::<u64>();
-    (size.bytes() / entries).min(2 * page)
+    (size.span_bytes() / entries).min(2 * page)
 }

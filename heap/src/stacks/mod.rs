@@ -2,14 +2,13 @@
 //!
 //! ```text
 //!   base     limit                                   top
-//!    | guard  | untouched … pages the coroutine used |      one OS page of guard; stacks grow down
+//!    | guard  | untouched … pages the coroutine used |      stacks grow down
 //! ```
 //!
-//! - A stack of 64 KiB or more ([`Size`]) is a span of its own. Smaller stacks are cells of a
-//!   slice, which is cut for the first of them and given up with the last.
+//! - Every stack is a span of its own. All of the span that is not usable ([`Size`]) is the guard.
 //! - Every stack has a [`StackRecord`] in metadata spans. Records are type-stable: a stale pointer
 //!   still points to a record, whose contents may be out of date. The span's note in the page heap
-//!   points to its first record.
+//!   points to the record.
 //! - An ended stack stays warm, its guard in place, in a LIFO list of its size. The list is
 //!   bounded. A surplus goes back to the page heap at once, oldest first. Its guards are removed
 //!   first, because only this layer knows of them, and zeroing a guarded page would fault.

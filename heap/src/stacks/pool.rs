@@ -3,14 +3,15 @@
 use super::guard::{Counts, StackTotals};
 use super::list::List;
 use super::record::{
-    MOST_BYTES, NotInUse, Overflow, SIZES, Size, StackError, StackRecord, State, Store, TAG, record,
+    MOST_SLICES, NotInUse, Overflow, SIZES, Size, StackError, StackRecord, State, Store, TAG,
+    pointer, record,
 };
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::lock::{FutexGuard, FutexLock, Rank};
-use crate::pages::{Age, Dirty, PageHeap, Span, Use, Zero};
+use crate::pages::{Age, Dirty, PageHeap, SliceRef, Span, Use, Zero};
 use core::ptr::{NonNull, null_mut};
 
 /// Stacks for coroutines. All calls on one pool pass the same page heap.
@@ -27,17 +28,10 @@ unsafe impl Sync for Pool {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl Send for Pool {}
 
-/// The stacks of one size that are not in use.
-#[derive(Debug)]
-pub(super) struct Shelf {
-    pub(super) idle: List,
-    /// Cells without memory; only for sizes below a slice.
-    pub(super) spare: List,
-}
-
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) shelves: [Shelf; SIZES],
+    /// The stacks of each size that are not in use.
+    pub(super) idle: [List; SIZES],
     pub(super) store: Store,
     /// That of all guards against writes; 0 if there were none yet.
     pub(super) generation: u64,
@@ -55,12 +49,7 @@ impl Pool {
     /// An empty pool.
     pub const fn new() -> Self {
         let inner = Inner {
-            shelves: [const {
-                Shelf {
-                    idle: List::new(),
-                    spare: List::new(),
-                }
-            }; SIZES],
+            idle: [const { List::new() }; SIZES],
             store: Store::new(),
             generation: 0,
             used: 0,
@@ -89,7 +78,7 @@ impl Pool {
         Locked { inner, _guard }
     }
 
-    /// A stack of at least `bytes` of address space, guard included. Its contents are undefined.
+    /// A stack of at least `bytes`, one OS page of its guard included. Its contents are undefined.
     pub fn take<'h, O: Os>(
         &'h self,
         pages: &'h PageHeap<O>,
@@ -112,49 +101,38 @@ impl Pool {
         Ok(locked.reuse(size))
     }
 
-    /// A stack from the page heap. Its neighbours in the same slice become spare.
+    /// A stack from the page heap.
     #[cold]
     fn make<'h, O: Os>(
         &'h self,
         pages: &'h PageHeap<O>,
         size: Size,
     ) -> Result<&'h StackRecord, StackError> {
-        let bytes = size.slices() * SLICE_BYTES;
         let span = pages
-            .alloc(size.slices(), 1, Use::Stack, bytes)
+            .alloc(size.slices(), 1, Use::Stack, size.span_bytes())
             .ok_or(StackError::OutOfMemory)?;
         let records = |slices| record_span(pages, slices);
-        let row = self.locked().inner.store.take(size.per_span(), records);
-        let Some(row) = row else {
+        let stack = self.locked().inner.store.take(records);
+        let Some(stack) = stack else {
             // SAFETY: allocated above and still untouched; no other thread has its address.
             unsafe { pages.free(span.base, Dirty::AsBefore) };
             return Err(StackError::OutOfMemory);
         };
-        for (number, stack) in row.iter().enumerate() {
-            stack.begin(span.base.as_ptr().addr() + number * size.bytes(), size);
-        }
-        self.counts.add_span(size, pages.os().page_bytes());
-        forget_contents(pages, &span, size);
-        // SAFETY: just given out; readers of stacks' spans take it for the first record.
-        unsafe { span.place.set_user_data(row.as_ptr().cast_mut().cast()) };
-        self.install(pages, row)?;
-        // SAFETY: as above: it holds stacks.
-        unsafe { span.place.set_tag(TAG) };
-        self.locked().open(row);
-        Ok(&row[0])
-    }
-
-    /// Installs the guards of a new span. Gives the span back on failure.
-    fn install<O: Os>(&self, pages: &PageHeap<O>, row: &[StackRecord]) -> Result<(), StackError> {
-        let installed = row.iter().try_for_each(|stack| {
-            // SAFETY: the span is committed, and no other thread has its address.
-            unsafe { self.install_guard(pages, stack) }
-        });
-        if installed.is_err() {
+        stack.begin(span.base.as_ptr().addr(), size);
+        self.counts.add(size, pages.os().page_bytes());
+        forget_contents(pages, &span);
+        // SAFETY: just given out; readers of stacks' spans take it for the record.
+        unsafe { span.place.set_user_data(pointer(stack).cast()) };
+        // SAFETY: the span is committed, and no other thread has its address.
+        if let Err(refused) = unsafe { self.install_guard(pages, stack) } {
             // SAFETY: as above.
-            unsafe { self.give_up_row(pages, row, Age::New) };
+            unsafe { self.give_up(pages, &[Some(stack)], Age::New) };
+            return Err(refused);
         }
-        installed
+        // SAFETY: as above: it holds a stack.
+        unsafe { span.place.set_tag(TAG) };
+        self.locked().hand_out(stack);
+        Ok(stack)
     }
 
     /// Takes back a stack that no coroutine runs on. Returns how many surplus stacks it gave to the
@@ -176,18 +154,13 @@ impl Pool {
     /// The stack that contains `address`, guard included; `None` if there is none. Takes no lock.
     pub fn stack_at<O: Os>(pages: &PageHeap<O>, address: usize) -> Option<&StackRecord> {
         let slice = |back: usize| pages.locate(address.checked_sub(back * SLICE_BYTES)?);
-        let place = (0..MOST_BYTES / SLICE_BYTES)
+        let place = (0..MOST_SLICES)
             .map_while(slice)
             .find(|place| place.tag() != 0)
             .filter(|place| place.tag() == TAG)?;
-        let row: *mut StackRecord = place.user_data().cast();
-        // SAFETY: null, or the first record of this span's row. If the span is given up meanwhile,
-        // the pointer still leads to 64 readable bytes of tables: the values may be wrong, but
-        // reading them is safe.
-        let size = unsafe { record(row) }?.size();
-        let cell = (address - place.slice_base()) / size.bytes();
-        // SAFETY: rows have as many records as the span has stacks.
-        let stack = (cell < size.per_span()).then(|| unsafe { record(row.add(cell)) })??;
+        // SAFETY: null, or this span's record. If the span is given up meanwhile, the pointer still
+        // leads to 64 readable bytes of tables: the values may be wrong, but reading them is safe.
+        let stack = unsafe { record(place.user_data().cast()) }?;
         (stack.base()..stack.top())
             .contains(&address)
             .then_some(stack)
@@ -202,8 +175,8 @@ impl Pool {
     /// The stack whose guard contains `address`. Takes no lock, because fault handlers call it.
     pub fn overflow_at<O: Os>(pages: &PageHeap<O>, address: usize) -> Option<Overflow> {
         let (stack, page) = (Self::stack_at(pages, address)?, pages.os().page_bytes());
-        (address - stack.base() < page).then(|| Overflow {
-            bytes: stack.size().bytes() - page,
+        (address < stack.limit(page)).then(|| Overflow {
+            bytes: stack.size().usable(page),
             owner: stack.owner(),
             state: stack.state(),
         })
@@ -222,12 +195,11 @@ impl Pool {
 
     /// The figures now.
     pub fn totals(&self) -> StackTotals {
-        let [used, idle, spare, recycled] = self.locked().figures();
+        let [used, idle, recycled] = self.locked().figures();
         let counts = &self.counts;
         StackTotals {
             used,
             idle,
-            spare,
             address: counts.address.load(Relaxed),
             guards: counts.advised.load(Relaxed),
             mapped_guards: counts.mapped.load(Relaxed),
@@ -258,35 +230,33 @@ fn record_span<O: Os>(pages: &PageHeap<O>, slices: usize) -> Option<NonNull<u8>>
 
 /// Purges the old pages of a new span, except the page that a stack uses first. A stack touches few
 /// of its pages, and the others would stay resident as long as it lives.
-fn forget_contents<O: Os>(pages: &PageHeap<O>, span: &Span<'_>, size: Size) {
-    let page = pages.os().page_bytes();
-    let kept = if size.per_span() > 1 { 0 } else { page };
-    let bytes = size.slices() * SLICE_BYTES - kept;
-    if span.zero == Zero::AllZero || is_clean_below(span, bytes / page) {
+fn forget_contents<O: Os>(pages: &PageHeap<O>, span: &Span<'_>) {
+    if span.zero == Zero::AllZero || is_clean_below_top(pages, span) {
         return;
     }
+    let bytes = span.slices * SLICE_BYTES - pages.os().page_bytes();
     // SAFETY: within the span, which was just allocated. If the kernel refuses, old pages stay
     // resident, which is harmless.
     unsafe { pages.os().purge(span.base, bytes) };
 }
 
-/// Whether the lowest pages of a span are known to be zero. Used for at most one slice.
-fn is_clean_below(span: &Span<'_>, count: usize) -> bool {
-    span.slices == 1 && span.place.dirty_mask() & ((1u32 << count) - 1) as u16 == 0
+/// Whether all pages of a span but the highest are known to be zero.
+fn is_clean_below_top<O: Os>(pages: &PageHeap<O>, span: &Span<'_>) -> bool {
+    let (start, last) = (span.base.as_ptr().addr(), span.slices - 1);
+    let top = 1 << (SLICE_BYTES / pages.os().page_bytes() - 1);
+    (0..=last).all(|slice| {
+        let dirty = |place: SliceRef<'_>| place.dirty_mask() & !(u16::from(slice == last) * top);
+        pages.locate(start + slice * SLICE_BYTES).map(dirty) == Some(0)
+    })
 }
 
 impl<'p> Locked<'p> {
     /// A stack that was in use before.
     fn reuse<'h>(&mut self, size: Size) -> Option<&'h StackRecord> {
-        let shelf = &mut self.inner.shelves[size.number()];
-        let list = if shelf.idle.len() > 0 {
-            &mut shelf.idle
-        } else {
-            &mut shelf.spare
-        };
-        let stack = list.newest()?;
-        list.remove(stack);
-        self.inner.recycled += usize::from(stack.state() == State::Idle);
+        let idle = &mut self.inner.idle[size.number()];
+        let stack = idle.newest()?;
+        idle.remove(stack);
+        self.inner.recycled += 1;
         self.hand_out(stack);
         Some(stack)
     }
@@ -298,27 +268,10 @@ impl<'p> Locked<'p> {
         self.inner.used += 1;
     }
 
-    /// Adds a new row of stacks, of which the first is handed out.
-    fn open(&mut self, row: &[StackRecord]) {
-        let Some((first, rest)) = row.split_first() else {
-            return;
-        };
-        self.hand_out(first);
-        for stack in rest.iter().rev() {
-            stack.set_state(State::Spare);
-            self.inner.shelves[stack.size().number()].spare.push(stack);
-        }
-    }
-
-    /// How many stacks are used, idle and spare, and how often one was recycled.
-    pub(super) fn figures(&self) -> [usize; 4] {
-        let sum = |of: fn(&Shelf) -> usize| self.inner.shelves.iter().map(of).sum();
-        [
-            self.inner.used,
-            sum(|shelf| shelf.idle.len()),
-            sum(|shelf| shelf.spare.len()),
-            self.inner.recycled,
-        ]
+    /// How many stacks are used and idle, and how often one was recycled.
+    pub(super) fn figures(&self) -> [usize; 3] {
+        let idle = self.inner.idle.iter().map(List::len).sum();
+        [self.inner.used, idle, self.inner.recycled]
     }
 
     /// Counts a stack that came back.

@@ -1,6 +1,5 @@
-//! The record of one stack; the sizes of stacks in bytes of address space, guard included; and the
-//! store of records. Records are cut in rows from metadata spans and kept in free lists. Their
-//! memory is never used for anything else.
+//! The record of one stack, the sizes of stacks, and the store of records. Records are cut from
+//! metadata spans and kept in a free list. Their memory is never used for anything else.
 
 use crate::base::sync::plain::{
     AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
@@ -60,15 +59,12 @@ pub struct Overflow {
 pub enum State {
     /// None: the record has no memory.
     Blank = 0,
-    /// The pool: a cell of a slice, its guard in place, not used since its last purge. In its
-    /// size's list of spare cells.
-    Spare = 1,
     /// The program.
-    Used = 2,
+    Used = 1,
     /// The pool: an ended stack, still warm. In its size's list of idle stacks.
-    Idle = 3,
+    Idle = 2,
     /// One thread, which is giving it back.
-    Leaving = 4,
+    Leaving = 3,
 }
 
 /// How a stack is guarded.
@@ -132,16 +128,20 @@ impl StackRecord {
 
     /// One past the highest byte.
     pub fn top(&self) -> usize {
-        self.base() + self.size().bytes()
+        self.base() + self.size().span_bytes()
+    }
+
+    /// The lowest byte that may be used, just above the guard, with OS pages of `page` bytes.
+    pub fn limit(&self, page: usize) -> usize {
+        self.top() - self.size().usable(page)
     }
 
     /// The stack's owner.
     pub fn state(&self) -> State {
         match self.state.load(Acquire) {
-            1 => State::Spare,
-            2 => State::Used,
-            3 => State::Idle,
-            4 => State::Leaving,
+            1 => State::Used,
+            2 => State::Idle,
+            3 => State::Leaving,
             _ => State::Blank,
         }
     }
@@ -221,12 +221,19 @@ pub const LEAST_BYTES: usize = 8 << 10;
 /// Bytes of the largest stack.
 pub const MOST_BYTES: usize = 8 << 20;
 
-/// Sizes below a slice: 8, 16 and 32 KiB.
-const CELLS: usize = 3;
-/// How many sizes there are.
-pub(super) const SIZES: usize = CELLS + MOST_BYTES / SLICE_BYTES;
+/// A guard has at least this many bytes and an OS page: more than any frame of the C libraries'
+/// functions without stack probes (`docs/stacks.md` lists them).
+const GUARD_BYTES: usize = 32 << 10;
 
-/// The size of a stack: 8, 16 or 32 KiB, or a multiple of 64 KiB.
+/// Sizes below a slice: 8, 16 and 32 KiB.
+const SMALL: usize = 3;
+/// How many sizes there are.
+pub(super) const SIZES: usize = SMALL + MOST_BYTES / SLICE_BYTES;
+/// Slices of the largest span.
+pub(super) const MOST_SLICES: usize = (MOST_BYTES + GUARD_BYTES).div_ceil(SLICE_BYTES);
+
+/// The size of a stack: 8, 16 or 32 KiB, or a multiple of 64 KiB. It includes one OS page of the
+/// guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(u8);
 
@@ -245,7 +252,7 @@ impl Size {
             return Some(Self(shift as u8));
         }
         let slices = round_up(bytes, SLICE_BYTES)? / SLICE_BYTES;
-        Some(Self((CELLS + slices - 1) as u8))
+        Some(Self((SMALL + slices - 1) as u8))
     }
 
     /// The size with this number, below [`SIZES`].
@@ -257,33 +264,35 @@ impl Size {
         usize::from(self.0)
     }
 
-    /// Bytes of address space.
+    /// Bytes of the stack, with one OS page of its guard.
     pub fn bytes(self) -> usize {
-        match usize::from(self.0) {
-            cell @ 0..CELLS => LEAST_BYTES << cell,
-            span => (span - CELLS + 1) * SLICE_BYTES,
+        match self.number() {
+            small @ 0..SMALL => LEAST_BYTES << small,
+            large => (large - SMALL + 1) * SLICE_BYTES,
         }
     }
 
-    /// Stacks of this size per span.
-    pub(super) fn per_span(self) -> usize {
-        (SLICE_BYTES / self.bytes()).max(1)
+    /// Bytes that may be used, with OS pages of `page` bytes.
+    pub fn usable(self, page: usize) -> usize {
+        self.bytes() - page
     }
 
-    /// Slices of a span of stacks of this size.
+    /// Slices of the stack's span. All of it below the usable bytes is the guard.
     pub(super) fn slices(self) -> usize {
-        (self.bytes() / SLICE_BYTES).max(1)
+        (self.bytes() + GUARD_BYTES).div_ceil(SLICE_BYTES)
+    }
+
+    /// Bytes of the stack's span: the stack's address space with all of the guard.
+    pub fn span_bytes(self) -> usize {
+        self.slices() * SLICE_BYTES
     }
 }
-
-/// Rows have 1, 2, 4 or 8 records.
-const SHELVES: usize = 4;
 
 /// The records of stacks.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// Free rows by length, linked through their first records.
-    free: [*mut StackRecord; SHELVES],
+    /// Free records.
+    free: *mut StackRecord,
     /// The newest span. The first record of each is no stack's: it leads to the span before it,
     /// and has the span's slices.
     newest: *mut StackRecord,
@@ -299,12 +308,12 @@ const PER_SLICE: usize = SLICE_BYTES / size_of::<StackRecord>();
 /// Records at the start of a span that are no stack's.
 const HEAD: usize = 1;
 /// Most slices in one span of records.
-const MOST_SLICES: usize = 256;
+const MOST_AT_ONCE: usize = 256;
 
 impl Store {
     pub(super) const fn new() -> Self {
         Self {
-            free: [null_mut(); SHELVES],
+            free: null_mut(),
             newest: null_mut(),
             next: null_mut(),
             left: 0,
@@ -312,30 +321,31 @@ impl Store {
         }
     }
 
-    /// A row of `count` blank records (a power of two, at most 8). `span` allocates a given number
-    /// of fresh, zeroed slices.
+    /// A blank record. `span` allocates a given number of fresh, zeroed slices.
     pub(super) fn take<'h>(
         &mut self,
-        count: usize,
         span: impl Fn(usize) -> Option<NonNull<u8>>,
-    ) -> Option<&'h [StackRecord]> {
-        let free = &mut self.free[count.trailing_zeros() as usize];
-        // SAFETY: null, or the first record of a free row.
-        if let Some(first) = unsafe { record(*free) } {
-            *free = first.older.load(Relaxed);
-            // SAFETY: rows of this shelf have `count` records.
-            return Some(unsafe { core::slice::from_raw_parts(first, count) });
+    ) -> Option<&'h StackRecord> {
+        // SAFETY: null, or a free record.
+        if let Some(free) = unsafe { record(self.free) } {
+            self.free = free.older.load(Relaxed);
+            return Some(free);
         }
-        if self.left < count {
+        if self.left == 0 {
             self.open(span)?;
         }
-        Some(self.cut(count))
+        // SAFETY: a record is left of a zeroed, aligned span that is never given back.
+        let cut = unsafe { record(self.next) };
+        // SAFETY: within the span or one past its end.
+        self.next = unsafe { self.next.add(1) };
+        self.left -= 1;
+        cut
     }
 
     /// Begins a new span, as long as all earlier ones together. Such spans are permanent and
     /// fragment the heap, so they should be few.
     fn open(&mut self, span: impl Fn(usize) -> Option<NonNull<u8>>) -> Option<()> {
-        let slices = self.slices.clamp(1, MOST_SLICES);
+        let slices = self.slices.clamp(1, MOST_AT_ONCE);
         let (base, slices) = span(slices)
             .map(|base| (base, slices))
             .or_else(|| Some((span(1)?, 1)))?;
@@ -374,21 +384,10 @@ impl Store {
         })
     }
 
-    fn cut<'h>(&mut self, count: usize) -> &'h [StackRecord] {
-        // SAFETY: at least `count` records are left of a zeroed, aligned span that is never given
-        // back, and none of them has been handed out.
-        let row = unsafe { core::slice::from_raw_parts(self.next, count) };
-        // SAFETY: within the span or one past its end.
-        self.next = unsafe { self.next.add(count) };
-        self.left -= count;
-        row
-    }
-
-    /// Takes back a row of blank records.
-    pub(super) fn give(&mut self, row: &[StackRecord]) {
-        let free = &mut self.free[row.len().trailing_zeros() as usize];
-        row[0].older.store(*free, Relaxed);
-        *free = pointer(&row[0]);
+    /// Takes back a blank record.
+    pub(super) fn give(&mut self, blank: &StackRecord) {
+        blank.older.store(self.free, Relaxed);
+        self.free = pointer(blank);
     }
 }
 
@@ -421,10 +420,20 @@ mod tests {
         for (number, &bytes) in all.iter().enumerate() {
             let size = Size::of(bytes, 4096).unwrap();
             assert_eq!(size.number(), number);
-            assert_eq!(
-                size.per_span() * bytes,
-                size.slices() * crate::base::units::SLICE_BYTES
-            );
+            assert!(size.slices() <= MOST_SLICES);
+        }
+    }
+
+    /// The largest frame without stack probes that `ci/frames.sh` finds.
+    #[test]
+    fn no_frame_of_the_c_libraries_reaches_past_a_guard() {
+        const LARGEST_FRAME: usize = 33_312;
+        for page in [4096, 16 << 10, 64 << 10] {
+            for asked in (LEAST_BYTES..=MOST_BYTES).step_by(LEAST_BYTES) {
+                let size = Size::of(asked, page).unwrap();
+                assert!(size.usable(page) >= asked.saturating_sub(page).max(page));
+                assert!(size.span_bytes() - size.usable(page) > LARGEST_FRAME);
+            }
         }
     }
 }

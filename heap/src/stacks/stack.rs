@@ -2,7 +2,7 @@
 //!
 //! ```
 //! let stack = neap_heap::stacks::stack::Stack::new(64 << 10)?;
-//! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard
+//! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard's
 //! # Ok::<(), neap_heap::stacks::stack::StackError>(())
 //! ```
 //!
@@ -32,8 +32,9 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Makes a stack of `bytes` bytes of address space, guard included, rounded up to 8, 16 or 32
-    /// KiB or a multiple of 64 KiB. Its contents are undefined.
+    /// Makes a stack of `bytes` bytes, rounded up to 8, 16 or 32 KiB or a multiple of 64 KiB. The
+    /// lowest OS page of these is the guard's, which has at least 32 KiB more below them. The
+    /// contents are undefined.
     ///
     /// # Errors
     /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
@@ -59,7 +60,7 @@ impl Stack {
     /// The lowest byte that may be used. The guard is just below.
     #[inline]
     pub fn limit(&self) -> NonNull<u8> {
-        pointer_to(self.record.base() + Linux.page_bytes())
+        pointer_to(self.record.limit(Linux.page_bytes()))
     }
 
     /// The lowest byte, where the guard begins.
@@ -70,7 +71,7 @@ impl Stack {
     /// Bytes that may be used, from [`Stack::limit`] to [`Stack::top`].
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.record.size().bytes() - Linux.page_bytes()
+        self.record.size().usable(Linux.page_bytes())
     }
 
     /// Names the stack's owner in the report of an overflow, until the stack is given back.
@@ -88,7 +89,7 @@ impl Stack {
     ///   does not run before this returns; nothing below it is used any more.
     pub unsafe fn trim(&self, pointer: *const u8) -> usize {
         let (top, pointer) = (self.record.top(), pointer.addr());
-        if !(self.record.base()..=top).contains(&pointer) {
+        if !(self.limit().addr().get()..=top).contains(&pointer) {
             misuse::outside_stack(top, pointer);
         }
         // SAFETY: the caller's promise, and not above the top.
@@ -149,7 +150,7 @@ pub fn figures() -> StackFigures {
     StackFigures {
         used: totals.used as u64,
         idle: totals.idle as u64,
-        free: totals.spare as u64,
+        free: 0,
         address: totals.address as u64,
         created: totals.created as u64,
         recycled: totals.recycled as u64,

@@ -4,14 +4,13 @@ use super::guard;
 use super::pool::{Locked, Pool};
 use super::record::{SIZES, Size, StackRecord, State};
 use crate::base::sync::plain::Ordering::Relaxed;
-use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, Populated, Purged};
 use crate::pages::{Age, PageHeap};
 use core::ptr::{NonNull, null_mut};
 
 /// Most idle stacks kept of one size.
 const MOST_IDLE: usize = 64;
-/// Most bytes of address space of the idle stacks kept of one size.
+/// Most bytes of the idle stacks kept of one size, guards not counted.
 const MOST_IDLE_BYTES: usize = 4 << 20;
 /// Idle stacks kept of every size regardless of [`MOST_IDLE_BYTES`]; enough for a program that runs
 /// one coroutine at a time.
@@ -63,7 +62,7 @@ impl<'p> Locked<'p> {
     pub(super) fn keep<'h>(&mut self, stack: &'h StackRecord, size: Size) -> Batch<'h> {
         self.end_use();
         stack.set_state(State::Idle);
-        let idle = &mut self.inner.shelves[size.number()].idle;
+        let idle = &mut self.inner.idle[size.number()];
         idle.push(stack);
         let most = most_idle(size);
         if idle.len() <= most {
@@ -74,7 +73,7 @@ impl<'p> Locked<'p> {
 
     /// Removes up to `most` stacks from a list, oldest first, that ended at `until_ms` or before.
     fn idle_since<'h>(&mut self, size: Size, until_ms: u64, most: usize) -> Batch<'h> {
-        let idle = &mut self.inner.shelves[size.number()].idle;
+        let idle = &mut self.inner.idle[size.number()];
         let mut batch = Batch::new();
         while batch.count < most
             && let Some(stack) = idle.oldest().filter(|stack| stack.ended_at() <= until_ms)
@@ -85,28 +84,11 @@ impl<'p> Locked<'p> {
         }
         batch
     }
-
-    /// Sets a purged cell aside for its next use. If all cells of its slice are now spare, takes
-    /// them out of the list and leaves them to the caller; then returns true.
-    fn set_aside(&mut self, stack: &StackRecord, row: &[StackRecord]) -> bool {
-        let spare = &mut self.inner.shelves[stack.size().number()].spare;
-        stack.set_state(State::Spare);
-        spare.push(stack);
-        let whole = row.iter().all(|stack| stack.state() == State::Spare);
-        if whole {
-            for stack in row {
-                spare.remove(stack);
-                stack.set_state(State::Leaving);
-            }
-        }
-        whole
-    }
 }
 
 impl Pool {
     /// Gives up the stacks that ended at `before_ms` (of the page heap's clock) or before. Returns
-    /// the bytes of address space that went to the page heap; for a cell, the bytes that were
-    /// purged.
+    /// the bytes of address space that went to the page heap.
     pub fn retire_idle<O: Os>(&self, pages: &PageHeap<O>, before_ms: u64) -> usize {
         self.check_guards(pages);
         let sizes = (0..SIZES).map(Size::numbered);
@@ -127,7 +109,7 @@ impl Pool {
             if batch.count == 0 {
                 return bytes;
             }
-            bytes += batch.count * size.bytes();
+            bytes += batch.count * size.span_bytes();
             // SAFETY: taken out of the list, by this thread.
             unsafe { self.retire(pages, batch.stacks(), Age::Old) };
         }
@@ -143,15 +125,6 @@ impl Pool {
         stacks: &mut [Option<&StackRecord>],
         age: Age,
     ) {
-        if let Some(Some(stack)) = stacks.first()
-            && stack.size().per_span() > 1
-        {
-            for stack in stacks.iter().flatten() {
-                // SAFETY: the caller's promise.
-                unsafe { self.retire_cell(pages, stack) };
-            }
-            return;
-        }
         stacks.sort_unstable_by_key(|stack| stack.map(StackRecord::base));
         let is_next = |stack: &Option<&StackRecord>, next: &Option<&StackRecord>| {
             stack.map(StackRecord::top) == next.map(StackRecord::base)
@@ -162,45 +135,12 @@ impl Pool {
         }
     }
 
-    /// # Safety
-    /// - Same as for [`Pool::retire`].
-    unsafe fn retire_cell<O: Os>(&self, pages: &PageHeap<O>, stack: &StackRecord) {
-        let page = pages.os().page_bytes();
-        // SAFETY: the caller's promise.
-        unsafe { purge(pages.os(), stack.base() + page, stack.top()) };
-        let Some(row) = row_of(pages, stack) else {
-            return;
-        };
-        let whole = self.locked().set_aside(stack, row);
-        if whole {
-            // SAFETY: all of the slice's stacks are this thread's now.
-            unsafe { self.give_up_row(pages, row, Age::Old) };
-        }
-    }
-
-    /// [`Pool::give_up`] of the stacks of one slice.
+    /// Removes the guards of neighbouring stacks and frees their spans.
     ///
     /// # Safety
-    /// - As there.
-    pub(super) unsafe fn give_up_row<O: Os>(
-        &self,
-        pages: &PageHeap<O>,
-        row: &[StackRecord],
-        age: Age,
-    ) {
-        let mut batch = Batch::new();
-        row.iter().for_each(|stack| batch.push(stack));
-        // SAFETY: the caller's promise.
-        unsafe { self.give_up(pages, batch.stacks(), age) };
-    }
-
-    /// Removes the guards of neighbouring spans of stacks and frees the spans.
-    ///
-    /// # Safety
-    /// - They are all the stacks of at most [`BATCH`] neighbouring spans, lowest first, and only
-    ///   this thread uses them.
+    /// - They are neighbours without a gap, lowest first, and only this thread uses them.
     #[inline(never)]
-    unsafe fn give_up<O: Os>(
+    pub(super) unsafe fn give_up<O: Os>(
         &self,
         pages: &PageHeap<O>,
         stacks: &[Option<&StackRecord>],
@@ -211,29 +151,30 @@ impl Pool {
             return;
         };
         let page = pages.os().page_bytes();
-        let starts = |stack: &&StackRecord| stack.base().is_multiple_of(SLICE_BYTES);
-        let spans = stacks.clone().filter(starts);
-        spans
-            .clone()
-            .for_each(|stack| self.counts.remove_span(stack.size(), page));
+        for stack in stacks.clone() {
+            self.counts.remove(stack.size(), page);
+        }
         // SAFETY: the caller's promise.
         if !unsafe { self.remove_guards(pages.os(), stacks.clone()) } {
             // While a guard may be in it, the span must never be reused.
             self.counts.lost.fetch_add(stacks.count(), Relaxed);
             return;
         }
-        let mut rows = [None; BATCH];
-        for (row, stack) in rows.iter_mut().zip(spans) {
-            *row = take_row(pages, stack);
+        for stack in stacks.clone() {
+            if let Some(place) = pages.locate(stack.base()) {
+                // No address leads to the record from now on.
+                // SAFETY: the span is still in use, and this thread's.
+                unsafe { place.set_user_data(null_mut()) };
+            }
+            stack.set_state(State::Blank);
         }
-        if let Some(base) = NonNull::new(first.base() as *mut u8) {
+        let (base, bytes) = (first.base() as *mut u8, guard::bytes_of(stacks.clone()));
+        if let Some(base) = NonNull::new(base) {
             // SAFETY: spans allocated by `make`, without guards and out of use.
-            unsafe { pages.free_querying_kernel(base, guard::bytes_of(stacks), age) };
+            unsafe { pages.free_querying_kernel(base, bytes, age) };
         }
         let locked = self.locked();
-        for row in rows.into_iter().flatten() {
-            locked.inner.store.give(row);
-        }
+        stacks.for_each(|stack| locked.inner.store.give(stack));
     }
 
     /// Trims a stack that just ended, if a trim is due.
@@ -241,7 +182,7 @@ impl Pool {
     /// # Safety
     /// - Only this thread uses the stack.
     pub(super) unsafe fn cool<O: Os>(os: &O, stack: &StackRecord) {
-        let limit = stack.base() + os.page_bytes();
+        let limit = stack.limit(os.page_bytes());
         let kept = stack.top().saturating_sub(KEPT_BYTES.max(os.page_bytes()));
         if kept > limit && stack.size().bytes() > 2 * KEPT_BYTES && stack.is_due(TRIM_BYTES) {
             // SAFETY: the caller's promise.
@@ -258,7 +199,7 @@ impl Pool {
     /// - `pointer` is not above the stack's top.
     pub unsafe fn trim<O: Os>(os: &O, stack: &StackRecord, pointer: usize) -> usize {
         let page = os.page_bytes();
-        let limit = stack.base() + page;
+        let limit = stack.limit(page);
         let end = pointer.saturating_sub(RED_ZONE) / page * page;
         let Some(start) = NonNull::new(limit as *mut u8).filter(|_| end > limit) else {
             return 0;
@@ -276,26 +217,6 @@ impl Pool {
         let purged = unsafe { purge(os, lowest, end) };
         if purged == Purged::Zero { bytes } else { 0 }
     }
-}
-
-/// The records of all stacks in the same span.
-fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &StackRecord) -> Option<&'h [StackRecord]> {
-    let place = pages.locate(stack.base() / SLICE_BYTES * SLICE_BYTES)?;
-    let first: *const StackRecord = place.user_data().cast();
-    if first.is_null() {
-        return None;
-    }
-    // SAFETY: the row of the slice's stacks, of which this is one: it has a record for each.
-    Some(unsafe { core::slice::from_raw_parts(first, stack.size().per_span()) })
-}
-
-/// Like [`row_of`], but clears the note, so that no address leads to the records from now on.
-fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &StackRecord) -> Option<&'h [StackRecord]> {
-    let row = row_of(pages, stack)?;
-    // SAFETY: the span is still in use, and this thread's.
-    unsafe { pages.locate(stack.base())?.set_user_data(null_mut()) };
-    row.iter().for_each(|stack| stack.set_state(State::Blank));
-    Some(row)
 }
 
 /// Purges the pages between two addresses.

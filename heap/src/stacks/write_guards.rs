@@ -11,7 +11,7 @@ use super::pool::{Locked, Pool};
 use super::record::{Guard, StackError, StackRecord};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, SLICE_BYTES};
-use crate::os::{GuardRefused, Os, fault};
+use crate::os::{GuardRefused, Os, Purged, fault};
 use crate::pages::PageHeap;
 
 impl Pool {
@@ -59,16 +59,18 @@ impl Pool {
         stack: &StackRecord,
     ) -> Result<(), StackError> {
         debug_assert_eq!(stack.guard(), Guard::None);
-        let (page, bytes) = (guard::page_of(stack), pages.os().page_bytes());
-        // SAFETY: the caller's promise; the guard's page is the stack's lowest.
-        if unsafe { pages.os().install_guard(page, bytes) }.is_ok() {
+        let (start, bytes) = guard::range_of(pages.os(), stack);
+        // SAFETY: the caller's promise; the guard's pages are the span's lowest.
+        if unsafe { pages.os().install_guard(start, bytes) }.is_ok() {
             stack.set_guard(Guard::Advice);
             self.counts.advised.fetch_add(1, Relaxed);
             return Ok(());
         }
-        // SAFETY: the caller's promise.
-        let protected = unsafe { self.locked().protect_writes(pages, &self.counts, stack) };
-        if protected {
+        // SAFETY: the caller's promise. Behind the other guards, pages would stay resident.
+        let purged = unsafe { pages.os().purge_locked(start, bytes) };
+        // SAFETY: as above.
+        let protect = || unsafe { self.locked().protect_writes(pages, &self.counts, stack) };
+        if purged == Purged::Zero && protect() {
             // Without the lock, under which nothing may allocate.
             fault::expect_bus_errors();
             return Ok(());
@@ -96,8 +98,9 @@ impl Pool {
                 // It just did, by a mapping.
                 continue;
             }
+            let (start, bytes) = guard::range_of(os, stack);
             // SAFETY: the caller's promise.
-            if unsafe { os.remove_write_guard(guard::page_of(stack)) }.is_ok() {
+            if unsafe { os.remove_write_guard(start, bytes) }.is_ok() {
                 stack.set_guard(Guard::None);
                 self.counts.written.fetch_sub(1, Relaxed);
             } else {
@@ -150,8 +153,8 @@ impl Locked<'_> {
             if stack.guard() != Guard::Write {
                 continue;
             }
-            // SAFETY: the guard's page is not the program's, and `remove` takes the lock before
-            // it gives the page up.
+            // SAFETY: the guard's pages are not the program's, and `remove` takes the lock before
+            // it gives the pages up.
             unsafe {
                 match write_guard(pages, stack) {
                     // If they are lost once more meanwhile, the next look at them shows it.
@@ -186,10 +189,7 @@ unsafe fn write_guard<O: Os>(
         true => wide,
         false => least.clone(),
     };
+    let (start, bytes) = guard::range_of(pages.os(), stack);
     // SAFETY: the caller's promise, and what an arena has mapped is the heap's.
-    unsafe {
-        pages
-            .os()
-            .install_write_guard(guard::page_of(stack), within, least)
-    }
+    unsafe { pages.os().install_write_guard(start, bytes, within, least) }
 }

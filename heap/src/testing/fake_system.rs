@@ -409,17 +409,18 @@ impl Os for Fake {
 
     unsafe fn install_write_guard(
         &self,
-        page: NonNull<u8>,
+        addr: NonNull<u8>,
+        bytes: usize,
         within: Range<usize>,
         least: Range<usize>,
     ) -> Result<u64, GuardRefused> {
-        let bytes = self.conditions.page_bytes;
-        self.check_range(page, bytes);
-        let mut state = self.state();
-        assert!(least.contains(&page.as_ptr().addr()));
+        self.check_range(addr, bytes);
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
+        let start = addr.as_ptr().addr();
+        assert!(least.start <= start && start + bytes <= least.end);
         assert!(within.start <= least.start && least.end <= within.end);
         let first = NonNull::new(within.start as *mut u8).unwrap();
-        let pages = state.pages(first, within.len(), bytes);
+        let pages = state.pages(first, within.len(), page);
         assert!(
             pages.iter().all(|page| page.is_mapped()),
             "a guard among addresses that are not mapped"
@@ -428,19 +429,22 @@ impl Os for Fake {
             return Err(GuardRefused);
         }
         state.write_guards = state.write_guards.max(state.lost_guards + 1);
-        state.set_guards(page, bytes, bytes, FakeGuard::Write);
+        state.set_guards(addr, bytes, page, FakeGuard::Write);
         Ok(state.write_guards)
     }
 
-    unsafe fn remove_write_guard(&self, page: NonNull<u8>) -> Result<(), GuardRefused> {
-        let bytes = self.conditions.page_bytes;
-        self.check_range(page, bytes);
-        let mut state = self.state();
+    unsafe fn remove_write_guard(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), GuardRefused> {
+        self.check_range(addr, bytes);
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
         if state.fails(Call::RemoveWriteGuard) {
             return Err(GuardRefused);
         }
-        state.remove_guards(page, bytes, bytes, FakeGuard::Write);
-        state.purge(page, bytes, bytes);
+        state.remove_guards(addr, bytes, page, FakeGuard::Write);
+        state.purge(addr, bytes, page);
         Ok(())
     }
 

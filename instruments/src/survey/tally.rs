@@ -193,7 +193,7 @@ impl<'r> Tally<'r> {
             let line = match Pool::stack_at(&HEAP.pages, address).map(|stack| stack.state()) {
                 Some(State::Used) => &mut self.ledger.stacks_used,
                 Some(State::Idle | State::Leaving) => &mut self.ledger.stacks_idle,
-                Some(State::Spare | State::Blank) | None => &mut self.ledger.stacks_free,
+                Some(State::Blank) | None => &mut self.ledger.stacks_free,
             };
             *line += self.page as u64;
         }

@@ -50,19 +50,27 @@ pub fn alone_on(name: &str, kernels: &[Kernel]) -> Option<Kernel> {
     None
 }
 
-/// Whether the kernel refuses to write to a page: no process ends for that.
+/// The largest frame without stack probes of a C library (`docs/stacks.md`).
+pub const LARGEST_FRAME: usize = 33_312;
+
+/// Whether the kernel refuses to write to any page that the largest frame reaches below the stack:
+/// no process ends for that.
 pub fn is_guarded(stack: &Stack) -> bool {
-    let guard = stack.limit().as_ptr().wrapping_sub(1);
+    let mut below = (1..LARGEST_FRAME).step_by(4 * KIB).chain([LARGEST_FRAME]);
     // SAFETY: a pipe of our own. The kernel writes one byte, where no stack has any.
     unsafe {
         let mut ends = [0; 2];
         assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
         assert_eq!(libc::write(ends[1], b"x".as_ptr().cast(), 1), 1);
-        let read = libc::read(ends[0], guard.cast(), 1);
+        let is_refused = |below| {
+            let at = stack.limit().as_ptr().wrapping_sub(below);
+            libc::read(ends[0], at.cast(), 1) == -1
+        };
+        let all = below.all(is_refused);
         for end in ends {
             libc::close(end);
         }
-        read == -1
+        all
     }
 }
 

@@ -107,7 +107,7 @@ pub struct StackFigures {
     pub used: u64,
     /// Ended and kept warm.
     pub idle: u64,
-    /// Cells that no thread has and that hold no memory.
+    /// Always 0. Stacks of less than 64 KiB once shared spans, and their unused parts counted here.
     pub free: u64,
     /// Bytes of address space of all of these.
     pub address: u64,
