@@ -36,7 +36,7 @@ case $extent in
         settings=(always)
         heap=(os::pagemap)
         surface=(semantics::calloc_touches stacks::an_overflow_is_one_line)
-        guards=(each_overflow a_child guards_come)
+        guards=(each_overflow a_child guards_come guards_are_wider)
         patience=900
         ;;
     full)
@@ -49,7 +49,7 @@ case $extent in
             purge::what_a_program_locks purge::a_locked_page purge::children
             purge::a_process_of_split process::pages_that fork::a_child fork::a_raw_copy)
         guards=(fifty each_overflow mapped_guards guards_come a_child a_copy a_handler
-            stacks_in_locked)
+            stacks_in_locked guards_are_wider)
         patience=7200
         ;;
     *) die "usage: ci/kernels.sh [quick|full] [bullseye|bookworm|trixie|arm64-4k|arm64-16k...]" ;;

@@ -63,6 +63,7 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
     ("runtime's file name", "the runtime is this machine's"),
     ("compilers", "they are this machine's"),
     ("programs/overflow.c", "musl has no makecontext"),
+    ("programs/leap.c", "musl has no makecontext"),
     ("programs/early.c", "musl has no LD_AUDIT"),
     (
         "programs/unload.c",
