@@ -1,7 +1,7 @@
-//! The table of locks (`src/os/lock_order.rs`) is what the code and the documentation say.
+//! The table of locks (`src/os/lock_order.rs`) is what the code does.
 
 use neap_heap::cache::heap::HEAP;
-use neap_heap::os::lock_order::{NO_WAITS, ORDER, Rank};
+use neap_heap::os::lock_order::{ORDER, Rank};
 use std::fs;
 use std::path::Path;
 
@@ -37,24 +37,4 @@ fn every_line_of_the_table_is_some_locks() {
         let made = format!("::new(Rank::{:?})", row.rank);
         assert!(code.contains(&made), "no lock is a {}", row.name);
     }
-}
-
-#[test]
-fn the_documentation_has_the_table() {
-    let mut table = String::from("| lock | protects | system calls | left to a fork's child |\n");
-    table += "|---|---|---|---|\n";
-    for row in ORDER {
-        let calls = if NO_WAITS.contains(&row.rank) {
-            "no"
-        } else {
-            "yes"
-        };
-        table += &format!(
-            "| {} | {} | {calls} | {} |\n",
-            row.name, row.guards, row.left
-        );
-    }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/purge.md");
-    let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains(&table), "docs/purge.md is to have:\n{table}");
 }
