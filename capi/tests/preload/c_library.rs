@@ -64,6 +64,7 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
     ("compilers", "they are this machine's"),
     ("programs/overflow.c", "musl has no makecontext"),
     ("programs/leap.c", "musl has no makecontext"),
+    ("programs/chosen_stack.c", "musl has no makecontext"),
     ("programs/early.c", "musl has no LD_AUDIT"),
     (
         "programs/unload.c",

@@ -106,6 +106,11 @@ fn other_faults_go_to_the_programs_handler() {
 }
 
 #[test]
+fn the_programs_handler_runs_on_the_stack_that_it_chose() {
+    passes("programs/chosen_stack.c");
+}
+
+#[test]
 fn a_handler_for_one_fault_is_called_once() {
     if let Some(output) = faults("once") {
         assert_eq!(

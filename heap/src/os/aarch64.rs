@@ -121,3 +121,48 @@ pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe { start.write_bytes(0, bytes) };
 }
+
+/// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
+/// that handler in its own place.
+///
+/// [`Call::handler`]: super::signal_frame::Call::handler
+#[cfg(not(loom))]
+macro_rules! in_its_place {
+    ($(#[$doc:meta])* $name:ident, $judge:ident) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name(
+            signal: core::ffi::c_int,
+            info: *mut libc::siginfo_t,
+            context: *mut core::ffi::c_void,
+        ) {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "stp x29, x30, [sp, #-64]!",
+                ".cfi_def_cfa_offset 64",
+                ".cfi_offset x29, -64",
+                ".cfi_offset x30, -56",
+                "mov x29, sp",
+                "add x3, sp, #64",
+                "stp x3, x1, [sp, #16]",
+                "stp x2, xzr, [sp, #32]",
+                "str x0, [sp, #48]",
+                "add x1, sp, #16",
+                "bl {judge}",
+                "ldp x9, x1, [sp, #16]",
+                "ldp x2, x10, [sp, #32]",
+                "ldr x0, [sp, #48]",
+                "ldp x29, x30, [sp], #64",
+                ".cfi_def_cfa_offset 0",
+                "cbz x10, 2f",
+                "mov sp, x9",
+                "br x10",
+                "2: ret",
+                ".cfi_endproc",
+                judge = sym $judge,
+            )
+        }
+    };
+}
+#[cfg(not(loom))]
+pub(super) use in_its_place;

@@ -3,9 +3,11 @@
 //!
 //! What runs in the handler is safe there: it takes no lock and allocates nothing.
 
+use super::arch::in_its_place;
 use super::errno::keep_errno;
 use super::futex;
 use super::interrupted::fault_of;
+use super::signal_frame::Call;
 use super::thread::{self, SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -359,21 +361,35 @@ fn install(signal: c_int, before: &Action) -> Option<Action> {
     unsafe { set_action(signal, &ours, replaced.as_mut_ptr()).then(|| replaced.assume_init()) }
 }
 
-extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+in_its_place! {
+    /// Our handler: calls [`judge`], and then the program's handler in its own place. So that one
+    /// returns to the kernel, and a walk through the stack comes from it to what was interrupted.
+    on_fault, judge
+}
+
+/// Looks at a signal, and says which handler follows, and where.
+///
+/// # Safety
+/// - Called by [`on_fault`], with what the kernel handed over.
+unsafe extern "C" fn judge(signal: c_int, call: &mut Call) {
     // SAFETY: the kernel hands over filled structures; a fault's has an address.
-    let (code, fault) = unsafe { ((*info).si_code, fault_of(info, context)) };
+    let (code, fault) = unsafe { ((*call.info).si_code, fault_of(call.info, call.context)) };
     // Codes of 0 and below are not the kernel's: a program sent the signal.
     let is_fault = code > 0;
     let verdict = match is_fault {
         true => keep_errno(|| verdict_on(&fault)),
         false => Verdict::Foreign,
     };
-    match verdict {
-        Verdict::Final => set_default(signal),
-        // SAFETY: what the kernel handed over.
-        Verdict::Foreign | Verdict::Reported => unsafe {
-            pass_on(signal, info, context, is_fault);
-        },
+    if verdict == Verdict::Final {
+        set_default(signal);
+        call.handler = 0;
+        return;
+    }
+    let next = next_of(signal, is_fault);
+    call.handler = next.map_or(0, |next| next.sa_sigaction);
+    if next.is_some_and(|next| next.sa_flags & libc::SA_ONSTACK == 0) {
+        // SAFETY: the caller's promise.
+        unsafe { call.move_to_interrupted() };
     }
 }
 
@@ -399,11 +415,8 @@ fn set_default(signal: c_int) {
     }
 }
 
-/// Does what the program's own handler would do.
-///
-/// # Safety
-/// - The arguments are those of the handler.
-unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
+/// The program's action, if that is a handler. Otherwise does what the kernel would do.
+fn next_of(signal: c_int, is_fault: bool) -> Option<Action> {
     let before = watch_of(signal).with_before(|before| {
         let now = before.get();
         if now.sa_flags & libc::SA_RESETHAND != 0 {
@@ -416,19 +429,12 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     });
     match before.sa_sigaction {
         // The kernel does not let faults be ignored.
-        libc::SIG_IGN if !is_fault => {}
-        libc::SIG_DFL | libc::SIG_IGN => die(signal, is_fault),
-        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: a handler of this type, as its flag says.
-            let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
-                unsafe { transmute(handler) };
-            handler(signal, info, context);
+        libc::SIG_IGN if !is_fault => None,
+        libc::SIG_DFL | libc::SIG_IGN => {
+            die(signal, is_fault);
+            None
         }
-        handler => {
-            // SAFETY: a handler of this type, without the flag.
-            let handler: extern "C" fn(c_int) = unsafe { transmute(handler) };
-            handler(signal);
-        }
+        _ => Some(before),
     }
 }
 

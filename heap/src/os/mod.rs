@@ -10,6 +10,7 @@
 //! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
 //! | `shared` | memory that other processes read |
 //! | `fault`, `interrupted`, `alternate_stack` | the handler of SIGSEGV; what it interrupted; the stack that it runs on |
+//! | `signal_frame` | where the handler of the program that follows runs |
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
 //! | `loader`, `elf` | functions that not every process has; the tables of loaded objects |
 //! | `sandbox` | whether Neap may query the kernel |
@@ -74,6 +75,8 @@ pub mod process;
 pub mod sandbox;
 #[cfg(not(loom))]
 pub mod shared;
+#[cfg(not(loom))]
+mod signal_frame;
 mod system;
 #[cfg(target_arch = "aarch64")]
 pub mod tagging;

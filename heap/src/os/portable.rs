@@ -61,3 +61,42 @@ pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe { start.write_bytes(0, bytes) };
 }
+
+/// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
+/// that handler in its own place.
+///
+/// [`Call::handler`]: super::signal_frame::Call::handler
+#[cfg(not(loom))]
+macro_rules! in_its_place {
+    ($(#[$doc:meta])* $name:ident, $judge:ident) => {
+        $(#[$doc])*
+        unsafe extern "C" fn $name(
+            signal: core::ffi::c_int,
+            info: *mut libc::siginfo_t,
+            context: *mut core::ffi::c_void,
+        ) {
+            let (stack, handler) = (0, 0);
+            let mut call = $crate::os::signal_frame::Call {
+                stack,
+                info,
+                context,
+                handler,
+            };
+            type Handler = unsafe extern "C" fn(
+                core::ffi::c_int,
+                *mut libc::siginfo_t,
+                *mut core::ffi::c_void,
+            );
+            // SAFETY: what the kernel handed over; null, or a handler, which may ignore arguments.
+            unsafe {
+                $judge(signal, &mut call);
+                let handler: Option<Handler> = core::mem::transmute(call.handler);
+                if let Some(handler) = handler {
+                    handler(signal, info, context);
+                }
+            }
+        }
+    };
+}
+#[cfg(not(loom))]
+pub(super) use in_its_place;

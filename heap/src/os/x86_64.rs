@@ -144,3 +144,50 @@ pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
         at.cast::<u8>().write_bytes(0, bytes - head - lines * LINE);
     }
 }
+
+/// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
+/// that handler in its own place.
+///
+/// [`Call::handler`]: super::signal_frame::Call::handler
+#[cfg(not(loom))]
+macro_rules! in_its_place {
+    ($(#[$doc:meta])* $name:ident, $judge:ident) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name(
+            signal: core::ffi::c_int,
+            info: *mut libc::siginfo_t,
+            context: *mut core::ffi::c_void,
+        ) {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "sub rsp, {call}",
+                ".cfi_def_cfa_offset {call} + 16",
+                "lea rax, [rsp + {call} + 8]",
+                "mov [rsp], rax",
+                "mov [rsp + 8], rsi",
+                "mov [rsp + 16], rdx",
+                "mov rsi, rsp",
+                "call {judge}",
+                "pop rax",
+                "pop rsi",
+                "pop rdx",
+                "pop rcx",
+                "pop rdi",
+                ".cfi_def_cfa_offset 8",
+                "test rcx, rcx",
+                "jz 2f",
+                "mov rsp, rax",
+                "xor eax, eax",
+                "jmp rcx",
+                "2: ret",
+                ".cfi_endproc",
+                call = const size_of::<$crate::os::signal_frame::Call>(),
+                judge = sym $judge,
+            )
+        }
+    };
+}
+#[cfg(not(loom))]
+pub(super) use in_its_place;
