@@ -145,7 +145,7 @@ GUEST
         tests surface "huge pages $setting"
         tests guards "huge pages $setting"
         [ "$extent" = quick ] || [[ $1 = arm* ]] || part "calloc, huge pages $setting" . \
-            "$target/dist/neap-lab calloc --peers neap,glibc --only 100M,none,read --rounds 6"
+            "$target/dist/neap-lab calloc --peers neap,glibc --only 100M,none,read --rounds 6 --records /mnt"
     done
     [ "$extent" = full ] || return 0
     echo "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled"
