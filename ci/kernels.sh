@@ -80,7 +80,8 @@ program() {
 
 # with_programs TRIPLE LIBRARY: sets what the guest runs
 with_programs() {
-    library=$2
+    library=$2 scratch=$target/${1:+$1/}tmp
+    mkdir -p "$scratch"
     [ -e "$library" ] || die "no $library: run ci/dist.sh${1:+ aarch64}"
     heap_tests=$(realpath "$(program "$1" neap-heap --lib)")
     model=$(realpath "$(program "$1" neap-heap --test model)")
@@ -91,11 +92,11 @@ with_programs() {
     done
 }
 
-# The tests compile programs, which takes the emulator a minute for two of them. So they run on this
-# machine at first, with compilers that remember what they made.
-compile_here() {
+# The tests compile programs, which takes the emulator half a minute each. So their compilers
+# remember in the folder $1 what they made.
+remembering_compilers() {
     local name
-    mkdir -p "$work/compiled" "$work/bin"
+    mkdir -p "$work/bin"
     for name in cc c++; do
         cat >"$work/bin/$name" <<COMPILER
 #!/bin/bash
@@ -103,13 +104,19 @@ made= rest=()
 for word; do
     if [ "\$made" = next ]; then made=\$word; elif [ "\$word" = -o ]; then made=next; else rest+=("\$word"); fi
 done
-kept=$work/compiled/\$({ printf '%s\\0' $name "\${rest[@]}"; cat "\${rest[@]/#-*//dev/null}" 2>/dev/null; } | sha256sum | cut -c 1-20)
+kept=$1/\$({ printf '%s\\0' $name "\${rest[@]}"; cat "\${rest[@]/#-*//dev/null}" 2>/dev/null; } | sha256sum | cut -c 1-20)
 [ -n "\$made" ] && [ -e "\$kept" ] && exec cp "\$kept" "\$made"
-$(command -v $name) "\$@" || exit
+/usr/bin/$name "\$@" || exit
 [ -z "\$made" ] || cp "\$made" "\$kept" 2>/dev/null || true
 COMPILER
         chmod +x "$work/bin/$name"
     done
+}
+
+# For x86-64, the tests run on this machine first.
+compile_here() {
+    mkdir -p "$work/compiled"
+    remembering_compilers "$work/compiled"
     (cd capi && PATH=$work/bin:$PATH LIBRARY_UNDER_TEST=$library "$surface_tests" -q "${surface[@]}") >&2
 }
 
@@ -136,7 +143,7 @@ guest() { # guest KERNEL: what runs inside
     local setting mode
     cat <<GUEST
 export PATH=$work/bin:\$PATH LIBRARY_UNDER_TEST='$library' CI=${CI:-} RUST_BACKTRACE=0 RUST_TEST_THREADS=2 PROPTEST_CASES=8
-mount -t tmpfs none '$target/tmp'
+mount -t tmpfs none '$scratch' && mkdir -p /mnt/compiled
 echo "kernel \$(uname -r)"
 GUEST
     for setting in "${settings[@]}"; do
@@ -166,7 +173,7 @@ GUEST
     # Linux 6.12 may be built without it.
     part "control groups, version 1" capi "! version_1 && echo SKIPPED: no version 1 here ||
         $surface_tests --color=never cgroup:: --skip redis"
-    echo "echo 0 >/proc/sys/vm/unprivileged_userfaultfd; chmod 1777 /mnt '$target/tmp'"
+    echo "echo 0 >/proc/sys/vm/unprivileged_userfaultfd; chmod 1777 /mnt '$scratch'"
     part "guards, unprivileged" neap \
         "setpriv --reuid=65534 --regid=65534 --clear-groups $guard_tests --color=never ${guards[*]}"
 }
@@ -203,7 +210,7 @@ boot_x86_64() { # boot_x86_64 RELEASE
     local root=$kept/$1
     [ -e "$root" ] || unpack_debian "$1" amd64 "$root" linux-image-amd64
     with_programs "" "$target/dist/libneap.so"
-    [ -e "$work/bin" ] || compile_here
+    [ -e "$work/compiled" ] || compile_here
     # The guest's root is this machine's.
     echo "\$b mount --bind /host /guest" |
         initramfs "$root" "$(command -v busybox)" "$work/initramfs.gz"
@@ -225,13 +232,15 @@ boot_aarch64() { # boot_aarch64 KERNEL
         cp /etc/passwd /etc/group "$programs/etc/"
     fi
     with_programs aarch64-unknown-linux-gnu "$target/dist-aarch64/libneap.so"
+    # In the guest's own memory: the programs are not this machine's.
+    remembering_compilers /mnt/compiled
     root_of_programs "$programs" | initramfs "$root" "$programs/bin/busybox" "$work/initramfs.gz"
     guest "$1" >"$work/guest"
     emulated "$patience" ttyAMA0 "$root" "$work/initramfs.gz" "$work/guest" \
         qemu-system-aarch64 -machine virt -cpu cortex-a76
 }
 
-mkdir -p "$kept" "$target/tmp"
+mkdir -p "$kept"
 for kernel in "${kernels[@]}"; do
     log=$kept/$kernel.log parts=0
     case $kernel in
