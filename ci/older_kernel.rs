@@ -23,13 +23,17 @@ pub enum Kernel {
     InSandbox,
 }
 
-/// The signal that a write to a guard raises on this kernel.
-pub fn guard_signal() -> i32 {
-    let has_advice = on_own_memory(|at, bytes| {
+/// Whether guards by advice work in this process.
+pub fn has_advice() -> bool {
+    on_own_memory(|at, bytes| {
         // SAFETY: no code uses the memory.
         unsafe { libc::madvise(at, bytes, MADV_GUARD_INSTALL as i32) == 0 }
-    });
-    match !has_advice && has_write_guards() {
+    })
+}
+
+/// The signal that a write to a guard raises on this kernel.
+pub fn guard_signal() -> i32 {
+    match !has_advice() && has_write_guards() {
         true => libc::SIGBUS,
         false => libc::SIGSEGV,
     }
