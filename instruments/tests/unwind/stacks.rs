@@ -20,10 +20,7 @@ extern "C" fn descend_here() {
 
 /// A stack whose upper neighbour is another, so that a guard is right above it.
 fn below_a_guard(stacks: &[Stack]) -> &Stack {
-    let page = BYTES - stacks[0].bytes();
-    let is_above = |stack: &Stack, other: &Stack| {
-        other.limit().addr().get() - page == stack.top().addr().get()
-    };
+    let is_above = |stack: &Stack, other: &Stack| other.guard() == stack.top();
     let has_neighbour = |stack: &&Stack| stacks.iter().any(|other| is_above(stack, other));
     stacks.iter().find(has_neighbour).expect("neighbours")
 }
