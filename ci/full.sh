@@ -38,7 +38,7 @@ tier musl-programs ci/musl.sh full
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
 tier torture ci/torture.sh "$target/dist/libneap.so"
 tier aarch64 ci/aarch64.sh full
-# Older kernels, each with huge pages `always`, `madvise` and `never`, by an emulator.
+# Other kernels and pages of 16 KiB, in each setting of huge pages, by an emulator.
 tier kernels ci/kernels.sh full
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
