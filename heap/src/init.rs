@@ -4,10 +4,10 @@
 //! before any constructor. Options count from the constructor on.
 
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
-use crate::cache::countdown::Counts;
 use crate::cache::heap::{CHECKING, COUNTING, HEAP, Mode};
 use crate::cache::machine;
 use crate::cache::measures::{EARLY, Measures, SECRETS};
+use crate::cache::tags;
 use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::fork;
 use crate::hook;
@@ -23,9 +23,7 @@ use crate::os::{own_stack, thread};
 use crate::pages::{HugePolicy, Use};
 use crate::reclaim::schedule::Reason;
 use crate::reclaim::thread as purge;
-use crate::slab::class::Class;
 use crate::slab::class_table;
-use crate::tags;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{self, NonNull};
 use neap_shared::classes;
@@ -208,13 +206,6 @@ pub fn initialize() {
     let _ = entered();
 }
 
-/// Counts one call of `size` bytes, which a slab of `class` serves, or none.
-pub(crate) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
-    Counts::bump(&cache.counts.allocations, 1);
-    Counts::bump(&cache.counts.requested, size as u64);
-    hook::instruments().requested(size, class);
-}
-
 /// Starts the thread now, if it is to run from the start on. The program has one thread, and none
 /// of its calls is under way.
 pub fn start_eagerly() {
@@ -359,7 +350,7 @@ unsafe fn set(name: &str, value: Value<'_>) {
 /// Switches the fast path off for all existing and future caches.
 fn switch(mode: u8) {
     HEAP.decay(Reason::Refusal);
-    HEAP.add_mode(mode);
+    HEAP.set_mode(mode, true);
     HEAP.set_paths();
 }
 

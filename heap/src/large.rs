@@ -1,23 +1,15 @@
 //! Large blocks: spans of their own.
-//!
-//! Under `NEAP_HARDEN`, a large block lies between guards, and so does every block of 4 KiB and
-//! more. It begins a page or more after the start of its span. A note on the span's first slice
-//! says where. While a freed block waits, all of its pages are guards.
 
-use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
-use crate::cache::heap::{HEAP, slab_of};
+use crate::cache::heap::HEAP;
 use crate::cache::magazine::Tag;
-use crate::cache::measures::{Form, Measures};
 use crate::cache::misuse::{self, Call};
 use crate::hook;
-use crate::init::{count_allocation, entered};
-use crate::mapped_over;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
-use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
+use crate::pages::{Dirty, MOST_PIECES, SliceRef, Span, Use, Zero};
 use crate::reclaim::start::end_slow_path;
-use crate::rule;
+use crate::slab::class::MAX_BLOCK;
 use core::ptr::{self, NonNull};
 
 /// The largest alignment of a block.
@@ -26,29 +18,30 @@ const MAX_ALIGN: usize = 1 << 30;
 /// No block is larger: pointer differences inside it must fit `isize`.
 pub const MAX_BYTES: usize = isize::MAX as usize;
 
-/// A large block at a multiple of `align`; null when out of memory.
+/// From this many bytes on, moving page-table entries is cheaper than copying.
+/// `docs/decisions/0005-realloc.md` has the measurements.
+const MOVE_BYTES: usize = 256 << 10;
+
+/// Up to this many bytes, copying to resident pages is cheaper: a move drops these pages and takes
+/// the block's own away from where they are, and both are faulted in again.
+const COPY_BYTES: usize = 4 << 20;
+
+/// A large block at a multiple of `align`; null when out of memory. The purge thread lives as long
+/// as a thread has a cache, so the caller has [entered](crate::init::entered) the heap.
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
-    begin(size);
-    let block = match fenced(size, align) {
-        Some(block) => block,
-        None => plain_span(size, align, 0).map_or(ptr::null_mut(), |span| span.base.as_ptr()),
-    };
+    let block = plain_span(size, align, 0).map_or(ptr::null_mut(), |span| span.base.as_ptr());
     end_slow_path(0);
     block
 }
 
-/// A large block whose bytes are zero, to the end of its last page. Pages that are known to be zero
-/// are not written.
+/// [`allocate`], the bytes zero to the end of the last page. Pages that are known to be zero are
+/// not written.
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
-    begin(size);
-    let block = match fenced(size, align) {
-        Some(block) => block,
-        None => plain_span(size, align, 0).map_or(ptr::null_mut(), |span| zeroed(&span, size)),
-    };
+    let block = plain_span(size, align, 0).map_or(ptr::null_mut(), |span| zeroed(&span, size));
     end_slow_path(0);
     block
 }
@@ -63,20 +56,9 @@ fn zeroed(span: &Span<'_>, size: usize) -> *mut u8 {
     span.base.as_ptr()
 }
 
-fn begin(size: usize) {
-    // The purge thread lives as long as a thread has a cache. So one that has only large blocks has
-    // one, too.
-    let cache = entered();
-    if HEAP.is_counting()
-        && let Some(cache) = cache
-    {
-        count_allocation(cache, size, None);
-    }
-}
-
 /// A span for a large block, into which `moved` bytes of pages are to be moved; `None` when out of
 /// memory.
-pub(crate) fn plain_span(size: usize, align: usize, moved: usize) -> Option<Span<'static>> {
+fn plain_span(size: usize, align: usize, moved: usize) -> Option<Span<'static>> {
     if size > MAX_BYTES || align > MAX_ALIGN {
         return None;
     }
@@ -88,7 +70,7 @@ pub(crate) fn plain_span(size: usize, align: usize, moved: usize) -> Option<Span
 }
 
 /// A span for a block of `bytes` bytes; `None` when out of memory.
-fn take_span(
+pub(crate) fn take_span(
     slices: usize,
     align_slices: usize,
     bytes: usize,
@@ -110,7 +92,7 @@ fn take_span(
 }
 
 /// Lets `free` find the block in a span that was just given out.
-fn publish(span: &Span<'static>, size: usize, bytes: usize, tag: Tag) {
+pub(crate) fn publish(span: &Span<'static>, size: usize, bytes: usize, tag: Tag) {
     hook::large_made(&span.place, size, bytes);
     // SAFETY: just given out, for one block.
     unsafe { span.place.set_tag(tag.byte()) };
@@ -123,9 +105,9 @@ pub(crate) fn page_multiple(size: usize) -> Option<usize> {
 }
 
 /// Usable bytes of the large block at `address`; aborts if it does not start there.
-pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
+pub(crate) fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
     let bytes = place.bytes();
-    if place.slice_base() + lead_of(place) != address {
+    if place.slice_base() != address {
         misuse::interior(call, address, bytes);
     }
     bytes
@@ -136,237 +118,27 @@ pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn free(place: &SliceRef<'static>, address: usize, absent: usize) {
     let bytes = bytes(Call::Free, place, address);
-    let is_fenced = is_fenced(place);
-    let tag = if is_fenced { Tag::FENCED } else { Tag::LARGE };
+    unpublish(place, Tag::LARGE, address);
+    take_back(place, Dirty::Prefix(bytes), absent);
+}
+
+/// From now on `free` does not find the block at `address`. Aborts if it does not now.
+pub(crate) fn unpublish(place: &SliceRef<'static>, tag: Tag, address: usize) {
     // Of two threads that free the block at once, one finds the tag gone.
     if place.take_tag() != tag.byte() {
         misuse::no_block(Call::Free, address);
     }
     hook::large_freed(place);
-    let dirty = match is_fenced {
-        true => open_up(place, bytes),
-        false => Dirty::Prefix(bytes),
-    };
+}
+
+/// Gives the span of a block back that only this call [unpublished](unpublish).
+pub(crate) fn take_back(place: &SliceRef<'static>, dirty: Dirty, absent: usize) {
+    let bytes = place.bytes();
     if let Some(base) = NonNull::new(place.slice_base() as *mut u8) {
         // SAFETY: a live large block, whose tag only this call took.
         unsafe { HEAP.pages.free_moved(base, dirty, absent) };
         HEAP.tide.note_freed(bytes);
     }
-}
-
-/// How many mappings the process may have for each guard that is a mapping. Such a guard adds two.
-const MAPPINGS_EACH: usize = 8;
-
-/// Guards that are mappings of their own, because the kernel has no others.
-static MAPPED: AtomicUsize = AtomicUsize::new(0);
-
-/// The note on the first slice of a fenced block's span: the pages before the block, by which call
-/// it was allocated, and what its guards are.
-#[derive(Clone, Copy)]
-struct Note(u16);
-
-const FORM_SHIFT: u32 = 8;
-const ADVISED: u16 = 1 << 12;
-const MAPPINGS: u16 = 1 << 13;
-/// All pages are guards, because the block was freed or its pages were moved.
-const SHUT: u16 = 1 << 14;
-
-impl Note {
-    fn of(place: &SliceRef<'_>) -> Note {
-        Note(slab_of(place).note())
-    }
-
-    fn set(self, place: &SliceRef<'_>) {
-        slab_of(place).set_note(self.0);
-    }
-
-    fn has(self, flag: u16) -> bool {
-        self.0 & flag != 0
-    }
-
-    fn lead(self) -> usize {
-        (self.0 as usize & 0xff) * Linux.page_bytes()
-    }
-}
-
-/// How far from the start of its span a block at a multiple of `align` begins, where OS pages have
-/// `page` bytes. `None` if the first slice has no room for a guard and the block's start.
-fn lead(align: usize, page: usize) -> Option<usize> {
-    Some(align.max(page)).filter(|&lead| lead < SLICE_BYTES)
-}
-
-/// Whether the large block at a place lies between guards.
-pub fn is_fenced(place: &SliceRef<'_>) -> bool {
-    place.tag() == Tag::FENCED.byte()
-}
-
-/// How far from the start of its span a large block begins, in bytes.
-pub fn lead_of(place: &SliceRef<'_>) -> usize {
-    match is_fenced(place) {
-        true => Note::of(place).lead(),
-        false => 0,
-    }
-}
-
-/// By which call the large block at a place was allocated.
-pub(crate) fn form_of(place: &SliceRef<'_>) -> Form {
-    match is_fenced(place) {
-        true => Form::of(u64::from(Note::of(place).0 >> FORM_SHIFT)),
-        false => Form::Any,
-    }
-}
-
-/// Notes by which call the large block at a place was allocated.
-pub(crate) fn set_form(place: &SliceRef<'_>, form: Form) {
-    if is_fenced(place) {
-        let others = Note::of(place).0 & !(3 << FORM_SHIFT);
-        Note(others | (form as u16) << FORM_SHIFT).set(place);
-    }
-}
-
-/// A block of zeros between guards, null when out of memory; `None` if it gets no guards: they are
-/// not in force, or the alignment leaves no room for one in the block's first slice.
-fn fenced(size: usize, align: usize) -> Option<*mut u8> {
-    let page = Linux.page_bytes();
-    let lead = lead(align, page).filter(|_| rule::guards(size))?;
-    Some(between_guards(size, lead, page).unwrap_or(ptr::null_mut()))
-}
-
-#[cold]
-fn between_guards(size: usize, lead: usize, page: usize) -> Option<*mut u8> {
-    let bytes = page_multiple(size).filter(|_| size <= MAX_BYTES)?;
-    let span = take_span(slices_for(bytes + lead + page), 1, bytes, 0)?;
-    let whole = span.slices * SLICE_BYTES;
-    if span.zero == Zero::MaybeDirty {
-        // SAFETY: the span is ours, committed, and in no thread's use.
-        unsafe { HEAP.pages.zero_dirty(span.base, whole) };
-    }
-    let mut note = (lead / page) as u16 | (Form::Malloc as u16) << FORM_SHIFT;
-    // SAFETY: the block's first byte, and the byte past its end, in the span.
-    let (block, end) = unsafe { (span.base.add(lead), span.base.add(lead + bytes)) };
-    let rest = whole - lead - bytes;
-    // SAFETY: parts of the span on both sides of the block, which nothing uses.
-    note |= unsafe { install([(span.base, lead), (end, rest)], page) };
-    Note(note).set(&span.place);
-    publish(&span, size, bytes, Tag::FENCED);
-    Some(block.as_ptr())
-}
-
-/// Installs guards. Returns what they are: the kernel may have none, and then the process may have
-/// few mappings left for them.
-///
-/// # Safety
-/// - Two ranges of a span in use, which no thread uses, a page or more.
-unsafe fn install(ranges: [(NonNull<u8>, usize); 2], page: usize) -> u16 {
-    let advise = |(start, bytes)| {
-        // SAFETY: the caller's promise.
-        unsafe { Linux.install_guard(start, bytes) }.is_ok()
-    };
-    if ranges.into_iter().all(advise) {
-        return ADVISED;
-    }
-    for (start, bytes) in ranges {
-        // The kernel installs guards up to the first page that it refuses.
-        // SAFETY: the caller's promise.
-        let _ = unsafe { Linux.remove_guard(start, bytes) };
-    }
-    let [(start, before), (end, rest)] = ranges;
-    let most = Linux.most_mappings() / MAPPINGS_EACH;
-    if MAPPED.fetch_add(1, Relaxed) >= most {
-        MAPPED.fetch_sub(1, Relaxed);
-        return 0;
-    }
-    // One page each: the rest of the span stays of one mapping with its neighbours.
-    // SAFETY: the caller's promise; the page before the block is the last one of the first range.
-    unsafe {
-        let first = start.add(before - page);
-        debug_assert!(rest >= page);
-        let _ = Linux.protect(first, page);
-        let _ = Linux.protect(end, page);
-    }
-    MAPPINGS
-}
-
-/// Moves the end of a block between guards within its span. Returns false, and leaves the block as
-/// it was, if its guards or its span do not allow that.
-///
-/// # Safety
-/// - A block of the caller's starts in the span at `place`, and no thread uses it meanwhile.
-/// - `wanted` bytes are whole pages.
-pub(crate) unsafe fn resize_fenced(place: &SliceRef<'static>, wanted: usize) -> bool {
-    let (note, held, page) = (Note::of(place), place.bytes(), Linux.page_bytes());
-    debug_assert!(is_fenced(place) && wanted.is_multiple_of(page));
-    let fits = slices_for(note.lead() + wanted + page) == place.slices();
-    // Moved pages are a mapping of their own. If the block grew past it, it would lie in two
-    // mappings, and its pages could not be moved again.
-    if !fits || !note.has(ADVISED) || place.is_overmapped() || place.is_moved() {
-        return false;
-    }
-    let at = |offset| NonNull::new((place.slice_base() + offset) as *mut u8);
-    let end = at(note.lead() + held.min(wanted));
-    let (Some(base), Some(end)) = (at(0), end) else {
-        return false;
-    };
-    let (bytes, grows) = (held.abs_diff(wanted), wanted > held);
-    // SAFETY: the guards behind the block, or its last pages, which the caller gives up.
-    let changed = unsafe {
-        match grows {
-            true => Linux.remove_guard(end, bytes).is_ok(),
-            false => Linux.install_guard(end, bytes).is_ok(),
-        }
-    };
-    // SAFETY: as above; the span is in use, and no more was written to it than its block.
-    unsafe {
-        match changed {
-            true => HEAP
-                .pages
-                .set_bytes(base, wanted, Dirty::Prefix(note.lead() + held)),
-            false if grows => _ = Linux.install_guard(end, bytes),
-            false => _ = Linux.remove_guard(end, bytes),
-        }
-    }
-    changed
-}
-
-/// Moves the pages with the first `bytes` bytes of a block between guards to another such block,
-/// instead of copying them. The old block is then inaccessible, but still in use. On an error, both
-/// blocks stay as they were, except that the new one may be lost ([`RemapError::Lost`]).
-///
-/// # Safety
-/// - Blocks of the caller's start in the spans at `from` and `to`, of at least `bytes` bytes, which
-///   are whole pages. No thread uses them meanwhile, and nothing was written to the new block.
-pub(crate) unsafe fn move_fenced(
-    from: &SliceRef<'static>,
-    to: &SliceRef<'static>,
-    bytes: usize,
-) -> Result<(), RemapError> {
-    let (note, held) = (Note::of(from), from.bytes());
-    debug_assert!(is_fenced(from) && bytes <= held.min(to.bytes()));
-    let [source, target] = [from, to]
-        .map(|place| NonNull::new(place.slice_base() as *mut u8).ok_or(RemapError::Refused));
-    let (source, target) = (source?, target?);
-    let alike = is_fenced(to) && Note::of(to).lead() == note.lead();
-    if !alike || !note.has(ADVISED) || !Note::of(to).has(ADVISED) {
-        return Err(RemapError::Refused);
-    }
-    let end = note.lead() + held;
-    // The page heap moves the first pages of a span, so the guards before the blocks move as well.
-    // SAFETY: spans in use; the caller's promise.
-    unsafe {
-        HEAP.pages.set_bytes(source, end, Dirty::Prefix(end));
-        let moved = HEAP
-            .pages
-            .move_pages(source, target, note.lead() + bytes, 1);
-        HEAP.pages.set_bytes(source, held, Dirty::AsBefore);
-        if moved == Err(RemapError::Lost) {
-            abandon(to);
-        }
-        moved?;
-        if Linux.install_guard(source, end).is_ok() {
-            Note(note.0 | SHUT).set(from);
-        }
-    }
-    Ok(())
 }
 
 /// Marks a span that the kernel took away as in use for good, so that Neap never puts a block there
@@ -381,85 +153,125 @@ pub(crate) fn abandon(place: &SliceRef<'static>) {
     }
 }
 
-/// Makes a freed block inaccessible while it waits, or at least zero. What the program mapped over
-/// it is the program's, and stays as it is: the span is mapped afresh when it is taken back.
-pub fn shut(place: &SliceRef<'static>) {
-    if place.is_overmapped() {
-        return;
+/// What became of a large block that was to be resized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resized {
+    /// It has the new size, and stays where it is.
+    Stays,
+    /// Its contents are here, and it was freed; null when out of memory, and it stays as it was.
+    Moved(*mut u8),
+    /// The caller is to allocate a block, copy this many bytes at most, and free this one.
+    ToCopy(usize),
+}
+
+/// Resizes a large block: in place where its end may move, else by moving its pages, unless copying
+/// is cheaper.
+///
+/// # Safety
+/// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
+#[unsafe(link_section = "neap_text")]
+pub(crate) unsafe fn resize(
+    place: &SliceRef<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> Resized {
+    let held = bytes(Call::Realloc, place, block.addr());
+    if size <= MAX_BLOCK && align <= MAX_BLOCK {
+        return Resized::ToCopy(held);
     }
-    let zero = HEAP.measures().has(Measures::ZERO);
-    let (note, lead, bytes) = (Note::of(place), lead_of(place), place.bytes());
-    let Some(block) = NonNull::new((place.slice_base() + lead) as *mut u8) else {
-        return;
+    let (Some(wanted), Some(base)) = (page_multiple(size), NonNull::new(block)) else {
+        return Resized::Moved(ptr::null_mut());
     };
-    let pages = bytes.next_multiple_of(Linux.page_bytes());
-    if is_fenced(place) && note.has(SHUT) {
-        return;
+    // SAFETY: the caller's promise.
+    if unsafe { resize_in_place(place, base, held, wanted) } {
+        hook::large_freed(place);
+        hook::large_made(place, size, wanted);
+        return Resized::Stays;
     }
-    if is_fenced(place) && note.has(ADVISED) {
-        // SAFETY: a freed block, of whole pages.
-        let shut = unsafe { Linux.install_guard(block, pages) };
-        if shut.is_ok() {
-            Note(note.0 | SHUT).set(place);
-            return;
-        }
-        // It may have come as far as a page that the program locked.
-        // SAFETY: as above.
-        let _ = unsafe { Linux.remove_guard(block, pages) };
+    if held < MOVE_BYTES {
+        return Resized::ToCopy(held);
     }
-    if zero {
-        // SAFETY: as above.
+    // SAFETY: the caller's promise.
+    Resized::Moved(unsafe { relocate(base, held, size, align) })
+}
+
+/// Moves the end of a block. False if what follows it is taken.
+///
+/// # Safety
+/// - As [`resize`].
+unsafe fn resize_in_place(
+    place: &SliceRef<'_>,
+    base: NonNull<u8>,
+    held: usize,
+    wanted: usize,
+) -> bool {
+    let (slices, needed) = (place.slices(), slices_for(wanted));
+    if needed == slices {
+        // SAFETY: the caller's promise.
+        unsafe { HEAP.pages.set_bytes(base, wanted, Dirty::Prefix(held)) };
+        return true;
+    }
+    if needed < slices {
+        // SAFETY: the caller's promise.
         unsafe {
-            if !HEAP.pages.purge_in_use(block, pages) {
-                block.as_ptr().write_bytes(0, bytes);
-            }
-        }
+            HEAP.pages
+                .shrink_in_place(base, needed, wanted, Dirty::Prefix(held))
+        };
+        HEAP.tide.note_freed((slices - needed) * SLICE_BYTES);
+        return true;
     }
+    // SAFETY: the caller's promise.
+    unsafe { HEAP.pages.grow_in_place(base, needed, wanted) }.is_some()
 }
 
-/// Removes all guards of a span whose block was freed. Returns what was written to the span.
-fn open_up(place: &SliceRef<'static>, bytes: usize) -> Dirty {
-    let (note, page) = (Note::of(place), Linux.page_bytes());
-    let (start, whole) = (place.slice_base(), place.slices() * SLICE_BYTES);
-    let at = |address| NonNull::new(address as *mut u8);
-    let (Some(base), Some(before), Some(end)) = (
-        at(start),
-        at(start + note.lead() - page),
-        at(start + note.lead() + bytes),
-    ) else {
-        return Dirty::All;
+/// Gives the contents a new span, by moving pages if the kernel can, else by copying.
+///
+/// # Safety
+/// - `base` starts a large block of `held` bytes that no thread uses meanwhile.
+#[unsafe(link_section = "neap_text")]
+unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
+    let moved = held.min(size).next_multiple_of(Linux.page_bytes());
+    let Some(span) = plain_span(size, align, moved) else {
+        return ptr::null_mut();
     };
-    // SAFETY: of the span, which no thread uses.
-    unsafe {
-        if note.has(ADVISED) {
-            let _ = Linux.remove_guard(base, whole);
+    let free_span = |base: NonNull<u8>, absent| {
+        if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
+            free(&place, base.as_ptr().addr(), absent);
         }
-        if note.has(MAPPINGS) {
-            MAPPED.fetch_sub(1, Relaxed);
-            let opened = [before, end].map(|guard| Linux.commit(guard, page).is_ok());
-            if opened != [true; 2] {
-                // The process may have no more writable memory. Then the span is mapped afresh, or
-                // no one gets it.
-                mapped_over::note(start, whole);
-            }
+    };
+    let mut absent = span.absent;
+    // While the block is copied, both copies are resident.
+    let mut may_copy = || {
+        let admitted = absent == 0 || HEAP.pages.readmit(absent);
+        absent *= usize::from(!admitted);
+        admitted
+    };
+    let result = match moved <= COPY_BYTES && is_warm(&span, moved) && may_copy() {
+        true => Err(RemapError::Refused),
+        // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
+        false => unsafe { HEAP.pages.move_pages(base, span.base, moved, MOST_PIECES) },
+    };
+    match result {
+        Ok(()) => {}
+        // SAFETY: as above.
+        Err(RemapError::Refused) if may_copy() => unsafe {
+            ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size));
+        },
+        Err(RemapError::Refused) => {
+            free_span(span.base, absent);
+            return ptr::null_mut();
+        }
+        Err(RemapError::Lost) => {
+            abandon(&span.place);
+            return ptr::null_mut();
         }
     }
-    match note.has(SHUT) {
-        true => Dirty::Zeroed,
-        false => Dirty::Prefix(note.lead() + bytes),
-    }
+    free_span(base, absent);
+    span.base.as_ptr()
 }
 
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_guards_where_a_slice_has_more_than_one_page() {
-        assert_eq!(lead(1, 4 << 10), Some(4 << 10));
-        assert_eq!(lead(32 << 10, 4 << 10), Some(32 << 10));
-        assert_eq!(lead(1, 16 << 10), Some(16 << 10));
-        assert_eq!(lead(64 << 10, 4 << 10), None);
-        assert_eq!(lead(1, 64 << 10), None);
-    }
+/// Whether at least half as many bytes as `moved` may be resident in a span just given out.
+fn is_warm(span: &Span<'_>, moved: usize) -> bool {
+    (span.slices * SLICE_BYTES - span.cold) * 2 >= moved
 }

@@ -9,7 +9,9 @@
 //!
 //! | layer | what it does | what it does not know |
 //! |---|---|---|
-//! | [`malloc`] [`free`] [`realloc`] [`large`], [`stacks::stack`] | the entry points, which every frontend shares | |
+//! | [`malloc`] [`free`] [`realloc`], [`stacks::stack`] | the entry points, which every frontend shares | modes |
+//! | [`watched`] | what the modes add to a call: checking, hardening, counting, samples, guards | |
+//! | [`supply`] [`large`] [`mapped_over`] | the parts of a call: blocks of slabs past the magazine, large blocks | modes |
 //! | [`init`] [`fork`] | the start of the process, options, the thread's cache at first use; copies of the process | |
 //! | [`reclaim`] | rounds of decay, the purge thread, pressure for memory | |
 //! | [`hook`] | the only connection to the instruments, a separate crate | what they do |
@@ -60,13 +62,9 @@ pub mod cache;
 #[cfg(not(loom))]
 pub mod fork;
 #[cfg(not(loom))]
-pub mod form;
-#[cfg(not(loom))]
 pub mod free;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
-#[cfg(not(loom))]
-pub mod harden;
 #[cfg(not(loom))]
 pub mod hook;
 #[cfg(not(loom))]
@@ -83,18 +81,12 @@ pub mod pages;
 #[cfg(not(loom))]
 pub mod realloc;
 pub mod reclaim;
-#[cfg(not(loom))]
-mod rule;
-#[cfg(not(loom))]
-pub mod seal;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
 #[cfg(not(loom))]
-mod stray;
-#[cfg(not(loom))]
-mod tags;
+mod supply;
 #[cfg(test)]
 mod testing;
 #[cfg(not(loom))]
-mod turn;
+pub mod watched;

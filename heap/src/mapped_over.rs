@@ -24,10 +24,8 @@ use crate::cache::magazine::Tag;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::pages::{SliceRef, Use};
-use crate::seal;
 use crate::slab::Slab;
 use crate::slab::class::Class;
-use crate::slab::depot_id::DepotId;
 use crate::slab::page_set::PageSet;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -67,35 +65,35 @@ fn note_slab(place: &SliceRef<'_>, range: Range<usize>) {
     unsafe { place.change_tag(Tag::of(class).byte(), Tag::MAPPED.byte()) };
 }
 
-/// Maps the noted pages of a slab's block afresh, so that they are the heap's again. False if the
-/// kernel refuses. Then Neap must never hand out the block again.
+/// Whether a free has to [restore] what may be a slab's block.
+#[inline(always)]
+pub(crate) fn is_noted() -> bool {
+    SLABS.load(Ordering::Acquire)
+}
+
+/// Maps the noted pages of a slab's block afresh, so that they are the heap's again. `held` is how
+/// many bytes of the block the program has; `None`: it has none. False if the kernel refuses. Then
+/// Neap must never hand out the block again.
 ///
 /// # Safety
 /// - The program frees the block of `class` at `address`, and nothing uses it any more.
-#[inline]
-pub(crate) unsafe fn restore(address: usize, slab: &Slab, class: Class) -> bool {
-    // SAFETY: the caller's promise.
-    !SLABS.load(Ordering::Acquire) || unsafe { restore_noted(address, slab, class) }
-}
-
-/// [`restore`] in a process in which pages of slabs were noted.
-///
-/// # Safety
-/// - As [`restore`].
 #[cold]
 #[inline(never)]
-unsafe fn restore_noted(address: usize, slab: &Slab, class: Class) -> bool {
+pub(crate) unsafe fn restore(
+    address: usize,
+    slab: &Slab,
+    class: Class,
+    held: Option<usize>,
+) -> bool {
     let offset = address - slab.base();
     // What is not the start of a block in use is the caller's to report.
     let in_use = class
         .block_at(offset)
         .is_some_and(|number| !slab.is_free(class, number));
-    let is_sampled = slab.depot() == Some(DepotId::sampled(class));
-    let bytes = in_use.then(|| match is_sampled {
-        true => Some(class.bytes()),
-        false => seal::bytes_in_use(address, class),
-    });
-    let Some(pages) = bytes.flatten().and_then(|bytes| whole_pages(offset, bytes)) else {
+    let pages = held
+        .filter(|_| in_use)
+        .and_then(|bytes| whole_pages(offset, bytes));
+    let Some(pages) = pages else {
         return true;
     };
     if slab

@@ -2,7 +2,7 @@
 //! static program, whose C library allocates before Neap reads its options.
 
 use neap_heap::free::{free, usable_size};
-use neap_heap::harden::Measures;
+use neap_heap::watched::harden::Measures;
 use neap_heap::{init, malloc, realloc};
 
 /// Slices of a block from before the measures, which is freed: slabs are carved from them later.

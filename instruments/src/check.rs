@@ -2,7 +2,7 @@
 //! quarantine before they are handed out again, so every second free of one of them is detected at
 //! once. A block of a slab is filled while it waits. A write to it is detected when it leaves the
 //! quarantine, or, with `zero` and a canary, when it is handed out again. The pages of a large
-//! block may be inaccessible while it waits ([`neap_heap::harden`], [`neap_heap::large`]).
+//! block may be inaccessible while it waits ([`neap_heap::watched::fences`]).
 
 use crate::lines::{LINES, Lines, PLACES, Ring, line_of};
 use bytemuck::Zeroable;
@@ -11,16 +11,16 @@ use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::cache::heap::{Found, HEAP};
 use neap_heap::cache::misuse::{self, Call};
 use neap_heap::cache::waiting::Blocks;
-use neap_heap::free::{free_found, start_of};
-use neap_heap::harden::{self, Measures};
 use neap_heap::hook;
 use neap_heap::init::entered;
-use neap_heap::large;
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Lock, Rank};
-use neap_heap::seal::{self, Seal};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;
+use neap_heap::watched::fences;
+use neap_heap::watched::harden::{self, Measures};
+use neap_heap::watched::release::free_found;
+use neap_heap::watched::seal::{self, Seal};
 
 /// The most bytes of blocks without canaries. A larger block passes through at once.
 const MOST_BYTES: usize = 64 << 20;
@@ -137,7 +137,7 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
 
 /// [`hold`] of a block with a canary, which shows a second free.
 fn hold_sealed(address: usize, slab: &Slab, class: Class) -> bool {
-    start_of(Call::Free, slab, class, address);
+    misuse::start_of(Call::Free, slab, class, address);
     // SAFETY: the program frees the block.
     unsafe { harden::close_sealed(address, class) };
     let mut blocks = Blocks::none();
@@ -218,7 +218,7 @@ fn close(found: &Found, number: usize) {
     match found {
         // SAFETY: the program frees the block.
         Found::Slab(slab, class) => unsafe { harden::close(slab, *class, number) },
-        Found::Large(place) if HEAP.measures().harden() => large::shut(place),
+        Found::Large(place) if HEAP.measures().harden() => fences::shut(place),
         _ => {}
     }
 }
@@ -238,17 +238,17 @@ pub(super) const fn lock(number: usize) -> &'static Lock {
 fn place_of(address: usize, found: &Found) -> (usize, usize) {
     match found {
         Found::Slab(slab, class) => {
-            let number = start_of(Call::Free, slab, *class, address);
+            let number = misuse::start_of(Call::Free, slab, *class, address);
             (class.bytes(), number)
         }
         Found::Sampled(slab, class) => {
-            let number = start_of(Call::Free, slab, *class, address);
+            let number = misuse::start_of(Call::Free, slab, *class, address);
             if slab.is_free(*class, number) {
                 misuse::double_free(address, class.bytes());
             }
             (class.bytes(), number)
         }
-        Found::Large(place) => (large::bytes(Call::Free, place, address), 0),
+        Found::Large(place) => (fences::bytes(Call::Free, place, address), 0),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::NoBlock | Found::Stack | Found::Guarded => misuse::no_block(Call::Free, address),
     }

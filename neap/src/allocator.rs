@@ -3,7 +3,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
 use neap_heap::cache::heap::HEAP;
-use neap_heap::harden::Measures;
+use neap_heap::watched::harden::Measures;
 use neap_heap::{free, init, malloc, realloc};
 
 /// Neap as a Rust program's allocator.

@@ -9,7 +9,7 @@ use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::NonNull;
 use neap_heap::free;
-use neap_heap::harden::Form;
+use neap_heap::watched::harden::Form;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
 type Nothrow = *const c_void;

@@ -6,9 +6,9 @@ use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::{NonNull, null_mut};
-use neap_heap::form;
-use neap_heap::harden::Form;
 use neap_heap::malloc;
+use neap_heap::watched::form;
+use neap_heap::watched::harden::Form;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
 type Nothrow = *const c_void;

@@ -6,8 +6,8 @@
 use crate::{aligned, loader};
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
-use neap_heap::form;
-use neap_heap::harden::Form;
+use neap_heap::watched::form;
+use neap_heap::watched::harden::Form;
 
 /// How the file names of libraries that may define the C++ runtime's functions begin. Python
 /// packages for musl contain a runtime of their own with a checksum in its name.

@@ -5,7 +5,7 @@ use super::bias::Patience;
 use super::bounds::FastPath;
 use super::bounds::array_bytes;
 use super::colour;
-use super::heap::{HEAP, Heap};
+use super::heap::{HEAP, Heap, SAMPLING};
 use super::machine;
 use super::measures::Measures;
 use super::opened::Opened;
@@ -100,6 +100,7 @@ impl Heap {
     /// before its owner may count by it. Caches that are made later have drawn nothing.
     pub fn set_sampling(&'static self, rate: u64, mut draw: impl FnMut(&mut Opened<'_>)) {
         self.sampling.store(rate, Ordering::Relaxed);
+        self.set_mode(SAMPLING, rate != 0);
         let path = self.fast_path();
         self.registry.for_each(|cache| {
             if let Some(mut open) = cache.open_other() {

@@ -35,6 +35,7 @@ impl Heap {
     /// # Safety
     /// - `cache` is the calling thread's own.
     /// - `block` is a block of `class` that nothing uses any more.
+    #[inline(never)]
     pub unsafe fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
         // SAFETY: the caller's promise.

@@ -27,9 +27,8 @@ pub struct Heap {
     pub registry: Registry,
     /// The bounds of the magazines.
     pub budget: Budget,
-    /// [`CHECKING`], [`COUNTING`], both or neither.
+    /// The modes in force: [`CHECKING`] to [`GUARDING`].
     mode: AtomicU8,
-    guarding: AtomicU8,
     /// The [`Measures`] in force.
     measures: AtomicU16,
     /// The number of the class whose slabs are not accessible; 0: there is none.
@@ -75,6 +74,11 @@ pub enum Mode {
 pub(crate) const CHECKING: u8 = 1;
 /// Every call is counted.
 pub(crate) const COUNTING: u8 = 2;
+/// The profiler samples.
+pub(super) const SAMPLING: u8 = 4;
+/// The bits of a [`Guarding`], and its lowest one.
+const GUARDING: u8 = 3 << GUARDING_SHIFT;
+const GUARDING_SHIFT: u32 = 3;
 
 /// Which allocations get a guarded block. See `docs/guard.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +101,9 @@ pub enum Known {
     Unknown,
 }
 
-/// The process's heap.
+/// The process's heap. In a section of its own, because in `.data` its alignment would cost the
+/// library's file two gaps.
+#[unsafe(link_section = "neap_heap")]
 pub static HEAP: Heap = Heap::new();
 
 /// Tables that are zero at first, so that they take no room in the library's file.
@@ -143,7 +149,6 @@ impl Heap {
             registry: Registry::new(),
             drained: AtomicUsize::new(0),
             mode: AtomicU8::new(0),
-            guarding: AtomicU8::new(Guarding::Off as u8),
             measures: AtomicU16::new(0),
             no_bytes: AtomicU8::new(0),
             sampling: AtomicU64::new(0),
@@ -170,13 +175,20 @@ impl Heap {
     /// Whether calls are neither checked nor counted.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.mode.load(Ordering::Relaxed) == 0
+        self.mode.load(Ordering::Relaxed) & (CHECKING | COUNTING) == 0
+    }
+
+    /// Whether a call past the fast path does more than allocate: it is checked, counted, sampled
+    /// or guarded. Then it is [`crate::watched`]'s.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) != 0
     }
 
     /// Which allocations get a guarded block.
     #[inline]
     pub fn guarding(&self) -> Guarding {
-        match self.guarding.load(Ordering::Relaxed) {
+        match (self.mode.load(Ordering::Relaxed) & GUARDING) >> GUARDING_SHIFT {
             0 => Guarding::Off,
             1 => Guarding::Some,
             _ => Guarding::All,
@@ -185,7 +197,10 @@ impl Heap {
 
     /// Changes which allocations get a guarded block, for existing and future caches.
     pub fn set_guarding(&'static self, guarding: Guarding) {
-        self.guarding.store(guarding as u8, Ordering::Relaxed);
+        let change = |mode| Some(mode & !GUARDING | (guarding as u8) << GUARDING_SHIFT);
+        let _ = self
+            .mode
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
         self.set_paths();
     }
 
@@ -266,8 +281,7 @@ impl Heap {
     /// magazine are free, and nothing looks at each call.
     fn is_biased(&self) -> bool {
         let has_canaries = self.measures().has(Measures::CANARY) && EARLY.is_empty();
-        let is_watched = self.guarding() != Guarding::Off;
-        has_canaries && !is_watched
+        has_canaries && self.guarding() == Guarding::Off
     }
 
     /// The fences of the owners' turns from now on. While an owner still has asymmetric ones, and
@@ -279,10 +293,14 @@ impl Heap {
         }
     }
 
-    /// From now on calls are served by [`CHECKING`] or by [`COUNTING`] as well. Caches made from
-    /// now on follow; see [`Registry`] for those that exist.
-    pub(crate) fn add_mode(&self, mode: u8) {
-        self.mode.fetch_or(mode, Ordering::Relaxed);
+    /// Puts a mode into force, or ends it. Caches made from now on follow; see [`Registry`] for
+    /// those that exist.
+    pub(crate) fn set_mode(&self, mode: u8, is_on: bool) {
+        if is_on {
+            self.mode.fetch_or(mode, Ordering::Relaxed);
+        } else {
+            self.mode.fetch_and(!mode, Ordering::Relaxed);
+        }
     }
 
     /// The decay time in ms.
@@ -293,12 +311,6 @@ impl Heap {
     /// What is at `address`.
     #[inline(never)]
     pub fn find(&'static self, address: usize) -> Found {
-        self.find_quickly(address)
-    }
-
-    /// [`Heap::find`], for those that programs call often.
-    #[inline(always)]
-    pub(crate) fn find_quickly(&'static self, address: usize) -> Found {
         let Some(place) = self.pages.locate(address) else {
             return Found::Foreign;
         };

@@ -1,9 +1,9 @@
 //! Measures against memory errors (`NEAP_HARDEN`, `NEAP_CHECK`), and the process's secrets.
 //!
 //! Neap chooses the measures at the start of the process. All of them need the checking mode, in
-//! which every call takes the slow path, so that they cost the fast path nothing. [`crate::harden`]
-//! carries them out for blocks of slabs, [`crate::large`] for large blocks, and the instruments
-//! hold freed blocks back.
+//! which every call takes the slow path, so that they cost the fast path nothing.
+//! [`crate::watched::harden`] carries them out for blocks of slabs, [`crate::watched::fences`] for
+//! large blocks, and the instruments hold freed blocks back.
 
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::os::process;

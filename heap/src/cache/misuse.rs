@@ -1,6 +1,8 @@
 //! The lines that the heap prints about a misuse before it aborts. `docs/misuse.md` quotes them.
 
 use crate::os::abort::fatal;
+use crate::slab::Slab;
+use crate::slab::class::Class;
 use core::fmt;
 
 /// The call that got the bad pointer.
@@ -46,6 +48,23 @@ pub fn interior(call: Call, address: usize, bytes: usize) -> ! {
     fatal(format_args!(
         "{call} of {address:#x}, which is inside a block of {bytes} bytes and not its start"
     ))
+}
+
+/// The number of the block that starts at `address`; aborts if none does.
+pub fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize {
+    match class.block_at(address - slab.base()) {
+        Some(block) => block,
+        None => interior(call, address, class.bytes()),
+    }
+}
+
+/// Aborts if the block is free, or none starts at the address.
+#[inline]
+pub(crate) fn refuse_free(call: Call, slab: &Slab, class: Class, address: usize) {
+    let number = start_of(call, slab, class, address);
+    if slab.is_free(class, number) {
+        already_free(call, address);
+    }
 }
 
 /// The address is in an arena, where no block starts.

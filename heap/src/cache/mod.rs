@@ -63,6 +63,8 @@ pub mod refill;
 #[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]
+pub(crate) mod tags;
+#[cfg(not(loom))]
 pub mod thread_cache;
 #[cfg(not(loom))]
 pub mod waiting;

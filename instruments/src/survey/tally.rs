@@ -7,14 +7,14 @@ use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::cache::heap::{HEAP, Heap, class_of, slab_of};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::opened::Opened;
-use neap_heap::harden::Measures;
-use neap_heap::large::lead_of;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::pages::{Pages, Part, Residence, SliceRef, Use};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;
 use neap_heap::stacks::{Pool, State};
+use neap_heap::watched::fences::lead_of;
+use neap_heap::watched::harden::Measures;
 use neap_shared::ledger::{Ledger, Requested};
 use neap_shared::stats::Snapshot;
 

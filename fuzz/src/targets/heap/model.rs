@@ -1,6 +1,6 @@
 //! The naive heap: which blocks are live, and what they contain.
 
-use neap_heap::harden::Form;
+use neap_heap::watched::harden::Form;
 use neap_heap::{free, malloc, realloc};
 use std::collections::BTreeMap;
 

@@ -1,16 +1,17 @@
 //! By which form of `new` or `malloc` a block was allocated, for the forms of `delete`
 //! (`NEAP_HARDEN`).
 
+use super::fences;
+use super::seal::{self, Seal, canary_of};
+use super::stray::canary_at;
 use crate::base::sync::Ordering;
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::measures::{Canary, Form, Key, Measures};
 use crate::cache::misuse;
+use crate::cache::tags;
+use crate::cache::tags::Unchecked;
 use crate::os::operators;
-use crate::seal::{self, Seal, canary_of};
 use crate::slab::class::Class;
-use crate::stray::canary_at;
-use crate::tags::Unchecked;
-use crate::{large, tags};
 
 /// Notes by which call a block was allocated, where `delete` is to know.
 pub fn mark(block: *mut u8, form: Form) {
@@ -21,7 +22,7 @@ pub fn mark(block: *mut u8, form: Form) {
     match HEAP.find(address) {
         // SAFETY: allocated just now, for the caller.
         Found::Slab(_, class) => unsafe { set_form(address, class, form) },
-        Found::Large(place) => large::set_form(&place, form),
+        Found::Large(place) => fences::set_form(&place, form),
         _ => {}
     }
 }
@@ -29,7 +30,8 @@ pub fn mark(block: *mut u8, form: Form) {
 /// Aborts if another call than `form` allocated the block that this form of `delete` gives back.
 /// What is no block's start is left to the free. Where an object may call operators of its own, the
 /// blocks of its `new` are `malloc`'s, and nothing is certain.
-pub(crate) fn refuse_other(address: usize, form: Form) {
+pub(crate) fn refuse_other(block: *mut u8, form: Form) {
+    let address = tags::strip(block.addr());
     let has_form = matches!(form, Form::New | Form::Array);
     if !has_form || !HEAP.measures().has(Measures::DELETES) {
         return;
@@ -39,7 +41,7 @@ pub(crate) fn refuse_other(address: usize, form: Form) {
             // SAFETY: a block starts there.
             unsafe { form_of(address, class) }
         }
-        Found::Large(place) => Some(large::form_of(&place)),
+        Found::Large(place) => Some(fences::form_of(&place)),
         _ => None,
     };
     let by = match by {

@@ -7,6 +7,9 @@
 //! or if the thread gets no turn. A thread holds back the blocks that it frees. The `free` after
 //! which it has enough of them brings them to quarantine, and then ends as the slow path does.
 
+use super::harden;
+use super::rule;
+use super::stray::CANARY_BYTES;
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::cache::draw::Hold;
@@ -14,15 +17,12 @@ use crate::cache::heap::HEAP;
 use crate::cache::magazine::{Start, Tag};
 use crate::cache::measures::Measures;
 use crate::cache::misuse::Call;
+use crate::cache::tags;
 use crate::cache::thread_cache::Cache;
 use crate::cache::waiting::Blocks;
-use crate::harden;
 use crate::hook;
 use crate::init::current;
-use crate::rule;
 use crate::slab::class::TABLE_BYTES;
-use crate::stray::CANARY_BYTES;
-use crate::tags;
 use core::ptr::NonNull;
 
 /// A block of `size` bytes at a multiple of 16. If freed blocks are filled with zeros, its bytes

@@ -1,14 +1,14 @@
 //! Which block serves a request under the measures in force, and the inverse: which requests a
-//! block may serve. No other code states it, so the two cannot differ. [`crate::turn`] has most
+//! block may serve. No other code states it, so the two cannot differ. [`super::turn`] has most
 //! classes from a table. Debug builds compare them with these.
 
+use super::stray::CANARY_BYTES;
 use crate::base::units::SLICE_BYTES;
 use crate::cache::heap::HEAP;
 use crate::cache::measures::Measures;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::slab::class::{Class, MAX_BLOCK};
-use crate::stray::CANARY_BYTES;
 
 /// How the measures in force assign classes to requests.
 #[derive(Clone, Copy)]

@@ -9,14 +9,14 @@
 //! The canary is a word that a reader without the process's secrets cannot make. It holds the
 //! requested size, the form of the call, and whether the block was freed.
 
+use super::rule;
+use super::stray::{CANARY_BYTES, canary_at, check_slack};
 use crate::base::sync::Ordering;
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::measures::{Canary, EARLY, Key, Measures};
 use crate::cache::misuse::{self, Call};
-use crate::rule;
+use crate::cache::tags::{self, Unchecked};
 use crate::slab::class::Class;
-use crate::stray::{CANARY_BYTES, canary_at, check_slack};
-use crate::tags::{self, Unchecked};
 use core::ptr;
 
 /// What the blocks of a slab have.

@@ -1,11 +1,13 @@
-//! Blocks of slabs under `NEAP_HARDEN`: how they are chosen, filled and checked. [`crate::seal`]
+//! Blocks of slabs under `NEAP_HARDEN`: how they are chosen, filled and checked. [`super::seal`]
 //! says what stands behind them, and `docs/harden.md` what each measure stops.
 //!
 //! A free checks the block's own canary and slack, and the bytes within 32 bytes of the block that
-//! are in no block in use ([`crate::stray`]). Meanwhile, other threads may allocate and free a
+//! are in no block in use ([`super::stray`]). Meanwhile, other threads may allocate and free a
 //! neighbour. Its canary says that it is in use before its owner writes there, and that it is free
 //! only after its bytes are zero.
 
+use super::seal::{self, Seal, canary_of, held_bytes, is_unused};
+use super::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other, is_zero};
 use crate::base::sync::Ordering;
 use crate::cache::bias::Closing;
 use crate::cache::flush::give_found;
@@ -14,14 +16,12 @@ use crate::cache::machine;
 pub use crate::cache::measures::{Canary, Form, Measures};
 use crate::cache::measures::{EARLY, Key, SECRETS};
 use crate::cache::misuse::{self, Call};
+use crate::cache::tags::{self, Unchecked};
 use crate::cache::thread_cache::Cache;
 use crate::cache::waiting::Blocks;
 use crate::init::entered;
-use crate::seal::{self, Seal, canary_of, held_bytes, is_unused};
 use crate::slab::Slab;
 use crate::slab::class::Class;
-use crate::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other, is_zero};
-use crate::tags::{self, Unchecked};
 use core::ptr;
 
 /// What fills a block that waits in the checking mode: as a pointer it leads nowhere.
@@ -39,7 +39,7 @@ pub fn random() -> Option<usize> {
     wanted.then(|| SECRETS.next() as usize)
 }
 
-/// A block of `size` bytes, by [`crate::rule::class_for`] of `class`. Null when out of memory.
+/// A block of `size` bytes, by [`super::rule::class_for`] of `class`. Null when out of memory.
 pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
     let (block, seal) = match own_cache(class) {
         // SAFETY: the calling thread's own, and in this mode its fast path is closed.

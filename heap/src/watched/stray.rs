@@ -1,5 +1,5 @@
 //! Looks for stray writes (`NEAP_HARDEN`): writes to a free block, to a block's slack (the bytes
-//! between the requested ones and the canary), and beside a block that is freed. [`crate::seal`]
+//! between the requested ones and the canary), and beside a block that is freed. [`super::seal`]
 //! says what a block of a slab looks like.
 //!
 //! Every allocation and every free looks for them, and almost none finds one. So each first reads

@@ -1,0 +1,201 @@
+//! Allocation under watch: calls are checked, counted, sampled or guarded.
+
+use super::fences;
+use super::harden;
+use super::rule;
+use super::turn;
+use crate::cache::countdown::Counts;
+use crate::cache::heap::{Guarding, HEAP, Mode};
+use crate::cache::machine;
+use crate::cache::magazine::Tag;
+use crate::cache::measures::Measures;
+use crate::hook;
+use crate::init::{current, entered};
+use crate::large;
+use crate::reclaim::start::end_slow_path;
+use crate::slab::class::{Class, MAX_BLOCK, TABLE_BYTES};
+use crate::supply::{self, Extent, zeroed};
+use crate::watched::release;
+
+/// A block of at least `size` bytes at a multiple of 16; null when out of memory.
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+pub(crate) fn allocate(size: usize) -> *mut u8 {
+    if size > TABLE_BYTES {
+        return allocate_over_table(size);
+    }
+    match turn::allocate(size) {
+        Some(block) => block.as_ptr(),
+        // The fast path has looked in the magazine, and counted down to the next sample.
+        None => allocate_small(size, Class::serving(size), 16),
+    }
+}
+
+/// [`allocate`] of sizes that are not in the table. Calls that may be another's last, such as this,
+/// stay in the section of the entry points, so that traces leave them out.
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+fn allocate_over_table(size: usize) -> *mut u8 {
+    if size > MAX_BLOCK {
+        return allocate_large(size, 1, large::allocate);
+    }
+    allocate_class(size, Class::serving(size), 16)
+}
+
+/// [`allocate`] at a multiple of `align`, so that 8 suffices if the caller states 8.
+pub(super) fn allocate_layout(size: usize, align: usize) -> *mut u8 {
+    match Class::of_layout(size, align) {
+        Some(class) => allocate_class(size, class, align),
+        None => allocate_large(size, align, large::allocate),
+    }
+}
+
+/// [`allocate_layout`] of what a slab of `class` would serve.
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+pub(crate) fn allocate_class(size: usize, class: Class, align: usize) -> *mut u8 {
+    let (cache, tag) = (current(), Tag::of(class));
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    let popped = unsafe { machine::pop(cache, tag).or_else(|| machine::pop_sampling(cache, tag)) };
+    if let Some(block) = popped {
+        return block;
+    }
+    match (align <= 16).then(|| turn::allocate(size)).flatten() {
+        Some(block) => block.as_ptr(),
+        None => allocate_small(size, class, align),
+    }
+}
+
+/// Like [`allocate`], the bytes of `extent` zero.
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+pub(crate) fn allocate_zeroed(size: usize, align: usize, extent: Extent) -> *mut u8 {
+    let Some(class) = Class::of_layout(size, align) else {
+        return allocate_large(size, align, large::allocate_zeroed);
+    };
+    if HEAP.mode() == Mode::Checking {
+        return zeroed_closely(size, align);
+    }
+    let bytes = extent.bytes(size, class);
+    let is_plain = HEAP.is_plain() && !HEAP.is_sampling() && HEAP.guarding() != Guarding::All;
+    let may_be_zero = is_plain && class.tells_fresh();
+    if let Some(block) = may_be_zero
+        .then(|| supply::take_zero(class, bytes))
+        .flatten()
+    {
+        return block.as_ptr();
+    }
+    let block = allocate_class(size, class, align);
+    // A guarded block has no more bytes than were requested.
+    let is_guarded = HEAP.is_in_pool(block.addr());
+    zeroed(block, if is_guarded { size } else { bytes })
+}
+
+/// A zeroed block in the checking mode, where the usable bytes are not those of the class.
+#[unsafe(link_section = "neap_text")]
+fn zeroed_closely(size: usize, align: usize) -> *mut u8 {
+    if align <= 16
+        && let Some(block) = turn::allocate(size)
+    {
+        // What fills freed blocks with zeros has looked at these bytes.
+        if HEAP.measures().has(Measures::ZERO) {
+            return block.as_ptr();
+        }
+        return zeroed(block.as_ptr(), size);
+    }
+    let block = allocate_layout(size, align.max(16));
+    // SAFETY: null, or a fresh block.
+    let bytes = unsafe { release::usable_size(block) };
+    zeroed(block, bytes)
+}
+
+/// A large block, by `plain` unless it lies between guards.
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+pub(crate) fn allocate_large(
+    size: usize,
+    align: usize,
+    plain: fn(usize, usize) -> *mut u8,
+) -> *mut u8 {
+    // As large blocks require.
+    entered();
+    count(size, None);
+    match fences::allocate(size, align) {
+        Some(block) => {
+            end_slow_path(0);
+            block
+        }
+        None => plain(size, align),
+    }
+}
+
+/// [`allocate_class`] past the magazine.
+#[unsafe(link_section = "neap_text")]
+fn allocate_small(size: usize, class: Class, align: usize) -> *mut u8 {
+    let mut block = take(size, class, align);
+    if block.is_null() && HEAP.relieve(size) {
+        block = take(size, class, align);
+    }
+    if block.is_null() && HEAP.is_plain() && !HEAP.is_sampling() {
+        block = supply::take_larger(class, usize::MAX);
+    }
+    if block.is_null() {
+        HEAP.pressure.note_refused();
+    }
+    end_slow_path(0);
+    block
+}
+
+fn take(size: usize, class: Class, align: usize) -> *mut u8 {
+    if let Some(block) = chosen(size, class, align) {
+        count(size, Some(class));
+        return block;
+    }
+    if harden::is_on() {
+        return take_hardened(size, align);
+    }
+    count(size, Some(class));
+    match HEAP.mode() {
+        Mode::Checking => HEAP.take_one(class),
+        Mode::Plain => supply::take(entered(), class),
+    }
+}
+
+/// A sampled or guarded block, if this one is to be one. Not instead of a block between guards.
+fn chosen(size: usize, class: Class, align: usize) -> Option<*mut u8> {
+    let cache = entered()?;
+    if harden::is_on() {
+        rule::class_for(size, align)?;
+    }
+    let sampled = || hook::instruments().sample(cache, size, class);
+    let guarded = || hook::instruments().guard(cache, size, align, class);
+    let block = HEAP.is_sampling().then(sampled).flatten();
+    block.or_else(|| (HEAP.guarding() != Guarding::Off).then(guarded).flatten())
+}
+
+/// A block of a slab, or a large one between guards, under `NEAP_HARDEN`.
+fn take_hardened(size: usize, align: usize) -> *mut u8 {
+    match rule::class_for(size, align) {
+        Some(class) => {
+            count(size, Some(class));
+            harden::allocate(size, class)
+        }
+        None => allocate_large(size, align, large::allocate),
+    }
+}
+
+/// Counts one call of `size` bytes, which a slab of `class` serves, or none, if calls are counted.
+#[inline(never)]
+fn count(size: usize, class: Option<Class>) {
+    if HEAP.is_counting()
+        && let Some(cache) = entered()
+    {
+        Counts::bump(&cache.counts.allocations, 1);
+        Counts::bump(&cache.counts.requested, size as u64);
+        hook::instruments().requested(size, class);
+    }
+}
