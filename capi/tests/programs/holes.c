@@ -23,8 +23,8 @@ static void *somewhere(size_t bytes) {
     return place;
 }
 
-/* mremap. Before Linux 6.17 the kernel moves pages of one mapping only, and huge pages may have split
-   the block's. Then the caller moves one page. */
+/* mremap. Before Linux 6.17 the kernel moves pages of one mapping only, and huge pages may have
+   split the block's. Then the caller moves one page. */
 static char *remap(char *at, size_t bytes, size_t wanted, int flags, char *place) {
     char *moved = mremap(at, bytes, wanted, flags, place);
     CHECK(moved != MAP_FAILED || (errno == EFAULT && bytes > PAGE) || errno == EINVAL);
