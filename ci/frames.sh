@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lists the functions of a C library that have a frame larger than an OS page and no stack probes,
-# largest frame first: ci/frames.sh [ARCHIVE]. Such a function can step over the guard of a stack
+# largest frame first: ci/frames.sh [ARCHIVE]. The guard of a stack has to be larger
 # (docs/stacks.md). Reads the archive (libc.a), because a stripped shared library does not name
 # static functions. x86-64 only.
 set -euo pipefail

@@ -66,9 +66,9 @@ int neap_start_purge_thread(void) NEAP_NOEXCEPT;
  * guard, so an overflow raises a signal instead of silently damaging memory. The signal is SIGSEGV,
  * or SIGBUS where Neap makes the guard by write protection (before Linux 6.13, and in locked
  * memory). A guard has at least 36 KiB of address space, and 68 KiB below a stack of 64 KiB or
- * more. No function of glibc or musl has a frame without stack probes of more than 33 KiB. A
- * function without stack probes whose frame is larger than the guard can step over it
- * (docs/stacks.md has the details).
+ * more. No function of glibc or musl has a fixed frame without stack probes of more than 33 KiB,
+ * but some take up to 64 KiB by alloca. A function without stack probes that takes more than the
+ * guard at once can step over it (docs/stacks.md has the details).
  * Stacks grow down from `top`. Every function may be called by any thread. None changes errno. */
 typedef struct {
     void *top;    /* one past the highest byte; the start of an OS page */

@@ -51,9 +51,10 @@
 //!   threads, must first call a function of this crate, for instance [`purge::decay`], while it has
 //!   only one thread. Under [`Neap`] the first allocation comes before `main`.
 //! - The guard of a [`stack`] has at least 36 KiB, and 68 KiB for a stack of 64 KiB or more. Rust's
-//!   functions cannot step over it, and neither can glibc's and musl's functions, whose largest
-//!   frame without stack probes has 33 KiB. A function of another C library can, if its frame is
-//!   larger than the guard and has no stack probes.
+//!   functions cannot step over it, and neither can the fixed frames of glibc's and musl's
+//!   functions, of which the largest without stack probes has 33 KiB. Some take up to 64 KiB by
+//!   `alloca`. A function without stack probes that takes more than the guard at once can step over
+//!   it.
 //!
 //! # Features
 //!

@@ -111,6 +111,13 @@ fn the_programs_handler_runs_on_the_stack_that_it_chose() {
 }
 
 #[test]
+fn a_stack_without_room_for_the_handler_has_overflowed() {
+    if let Some(output) = faults("no-room") {
+        assert_eq!(output, (String::new(), line(OWNER)));
+    }
+}
+
+#[test]
 fn a_handler_for_one_fault_is_called_once() {
     if let Some(output) = faults("once") {
         assert_eq!(

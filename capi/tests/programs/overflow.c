@@ -75,6 +75,20 @@ static void resent_fault(void) {
     CHECK(seen == SIGSEGV);
 }
 
+static __attribute__((noinline)) int fault_near_end(const volatile char *page) {
+    volatile char local[256];
+    local[0] = 1;
+    if ((uintptr_t)local - (uintptr_t)inside.uc_stack.ss_sp < 1024) return *page;
+    return fault_near_end(page) + local[0];
+}
+
+/* A fault that the program would handle, where its handler has no room. */
+static void fault_without_room(void) {
+    char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    fault_near_end(page);
+}
+
 static void *in_thread(void *owner) {
     CHECK(neap_stack_report_overflows() == 1);
     run(endless, owner);
@@ -86,7 +100,7 @@ static void ends(void) {}
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "plain";
     if (!strcmp(how, "silent")) run(endless, NULL);
-    if (!strcmp(how, "handler")) handle(0);
+    if (!strcmp(how, "handler") || !strcmp(how, "no-room")) handle(0);
     if (!strcmp(how, "siginfo")) handle(SA_SIGINFO);
     if (!strcmp(how, "once")) handle(SA_RESETHAND);
     if (!strcmp(how, "ignored")) signal(SIGSEGV, SIG_IGN);
@@ -117,5 +131,6 @@ int main(int argc, char **argv) {
         CHECK(pthread_create(&thread, NULL, in_thread, "worker 7") == 0);
         pthread_join(thread, NULL);
     }
+    if (!strcmp(how, "no-room")) run(fault_without_room, "a coroutine");
     run(endless, strcmp(how, "lines") ? "a coroutine" : LINES);
 }

@@ -63,7 +63,7 @@ pub fn promises(findings: &[Finding], variables: &[Finding]) -> Vec<Finding> {
     vec![
         machine.stacks(many, guard),
         full(overflow, signal),
-        unless_by_writes(fork, State::Slower, "1 to 4 µs a guard"),
+        unless_by_writes(fork, State::Slower, "2 to 8 µs a guard"),
         unless_by_writes(closed, State::Absent, later),
         machine.stacks(filter, filtered),
         guarded(mlockall, &locked),

@@ -155,6 +155,10 @@ macro_rules! in_its_place {
                 "ldp x29, x30, [sp], #64",
                 ".cfi_def_cfa_offset 0",
                 "cbz x10, 2f",
+                // The kernel's frame record moves with the frame.
+                "mov x11, sp",
+                "sub x11, x9, x11",
+                "add x29, x29, x11",
                 "mov sp, x9",
                 "br x10",
                 "2: ret",

@@ -1,7 +1,8 @@
 //! A handler of SIGSEGV in front of the program's own. Where guards against writes raise SIGBUS,
 //! there is one of that signal as well.
 //!
-//! What runs in the handler is safe there: it takes no lock and allocates nothing.
+//! What runs in the handler is safe there: it allocates nothing, and takes no lock but that of a
+//! [`Watch`], which is never held while signals are let in.
 
 use super::arch::in_its_place;
 use super::errno::keep_errno;
@@ -387,10 +388,23 @@ unsafe extern "C" fn judge(signal: c_int, call: &mut Call) {
     }
     let next = next_of(signal, is_fault);
     call.handler = next.map_or(0, |next| next.sa_sigaction);
-    if next.is_some_and(|next| next.sa_flags & libc::SA_ONSTACK == 0) {
-        // SAFETY: the caller's promise.
-        unsafe { call.move_to_interrupted() };
+    if next.is_none_or(|next| next.sa_flags & libc::SA_ONSTACK != 0) {
+        return;
     }
+    // SAFETY: the caller's promise.
+    let Some(place) = (unsafe { call.place_on_interrupted() }) else {
+        return;
+    };
+    // A stack without room for the frame has overflowed, whatever the signal is.
+    let address = place.stack;
+    let reaches = Fault { address, ..fault };
+    if keep_errno(|| verdict_on(&reaches)) == Verdict::Final {
+        set_default(signal);
+        call.handler = 0;
+        return;
+    }
+    // SAFETY: as above. Below what it interrupted, the stack is free.
+    unsafe { call.move_to(place) };
 }
 
 fn verdict_on(fault: &Fault) -> Verdict {

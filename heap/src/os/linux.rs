@@ -195,7 +195,12 @@ impl Os for Linux {
             return Err(GuardRefused);
         }
         // SAFETY: the caller's promise.
-        unsafe { advise_guard(addr, bytes, MADV_GUARD_INSTALL) }
+        unsafe {
+            advise_guard(addr, bytes, MADV_GUARD_INSTALL).inspect_err(|_| {
+                // The kernel installs guards up to the first page that it refuses.
+                let _ = advise_guard(addr, bytes, MADV_GUARD_REMOVE);
+            })
+        }
     }
 
     unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
@@ -228,7 +233,7 @@ impl Os for Linux {
     ) -> Result<(), GuardRefused> {
         assert_free();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { write_guard::remove(addr, bytes) })
+        keep_errno(|| unsafe { write_guard::remove(addr, bytes, self.page_bytes()) })
     }
 
     fn write_guards(&self, is_asked: bool) -> u64 {
@@ -404,6 +409,21 @@ mod tests {
             }
         }
         assert_eq!(Linux.reserve(usize::MAX / 4 * 2, 1 << 21), None);
+    }
+
+    /// Neighbours of a page that the program left locked.
+    #[test]
+    fn a_guard_that_is_refused_leaves_no_part() {
+        let (base, page) = (reserved(1 << 16), Linux.page_bytes());
+        // SAFETY: a reservation of ours, used by no other thread.
+        unsafe {
+            Linux.commit(base, BYTES).unwrap();
+            let locked = base.add(2 * page).as_ptr().cast();
+            assert_eq!(libc::mlock(locked, page), 0, "one page may be locked");
+            assert!(Linux.install_guard(base, 4 * page).is_err());
+            (0..4).for_each(|number| base.add(number * page).write_volatile(1));
+            Linux.unmap(base, BYTES);
+        }
     }
 
     #[test]

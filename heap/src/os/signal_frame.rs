@@ -19,23 +19,33 @@ pub(super) struct Call {
     pub handler: usize,
 }
 
+/// Where a copy of a frame begins, which is its lowest address, and where the state of the
+/// floating-point unit in it, if that is apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub stack: usize,
+    #[cfg(target_arch = "x86_64")]
+    state: usize,
+}
+
 impl Call {
-    /// Lets the handler run on the interrupted stack, if it would run on the alternate one only
-    /// because our own handler does. Leaves it there if the frame is not as expected. Where the
-    /// interrupted stack has no room, the process dies of the signal, as without Neap.
+    /// Where the frame would be on the interrupted stack. `None` if the handler may stay where it
+    /// is: our own does not run on the alternate stack, or was called there anyway, or the frame is
+    /// not as expected.
     ///
     /// # Safety
     /// - It is the call of our handler by the kernel, which has not returned yet.
-    pub unsafe fn move_to_interrupted(&mut self) {
+    pub unsafe fn place_on_interrupted(&self) -> Option<Place> {
         let context = self.context.cast::<libc::ucontext_t>();
         // SAFETY: the kernel filled it.
         let (alternate, interrupted) = unsafe { ((*context).uc_stack, stack_pointer(context)) };
         let start = alternate.ss_sp.addr();
         let is_on_it = |at: usize| (start..start + alternate.ss_size).contains(&at);
-        if is_on_it(self.stack) && !is_on_it(interrupted) {
-            // SAFETY: the caller's promise. Below what it interrupted, the stack is free.
-            unsafe { self.copy_below(interrupted) };
+        if !is_on_it(self.stack) || is_on_it(interrupted) {
+            return None;
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.place_below(interrupted) }
     }
 }
 
@@ -53,43 +63,53 @@ unsafe fn stack_pointer(context: *const libc::ucontext_t) -> usize {
 /// of the floating-point unit is above, and the context points to it.
 #[cfg(target_arch = "x86_64")]
 impl Call {
+    const CONTEXT: usize = size_of::<usize>();
+    const INFO: usize = Self::CONTEXT + 304;
+    const BYTES: usize = Self::INFO + size_of::<libc::siginfo_t>();
+    /// Where the context has the address of the state: behind five words and 23 registers. Not
+    /// every C library's headers name it.
+    const STATE: usize = (5 + 23) * size_of::<usize>();
+
     /// # Safety
-    /// - As [`Call::move_to_interrupted`], and the stack is free below this stack pointer.
-    unsafe fn copy_below(&mut self, interrupted: usize) {
-        const CONTEXT: usize = size_of::<usize>();
-        const INFO: usize = CONTEXT + 304;
-        const BYTES: usize = INFO + size_of::<libc::siginfo_t>();
+    /// - As [`Call::place_on_interrupted`].
+    unsafe fn place_below(&self, interrupted: usize) -> Option<Place> {
         const RED_ZONE: usize = 128;
-        let old = self.stack;
-        if self.context.addr() != old + CONTEXT || self.info.addr() != old + INFO {
-            return;
+        let is_usual = self.context.addr() == self.stack + Self::CONTEXT
+            && self.info.addr() == self.stack + Self::INFO;
+        if !is_usual {
+            return None;
         }
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { state_bytes(*self.state()) };
+        let state = interrupted.wrapping_sub(RED_ZONE + bytes) & !63;
+        let stack = (state.wrapping_sub(Self::BYTES) & !15).wrapping_sub(Self::CONTEXT);
+        Some(Place { stack, state })
+    }
+
+    /// Copies the frame to a [place](Call::place_on_interrupted), where the handler then runs.
+    ///
+    /// # Safety
+    /// - The place is this call's, and free stack.
+    pub unsafe fn move_to(&mut self, place: Place) {
         // SAFETY: the caller's promise: the kernel's frame, and free stack.
         unsafe {
-            let registers = &(*self.context.cast::<libc::ucontext_t>()).uc_mcontext;
-            let state = registers.fpregs.cast::<u8>();
-            let bytes = state_bytes(state);
-            let new_state = interrupted.wrapping_sub(RED_ZONE + bytes) & !63;
-            let new = (new_state.wrapping_sub(BYTES) & !15).wrapping_sub(CONTEXT);
-            let copy = |from: *const u8, to: usize, bytes| {
-                from.copy_to_nonoverlapping(to as *mut u8, bytes);
-                to as *mut u8
-            };
+            let state = *self.state();
+            let frame = place.stack as *mut u8;
+            frame.copy_from_nonoverlapping(self.stack as *const u8, Self::BYTES);
+            self.stack = place.stack;
+            self.info = frame.add(Self::INFO).cast();
+            self.context = frame.add(Self::CONTEXT).cast();
             if !state.is_null() {
-                copy(state, new_state, bytes);
+                let copy = place.state as *mut u8;
+                copy.copy_from_nonoverlapping(state, state_bytes(state));
+                *self.state() = copy;
             }
-            let frame = copy(old as *const u8, new, BYTES);
-            let context = frame.add(CONTEXT).cast::<libc::ucontext_t>();
-            if !state.is_null() {
-                (*context).uc_mcontext.fpregs = new_state as *mut _;
-            }
-            *self = Self {
-                stack: new,
-                info: frame.add(INFO).cast(),
-                context: context.cast(),
-                handler: self.handler,
-            };
         }
+    }
+
+    /// The context's address of the floating-point unit's state.
+    fn state(&self) -> *mut *mut u8 {
+        self.context.wrapping_byte_add(Self::STATE).cast()
     }
 }
 
@@ -127,26 +147,32 @@ unsafe fn stack_pointer(context: *const libc::ucontext_t) -> usize {
 /// the stack.
 #[cfg(target_arch = "aarch64")]
 impl Call {
+    const CONTEXT: usize = size_of::<libc::siginfo_t>();
+    const RECORDS: usize = Self::CONTEXT + 176 + 288;
+    const BYTES: usize = Self::RECORDS + 4096 + 16;
+
     /// # Safety
-    /// - As [`Call::move_to_interrupted`], and the stack is free below this stack pointer.
-    unsafe fn copy_below(&mut self, interrupted: usize) {
-        const CONTEXT: usize = size_of::<libc::siginfo_t>();
-        const RECORDS: usize = CONTEXT + 176 + 288;
-        const BYTES: usize = RECORDS + 4096 + 16;
-        let old = self.stack;
+    /// - As [`Call::place_on_interrupted`].
+    unsafe fn place_below(&self, interrupted: usize) -> Option<Place> {
         // SAFETY: the caller's promise: within the kernel's frame.
-        let is_usual = self.info.addr() == old
-            && self.context.addr() == old + CONTEXT
-            && unsafe { ends_within((old + RECORDS) as *const u8) };
-        if !is_usual {
-            return;
-        }
-        let new = (interrupted & !15).wrapping_sub(BYTES);
-        // SAFETY: as above, and free stack.
-        unsafe { (old as *const u8).copy_to_nonoverlapping(new as *mut u8, BYTES) };
-        self.stack = new;
-        self.info = new as *mut libc::siginfo_t;
-        self.context = (new + CONTEXT) as *mut c_void;
+        let is_usual = self.info.addr() == self.stack
+            && self.context.addr() == self.stack + Self::CONTEXT
+            && unsafe { ends_within((self.stack + Self::RECORDS) as *const u8) };
+        let stack = (interrupted & !15).wrapping_sub(Self::BYTES);
+        is_usual.then_some(Place { stack })
+    }
+
+    /// Copies the frame to a [place](Call::place_on_interrupted), where the handler then runs.
+    ///
+    /// # Safety
+    /// - The place is this call's, and free stack.
+    pub unsafe fn move_to(&mut self, place: Place) {
+        let frame = place.stack as *mut u8;
+        // SAFETY: the caller's promise.
+        unsafe { frame.copy_from_nonoverlapping(self.stack as *const u8, Self::BYTES) };
+        self.stack = place.stack;
+        self.info = frame.cast();
+        self.context = frame.wrapping_add(Self::CONTEXT).cast();
     }
 }
 
@@ -181,5 +207,11 @@ unsafe fn stack_pointer(_context: *const libc::ucontext_t) -> usize {
 impl Call {
     /// # Safety
     /// - None.
-    unsafe fn copy_below(&mut self, _interrupted: usize) {}
+    unsafe fn place_below(&self, _interrupted: usize) -> Option<Place> {
+        None
+    }
+
+    /// # Safety
+    /// - None.
+    pub unsafe fn move_to(&mut self, _place: Place) {}
 }

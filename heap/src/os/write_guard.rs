@@ -182,17 +182,23 @@ pub(super) unsafe fn install(
         }
         own.works.store(true, Relaxed);
     }
-    match failure {
-        0 => Ok(generation),
-        _ => Err(GuardRefused),
+    if failure != 0 {
+        // Some of its pages may be protected.
+        guard.for_each_page(|at| write_protect(at, guard.page, 0));
+        return Err(GuardRefused);
     }
+    Ok(generation)
 }
 
 /// Takes back what [`install`] did. The pages read as zero, or as nothing is known.
 ///
 /// # Safety
 /// - The range is committed, and no thread uses it.
-pub(super) unsafe fn remove(start: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+pub(super) unsafe fn remove(
+    start: NonNull<u8>,
+    bytes: usize,
+    page: usize,
+) -> Result<(), GuardRefused> {
     // SAFETY: the caller's promise.
     let discarded = unsafe { mapping::advise(start.as_ptr(), bytes, libc::MADV_DONTNEED) };
     // Where the guards are gone, there is nothing to take back.
@@ -200,10 +206,15 @@ pub(super) unsafe fn remove(start: NonNull<u8>, bytes: usize) -> Result<(), Guar
         return Ok(());
     }
     // Locked memory is not discarded. A sandbox may kill for the request.
-    if sandbox::allows_more() && write_protect(start.as_ptr().addr(), bytes, 0) == 0 {
-        return Ok(());
+    if !sandbox::allows_more() {
+        return Err(GuardRefused);
     }
-    Err(GuardRefused)
+    // Page by page, because older kernels refuse a range of several mappings.
+    let guard = Guard { start, bytes, page };
+    match guard.for_each_page(|at| write_protect(at, page, 0)) {
+        0 => Ok(()),
+        _ => Err(GuardRefused),
+    }
 }
 
 /// The page that fork wipes; `None` where the kernel cannot.
@@ -292,13 +303,19 @@ impl Guard {
         let start = self.start.as_ptr().addr();
         match protect(start, self.bytes) {
             // Not registered, or in several mappings.
-            libc::ENOENT => {
-                let mut pages = (start..start + self.bytes).step_by(self.page);
-                let failure = |at| Some(protect(at, self.page)).filter(|&failure| failure != 0);
-                pages.find_map(failure).unwrap_or(0)
-            }
+            libc::ENOENT => self.for_each_page(|at| protect(at, self.page)),
             failure => failure,
         }
+    }
+
+    /// Asks something for all pages. Returns the first `errno`, or 0.
+    fn for_each_page(self, mut ask: impl FnMut(usize) -> i32) -> i32 {
+        let start = self.start.as_ptr().addr();
+        let pages = (start..start + self.bytes).step_by(self.page);
+        pages.fold(0, |first, at| match (first, ask(at)) {
+            (0, failure) => failure,
+            (first, _) => first,
+        })
     }
 }
 

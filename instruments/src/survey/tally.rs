@@ -187,10 +187,18 @@ impl<'r> Tally<'r> {
     }
 
     /// The kernel reports a guard as swapped, so the ledger counts no page of a stack as swapped.
+    /// An older kernel reports the zero pages of a guard against writes as resident.
     fn stacks(&mut self, place: &SliceRef<'_>, pages: Pages) {
         for page in bits(pages.resident) {
             let address = place.slice_base() + page * self.page;
-            let line = match Pool::stack_at(&HEAP.pages, address).map(|stack| stack.state()) {
+            let stack = Pool::stack_at(&HEAP.pages, address);
+            if stack
+                .as_ref()
+                .is_some_and(|stack| address < stack.limit(self.page))
+            {
+                continue;
+            }
+            let line = match stack.map(|stack| stack.state()) {
                 Some(State::Used) => &mut self.ledger.stacks_used,
                 Some(State::Idle | State::Leaving) => &mut self.ledger.stacks_idle,
                 Some(State::Blank) | None => &mut self.ledger.stacks_free,
