@@ -118,6 +118,9 @@ fn every_two_options_work_together() {
         // What the samples alone tell.
         let sampled = "asked for by the program (estimated from samples)";
         words.extend(stderr.contains(sampled).then_some("sample"));
+        // A block may be a sample by chance, whose second free is always seen.
+        let may_see = [one, other].contains(&("NEAP_SAMPLE", "64K"));
+        words.retain(|word| *word != "second" || !may_see || expected.iter().any(|it| it == word));
         words.sort_unstable();
         if words != expected {
             wrong.push((one, other, words.join(" ")));
