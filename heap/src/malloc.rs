@@ -67,11 +67,14 @@ pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
     if size >= FRESH_BYTES {
         return allocate_layout_zeroed_large(size, 16, Extent::Usable);
     }
+    let class = Class::serving(size);
+    if let Some(block) = allocate_hit(size) {
+        return zeroed(block, class.bytes());
+    }
     let cache = entered();
     if HEAP.is_watched() {
         return watched::allocate_zeroed(size, 16, Extent::Usable);
     }
-    let class = Class::serving(size);
     zeroed(allocate_plain(cache, class, size), class.bytes())
 }
 
@@ -143,6 +146,17 @@ fn pop(tag: Tag, class: Class, size: usize, align: usize) -> *mut u8 {
     // SAFETY: the calling thread's own cache, or a sentinel.
     match unsafe { machine::pop(current(), tag) } {
         Some(block) => block,
+        None => allocate_sampling(size, class, align),
+    }
+}
+
+/// The magazine is empty, or the profiler counts what it gives out.
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+fn allocate_sampling(size: usize, class: Class, align: usize) -> *mut u8 {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop_sampling(current(), Tag::of(class)) } {
+        Some(block) => block,
         None => allocate_slow(size, class, align),
     }
 }
@@ -151,17 +165,17 @@ fn pop(tag: Tag, class: Class, size: usize, align: usize) -> *mut u8 {
 #[inline]
 #[unsafe(link_section = "neap_text")]
 pub fn allocate_missed(size: usize) -> *mut u8 {
-    if HEAP.is_watched() {
-        return watched::allocate(size);
-    }
     if size > MAX_BLOCK {
         return allocate_large(size, 1);
     }
-    let class = Class::serving(size);
-    if size <= TABLE_BYTES {
-        return allocate_slow(size, class, 16);
+    if size > TABLE_BYTES {
+        let class = Class::serving(size);
+        return pop(Tag::of(class), class, size, 16);
     }
-    pop(Tag::of(class), class, size, 16)
+    if HEAP.is_watched() {
+        return watched::allocate(size);
+    }
+    allocate_slow(size, Class::serving(size), 16)
 }
 
 #[inline(never)]

@@ -13,55 +13,44 @@ use crate::hook;
 use crate::init::{current, entered};
 use crate::large;
 use crate::reclaim::start::end_slow_path;
-use crate::slab::class::{Class, MAX_BLOCK, TABLE_BYTES};
+use crate::slab::class::{Class, TABLE_BYTES};
 use crate::supply::{self, Extent, zeroed};
 use crate::watched::release;
 
-/// A block of at least `size` bytes at a multiple of 16; null when out of memory.
+/// A block of at least `size` bytes, which the table of tags has, at a multiple of 16; null when out
+/// of memory. The magazine gave none, as in [`allocate_class`]. Calls that may be another's last
+/// stay in the section of the entry points, so that traces leave them out.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate(size: usize) -> *mut u8 {
-    if size > TABLE_BYTES {
-        return allocate_over_table(size);
-    }
     match turn::allocate(size) {
         Some(block) => block.as_ptr(),
-        // The fast path has looked in the magazine, and counted down to the next sample.
         None => allocate_small(size, Class::serving(size), 16),
     }
 }
 
-/// [`allocate`] of sizes that are not in the table. Calls that may be another's last, such as this,
-/// stay in the section of the entry points, so that traces leave them out.
-#[inline(never)]
-#[unsafe(link_section = "neap_text")]
-fn allocate_over_table(size: usize) -> *mut u8 {
-    if size > MAX_BLOCK {
-        return allocate_large(size, 1, large::allocate);
-    }
-    allocate_class(size, Class::serving(size), 16)
-}
-
-/// [`allocate`] at a multiple of `align`, so that 8 suffices if the caller states 8.
+/// A block of at least `size` bytes at a multiple of `align` (and of 16, unless the caller states
+/// 8); null when out of memory.
 pub(super) fn allocate_layout(size: usize, align: usize) -> *mut u8 {
     match Class::of_layout(size, align) {
-        Some(class) => allocate_class(size, class, align),
+        Some(class) => pop(class).unwrap_or_else(|| allocate_class(size, class, align)),
         None => allocate_large(size, align, large::allocate),
     }
 }
 
-/// [`allocate_layout`] of what a slab of `class` would serve.
+/// A block of the thread's magazine, unless it is to be sampled.
+fn pop(class: Class) -> Option<*mut u8> {
+    let (cache, tag) = (current(), Tag::of(class));
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    unsafe { machine::pop(cache, tag).or_else(|| machine::pop_sampling(cache, tag)) }
+}
+
+/// [`allocate_layout`] of what a slab of `class` would serve, after its magazine gave none.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate_class(size: usize, class: Class, align: usize) -> *mut u8 {
-    let (cache, tag) = (current(), Tag::of(class));
-    // SAFETY: the calling thread's own cache, or a sentinel.
-    let popped = unsafe { machine::pop(cache, tag).or_else(|| machine::pop_sampling(cache, tag)) };
-    if let Some(block) = popped {
-        return block;
-    }
     match (align <= 16).then(|| turn::allocate(size)).flatten() {
         Some(block) => block.as_ptr(),
         None => allocate_small(size, class, align),
@@ -88,7 +77,10 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize, extent: Extent) -> *mut
     {
         return block.as_ptr();
     }
-    let block = allocate_class(size, class, align);
+    // The fast path has looked for what the table has.
+    let is_missed = size <= TABLE_BYTES && align <= 16;
+    let popped = if is_missed { None } else { pop(class) };
+    let block = popped.unwrap_or_else(|| allocate_class(size, class, align));
     // A guarded block has no more bytes than were requested.
     let is_guarded = HEAP.is_in_pool(block.addr());
     zeroed(block, if is_guarded { size } else { bytes })
@@ -133,7 +125,7 @@ pub(crate) fn allocate_large(
     }
 }
 
-/// [`allocate_class`] past the magazine.
+/// [`allocate_class`] out of turn.
 #[unsafe(link_section = "neap_text")]
 fn allocate_small(size: usize, class: Class, align: usize) -> *mut u8 {
     let mut block = take(size, class, align);
