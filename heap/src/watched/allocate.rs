@@ -17,9 +17,9 @@ use crate::slab::class::{Class, TABLE_BYTES};
 use crate::supply::{self, Extent, zeroed};
 use crate::watched::release;
 
-/// A block of at least `size` bytes, which the table of tags has, at a multiple of 16; null when out
-/// of memory. The magazine gave none, as in [`allocate_class`]. Calls that may be another's last
-/// stay in the section of the entry points, so that traces leave them out.
+/// A block of at least `size` bytes, which the table of tags has, at a multiple of 16; null when
+/// out of memory. The magazine gave none, as in [`allocate_class`]. Calls that may be another's
+/// last stay in the section of the entry points, so that traces leave them out.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
