@@ -1,6 +1,6 @@
 """The HTTPS server of the download: one fixed body, on a free port of the loopback address.
 
-Arguments: the key, the certificate, the body's size in MB (2**20 bytes). Prints `port=N`. Then
+Arguments: the key, the certificate, the body's size in MiB. Prints `port=N`. Then
 each line of standard input is a number of bytes, and the answer is the CRC-32 of that much of the
 body. The lab compares it, not the client, whose memory is under test. The server ends with its
 standard input, so it cannot outlive the lab.
@@ -22,7 +22,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Sends the body in answer to every GET.
 
     It sends no Content-Length: http.client would limit a read to the rest of the body, and a chunk
-    of 1000 MB of a body of 64 would become one of 64. The end of the connection ends the body.
+    of 1000 MiB of a body of 64 would become one of 64. The end of the connection ends the body.
     """
 
     timeout = 60

@@ -55,7 +55,7 @@ fn packages_are_there() -> bool {
     output.status.code() != Some(NO_ENVIRONMENT)
 }
 
-const TINY: &[&str] = &["--rounds", "1", "--mb", "1", "--chunks", "1"];
+const TINY: &[&str] = &["--rounds", "1", "--mib", "1", "--chunks", "1"];
 
 fn download(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neap-lab"));
@@ -194,7 +194,7 @@ fn record() -> Result<(), Failed> {
     errors(&output, 0)?;
     let table = text(&output.stdout);
     ensure(
-        table.contains("1 MB chunks") && table.contains("processor: "),
+        table.contains("1 MiB chunks") && table.contains("processor: "),
         &table,
     )?;
     let mut files: Vec<PathBuf> = fs::read_dir(&records)?
@@ -209,7 +209,7 @@ fn record() -> Result<(), Failed> {
     errors(&shown, 0)?;
     let shown = text(&shown.stdout);
     ensure(
-        shown.contains("1 MB chunks") && table.contains(shown.trim()),
+        shown.contains("1 MiB chunks") && table.contains(shown.trim()),
         &shown,
     )?;
     let csv = fs::read_to_string(csv)?;
@@ -262,7 +262,7 @@ void *realloc(void *block, size_t size) {
 }
 "#;
 
-/// A download of 1 MB in chunks of 10 under [`MALLOC`] with those statements.
+/// A download of 1 MiB in chunks of 10 under [`MALLOC`] with those statements.
 fn download_under(name: &str, calloc: &str, realloc: &str) -> Result<Output, Failed> {
     let home = folder(name);
     let (source, library) = (home.join("malloc.c"), home.join("libneap.so"));
@@ -273,7 +273,15 @@ fn download_under(name: &str, calloc: &str, realloc: &str) -> Result<Output, Fai
     let compiled = compiler.args([&library, &source]).output()?;
     let errors = String::from_utf8_lossy(&compiled.stderr);
     ensure(compiled.status.success(), &errors)?;
-    let mut command = download(&["--offline", "--peers", "neap", "--rounds", "1", "--mb", "1"]);
+    let mut command = download(&[
+        "--offline",
+        "--peers",
+        "neap",
+        "--rounds",
+        "1",
+        "--mib",
+        "1",
+    ]);
     command.args(["--chunks", "10", "--limit", "1", "--neap"]);
     Ok(run(command.arg(&library)))
 }

@@ -1,5 +1,5 @@
 // The write-up's program, step by step: each line of standard input names an action, and a line of
-// standard output reports its result. The 100 MB are one slice, as in the write-up. Dropped memory
+// standard output reports its result. The 100 MiB are one slice, as in the write-up. Dropped memory
 // is left to the collector; only `freed` runs it after "close".
 package main
 

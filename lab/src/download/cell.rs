@@ -16,8 +16,8 @@ use crate::names::named;
 use crate::peers::locate::Ready;
 use crate::work::identity;
 
-/// Bytes in a MB of this experiment: the report of 2016 requested `100 * 2 ** 20`.
-pub const MB: u64 = 1 << 20;
+/// The unit of sizes and rates: the report of 2016 requested `100 * 2 ** 20`. Records call it MB.
+pub const MIB: u64 = 1 << 20;
 
 const SOURCE: &str = include_str!("../../download/client.py");
 
@@ -48,7 +48,7 @@ pub struct Terms {
 /// A client's chunk size and buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The chunk in MB.
+    /// The chunk in MiB.
     pub mb: u64,
     /// The receive buffers.
     pub buffers: Buffers,
@@ -101,7 +101,7 @@ pub struct Sample {
     pub minor_faults: u64,
 }
 
-/// The name of the rate: MB per second, 0 if nothing arrived.
+/// The name of the rate in MiB per second, 0 if nothing arrived.
 pub const RATE: &str = "MB a second";
 /// The name of the time.
 pub const TIME: &str = "time";
@@ -110,7 +110,7 @@ pub const END: &str = "end";
 
 impl Sample {
     fn rate(&self) -> f64 {
-        self.bytes as f64 / MB as f64 / self.seconds
+        self.bytes as f64 / MIB as f64 / self.seconds
     }
 
     /// Its figures.
@@ -129,7 +129,7 @@ impl Sample {
 
 /// An upper bound of the rate if nothing arrived: not even one record within the time.
 pub fn bound(seconds: f64) -> f64 {
-    RECORD as f64 / MB as f64 / seconds
+    RECORD as f64 / MIB as f64 / seconds
 }
 
 /// Checks that the client's malloc is the peer's under the preload.
@@ -152,7 +152,7 @@ pub fn once(
     terms: &Terms,
     (chunk, peer): (Chunk, &Ready),
 ) -> anyhow::Result<Sample> {
-    let (buffers, chunk, library) = (chunk.buffers, chunk.mb * MB, &peer.library);
+    let (buffers, chunk, library) = (chunk.buffers, chunk.mb * MIB, &peer.library);
     let mut client = environment.program(SOURCE);
     client
         .arg(server.url())
@@ -270,14 +270,14 @@ mod tests {
                           minor_faults=9\nheap=/lib/lib=one.so\n";
 
     const TERMS: Terms = Terms {
-        body: 2 * MB,
+        body: 2 * MIB,
         downloads: 2,
         limit: Duration::from_secs(1),
     };
 
     /// Checks a report; the server's checksum is always 77.
     fn judge(report: &str) -> anyhow::Result<()> {
-        Told::parse(report)?.ensure_right(&TERMS, MB, &mut |_| Ok(77))
+        Told::parse(report)?.ensure_right(&TERMS, MIB, &mut |_| Ok(77))
     }
 
     #[test]

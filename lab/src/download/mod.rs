@@ -20,7 +20,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, ROUNDS, SEED, Setting, Settings};
 use crate::peers;
 use crate::peers::locate::Places;
-use cell::{Buffers, Chunk, MB, Terms};
+use cell::{Buffers, Chunk, MIB, Terms};
 use environment::{Environment, Server};
 
 /// The published download.
@@ -31,12 +31,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     settings: &[
         NEAP,
         PEERS,
-        Setting::numbers("chunks", "MB", (1, 2_000))
+        Setting::numbers("chunks", "MiB", (1, 2_000))
             .default("1,10,100,1000")
-            .about("The chunk sizes in MB"),
-        Setting::number("mb", "MB", (1, 4_096))
+            .about("The chunk sizes in MiB"),
+        Setting::number("mib", "MiB", (1, 4_096))
             .default("64")
-            .about("The size of a download in MB"),
+            .about("The size of a download in MiB"),
         Setting::number("downloads", "NUMBER", (1, 100))
             .default("1")
             .about("Consecutive downloads in one client; after the first, its memory is warm"),
@@ -92,7 +92,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         return Ok(Ended::Early(0));
     }
     let terms = Terms {
-        body: settings.number("mb") * MB,
+        body: settings.number("mib") * MIB,
         downloads: settings.number("downloads") as u32,
         limit: Duration::from_secs(settings.number("limit")),
     };
@@ -103,13 +103,13 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         ("seed", settings.number("seed").to_string()),
         (
             "download",
-            format!("{downloads} times {} MB", terms.body / MB),
+            format!("{downloads} times {} MiB", terms.body / MIB),
         ),
         ("limit", format!("{limit} s")),
         ("packages", versions),
     ];
     campaign.head(&options, &peers);
-    let mut server = Server::start(&environment, terms.body / MB)?;
+    let mut server = Server::start(&environment, terms.body / MIB)?;
     peers.retain(|peer| {
         let takes = cell::ensure_preload_takes(&environment, peer);
         takes

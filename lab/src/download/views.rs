@@ -35,7 +35,7 @@ impl Cell {
         })
     }
 
-    /// The `q`-quantile of the rates, in MB per second.
+    /// The `q`-quantile of the rates, in MiB per second.
     fn rate(&self, q: f64) -> f64 {
         quantile(&self.rates, q)
     }
@@ -86,7 +86,7 @@ pub fn tables(record: &Record) -> String {
         true => "medians (least to most); *: stopped when its time was up, with what had come",
         false => "medians (least to most)",
     };
-    rates(record, &format!("MB a second, {legend}"), Buffers::Zeroed)
+    rates(record, &format!("MiB a second, {legend}"), Buffers::Zeroed)
         + &rates(
             record,
             "The same with buffers that are not zeroed",
@@ -97,11 +97,11 @@ pub fn tables(record: &Record) -> String {
 
 const LAST: &str = "last / first";
 
-/// MB per second with those buffers: one row per allocator, one column per chunk size, and the part
-/// of the smallest chunk's rate that remains with the largest.
+/// MiB per second with those buffers: one row per allocator, one column per chunk size, and the
+/// part of the smallest chunk's rate that remains with the largest.
 fn rates(record: &Record, title: &str, buffers: Buffers) -> String {
     let (peers, sizes) = (record.peers(), sizes(record, buffers));
-    let mut columns: Vec<String> = sizes.iter().map(|mb| format!("{mb} MB chunks")).collect();
+    let mut columns: Vec<String> = sizes.iter().map(|mb| format!("{mb} MiB chunks")).collect();
     columns.push(LAST.into());
     let cell = |peer: &str, mb| Cell::of(record, peer, Chunk { mb, buffers });
     section(title, "allocator", (&peers, &columns), |peer, column| {
@@ -117,7 +117,7 @@ fn rates(record: &Record, title: &str, buffers: Buffers) -> String {
 /// The rate with zeroing as a fraction of the rate without.
 fn shares(record: &Record) -> String {
     let (peers, sizes) = (record.peers(), sizes(record, Buffers::Unzeroed));
-    let columns: Vec<String> = sizes.iter().map(|mb| format!("{mb} MB chunks")).collect();
+    let columns: Vec<String> = sizes.iter().map(|mb| format!("{mb} MiB chunks")).collect();
     let title = "What the zeros leave of that";
     section(title, "allocator", (&peers, &columns), |peer, column| {
         let mb = sizes[columns.iter().position(|known| known == column)?];
@@ -133,7 +133,7 @@ fn percent(part: f64, whole: f64) -> String {
     }
 }
 
-/// MB per second with zeroed buffers against the chunk, one line per allocator.
+/// MiB per second with zeroed buffers against the chunk, one line per allocator.
 pub fn picture(record: &Record) -> String {
     let buffers = Buffers::Zeroed;
     let sizes = sizes(record, buffers);
@@ -169,7 +169,7 @@ pub fn picture(record: &Record) -> String {
         .iter()
         .flat_map(|series| series.points.iter().flat_map(ends));
     let panel = Panel {
-        title: "MB a second against the chunk in MB, the buffer of every 16 KiB read".into(),
+        title: "MiB a second against the chunk in MiB, the buffer of every 16 KiB read".into(),
         x: Axis::decades(sizes.iter().map(|&mb| mb as f64), |mb| mb.to_string()),
         y: Axis::decades(heights, |rate| {
             number(rate).trim_end_matches('0').to_string()
@@ -233,7 +233,7 @@ mod tests {
         for part in ["220 (200 to 300)", "110 (100 to 150)", "50.0 %"] {
             assert!(row("jemalloc").contains(part), "no {part:?} in {text}");
         }
-        // One record of 16 KiB in two seconds would be 0.0078 MB/s.
+        // One record of 16 KiB in two seconds would be 0.0078 MiB/s.
         for part in ["220 (200 to 300)", "< 0.0078*", "0.0 %"] {
             assert!(row("mimalloc2").contains(part), "no {part:?} in {text}");
         }

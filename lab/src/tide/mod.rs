@@ -23,7 +23,7 @@ use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, SECONDS, Setting, Sett
 use crate::machine;
 use crate::pagemap::page_size;
 use crate::peers::locate::Places;
-use crate::work::tide::protocol::{MB, Sizes};
+use crate::work::tide::protocol::{MIB, Sizes};
 use engines::Present;
 use follow::{follow, thinned};
 use observed::Run;
@@ -48,9 +48,9 @@ pub const EXPERIMENT: Experiment = Experiment {
         Setting::number("stack-kib", "KIB", (8, 8_192))
             .default("64")
             .about("Address space per stack in KiB, including its guard page"),
-        Setting::number("mb", "MB", (1, 65_536))
+        Setting::number("mib", "MiB", (1, 65_536))
             .default("100")
-            .about("What the heap allocates and drops, in MB"),
+            .about("What the heap allocates and drops, in MiB"),
         Setting::text("blocks", "BYTES").default("4K").about(
             "The size of the heap's blocks (1K is 1,024), or `one` for a single block; Go always \
              uses one",
@@ -80,7 +80,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let engines = available(&chosen, |engine| engines::locate(engine, &places))?;
     let wait = Duration::from_millis(settings.number("wait"));
     let options = [
-        ("heap MB", settings.number("mb").to_string()),
+        ("heap MB", settings.number("mib").to_string()),
         ("blocks", sizes.blocks.to_string()),
         ("coroutines", sizes.coroutines.to_string()),
         ("stack KiB", settings.number("stack-kib").to_string()),
@@ -107,7 +107,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
 
 fn sizes(settings: &Settings) -> anyhow::Result<Sizes> {
     let sizes = Sizes {
-        heap_bytes: (settings.number("mb") * MB) as usize,
+        heap_bytes: (settings.number("mib") * MIB) as usize,
         blocks: settings.text("blocks").parse().context("--blocks")?,
         coroutines: settings.number("coroutines") as usize,
         stack_bytes: (settings.number("stack-kib") << 10) as usize,

@@ -22,21 +22,21 @@ const COLUMNS: [Step; 5] = [
 type StepView = (&'static str, fn(&Seen, u64) -> Option<String>);
 
 const VIEWS: [StepView; 7] = [
-    ("RSS in MB, at once and after the wait", |seen, _| {
+    ("RSS in MiB, at once and after the wait", |seen, _| {
         let later = seen.later.map(|kib| format!(" → {}", mib(kib)));
         Some(mib(seen.rss) + &later.unwrap_or_default())
     }),
     (
-        "RSS after the wait beyond what is live and what the process began with, in MB",
+        "RSS after the wait beyond what is live and what the process began with, in MiB",
         |seen, base| {
             let excess = seen.later? as i64 - (base + seen.done.live_kib) as i64;
             Some(format!("{:+.1}", excess as f64 / 1_024.0))
         },
     ),
-    ("Peak of RSS during the step, in MB", |seen, _| {
+    ("Peak of RSS during the step, in MiB", |seen, _| {
         Some(mib(seen.peak))
     }),
-    ("Page tables at once, in MB", |seen, _| {
+    ("Page tables at once, in MiB", |seen, _| {
         Some(format!("{:.1}", seen.tables as f64 / 1_024.0))
     }),
     ("Minor faults", |seen, _| Some(seen.done.faults.to_string())),
@@ -44,7 +44,7 @@ const VIEWS: [StepView; 7] = [
         Some(format!("{:.1}", seen.done.ns as f64 / 1e6))
     }),
     (
-        "Neap's own figures: free and dirty, purged so far, in MB",
+        "Neap's own figures: free and dirty, purged so far, in MiB",
         |seen, _| {
             let (dirty, purged) = seen.heap.neap?;
             Some(format!("{}, {}", mib(dirty), mib(purged)))
@@ -52,7 +52,7 @@ const VIEWS: [StepView; 7] = [
     ),
 ];
 
-/// Whole MB; with a decimal below ten.
+/// Whole MiB; with a decimal below ten.
 fn mib(kib: u64) -> String {
     match kib as f64 / 1_024.0 {
         mib if mib < 9.95 => format!("{mib:.1}"),
@@ -65,7 +65,7 @@ pub fn tables(record: &Record) -> String {
     let observed = &Observed::of(record);
     let steps = VIEWS.map(|view| step_table(observed, view)).concat();
     let (run, taken) = (what_was_run(observed), taken(observed));
-    format!("MB are 2²⁰ bytes.\n{run}{steps}{taken}")
+    format!("{run}{steps}{taken}")
 }
 
 /// The coroutines of each engine, what it began with and what its program needs.
@@ -73,7 +73,7 @@ fn what_was_run(observed: &Observed) -> String {
     let engines = observed.engines(&Run::ALL);
     let columns = ["RSS at the start", "live when created", "coroutines"];
     section(
-        "What was run",
+        "What was run, sizes in MiB",
         "engine",
         (&engines, &columns),
         |engine, column| {
@@ -119,11 +119,11 @@ fn taken(observed: &Observed) -> String {
     section(title, "engine", (&engines, &names), |engine, name| {
         let (run, step) = TAKERS[names.iter().position(|known| known == name)?];
         let (share, growth) = taken_by(observed, engine, run, step)?;
-        Some(format!("{:.0} %, {growth:+.0} MB", 100.0 * share))
+        Some(format!("{:.0} %, {growth:+.0} MiB", 100.0 * share))
     })
 }
 
-/// The newly faulted share of what a step needs, and the growth of RSS in MB.
+/// The newly faulted share of what a step needs, and the growth of RSS in MiB.
 fn taken_by(observed: &Observed, engine: &str, run: Run, step: Step) -> Option<(f64, f64)> {
     let seen = observed.step(engine, run, step)?;
     let place = run.steps().iter().position(|known| *known == step)?;
@@ -204,9 +204,9 @@ pub fn picture(record: &Record) -> Option<String> {
     let said = |key| observed.said(key).unwrap_or("?");
     let count = said("coroutines");
     let title = vec![
-        "RSS in MB over seconds; dashed: what the program needs".into(),
+        "RSS in MiB over seconds; dashed: what the program needs".into(),
         format!(
-            "1: allocated {} MB and dropped them · 2: created {} coroutines · 3: closed · 4: as 1 \
+            "1: allocated {} MiB and dropped them · 2: created {} coroutines · 3: closed · 4: as 1 \
              · 5: as 2 · after each {} ms of nothing",
             said("heap MB"),
             count.parse().map_or(count.to_string(), thousands),
@@ -292,8 +292,8 @@ mod tests {
             "302 → 302",
             "+300.0",
             "+0.0",
-            "100 %, +100 MB",
-            "1 %, -100 MB",
+            "100 %, +100 MiB",
+            "1 %, -100 MiB",
             "51,200",
         ] {
             assert!(text.contains(part), "no {part:?} in {text}");
@@ -336,7 +336,7 @@ mod tests {
             ">go</text>",
             ">neap</text>",
             ">5</text>",
-            "allocated 100 MB",
+            "allocated 100 MiB",
         ] {
             assert!(out.contains(words), "no {words}");
         }

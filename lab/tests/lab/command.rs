@@ -99,7 +99,7 @@ fn a_record_of_downloads_is_shown_and_drawn() {
     let output = lab(&["show", "--svg", picture, record]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let tables = text(&output.stdout);
-    for part in ["1 MB chunks", "100 MB chunks", "256", "2.0*", "0.8 %"] {
+    for part in ["1 MiB chunks", "100 MiB chunks", "256", "2.0*", "0.8 %"] {
         assert!(tables.contains(part), "no {part:?} in {tables}");
     }
     let drawn = std::fs::read_to_string(picture).expect("no picture");

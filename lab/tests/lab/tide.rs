@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-const SMALL: [&str; 7] = ["tide", "--coroutines", "200", "--mb", "2", "--wait", "50"];
+const SMALL: [&str; 7] = ["tide", "--coroutines", "200", "--mib", "2", "--wait", "50"];
 
 fn small(more: &[&str]) -> Output {
     lab(&[&SMALL[..], more].concat())
@@ -74,7 +74,7 @@ fn every_step_of_every_run_tells_what_came_and_went() {
     let counts: Vec<u64> = waited.iter().map(|s| s.number("coroutines")).collect();
     assert_eq!(counts, [0, 0, 200, 0, 0, 200]);
     let (allocated, created) = (&waited[1], &waited[2]);
-    // 2 MB and 200 pages are present while they are in use, and needed only then.
+    // 2 MiB and 200 pages are present while they are in use, and needed only then.
     let base = waited[0].number("RSS");
     assert!(allocated.number("RSS when full") >= base + 1_800);
     assert!(created.number("peak RSS") >= created.number("RSS"));
@@ -91,7 +91,7 @@ fn a_record_with_its_picture_shows_the_same_tables() {
     let output = small(&["--peers", "glibc", "--blocks", "one", "--records", path]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let tables = text(&output.stdout);
-    for part in ["RSS in MB, at once", "Page tables", "Newly faulted"] {
+    for part in ["RSS in MiB, at once", "Page tables", "Newly faulted"] {
         assert!(tables.contains(part), "no {part:?} in {tables}");
     }
     let files = std::fs::read_dir(&folder).expect("no folder");

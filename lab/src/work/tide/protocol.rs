@@ -10,8 +10,7 @@ use crate::names::named;
 use crate::pagemap::page_size;
 use crate::run::needed;
 
-/// A megabyte in the write-up's figures.
-pub const MB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
 /// The smallest block: it holds the next block's address.
 const SMALLEST: usize = 16;
@@ -87,7 +86,7 @@ impl Sizes {
     pub fn most_bytes(&self) -> u64 {
         const SPARE: u64 = 256 << 20;
         let page = page_size();
-        let tables = page * (self.stack_bytes as u64).min(2 * MB) / (2 * MB);
+        let tables = page * (self.stack_bytes as u64).min(2 * MIB) / (2 * MIB);
         let coroutine = page + tables + page / 16;
         SPARE + 2 * self.heap_bytes as u64 + self.coroutines as u64 * coroutine
     }
@@ -100,13 +99,13 @@ impl Sizes {
         let (needed, available) = (self.most_bytes(), machine::available_bytes()?);
         ensure!(
             needed <= available,
-            "{} coroutines and {} MB need {} MB of memory, and {} MB are available: {} MB are \
+            "{} coroutines and {} MiB need {} MiB of memory, and {} MiB are available: {} MiB are \
                 missing",
             self.coroutines,
-            self.heap_bytes as u64 / MB,
-            needed / MB,
-            available / MB,
-            (needed - available).div_ceil(MB)
+            self.heap_bytes as u64 / MIB,
+            needed / MIB,
+            available / MIB,
+            (needed - available).div_ceil(MIB)
         );
         Ok(())
     }
