@@ -31,10 +31,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     settings: &[
         NEAP,
         PEERS,
-        Setting::numbers("chunks", "MiB", (1, 2_000))
+        Setting::numbers("chunks", "MIB", (1, 2_000))
             .default("1,10,100,1000")
             .about("The chunk sizes in MiB"),
-        Setting::number("mib", "MiB", (1, 4_096))
+        Setting::number("mib", "MIB", (1, 4_096))
             .default("64")
             .about("The size of a download in MiB"),
         Setting::number("downloads", "NUMBER", (1, 100))

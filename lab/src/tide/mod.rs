@@ -48,7 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         Setting::number("stack-kib", "KIB", (8, 8_192))
             .default("64")
             .about("Address space per stack in KiB, including its guard page"),
-        Setting::number("mib", "MiB", (1, 65_536))
+        Setting::number("mib", "MIB", (1, 65_536))
             .default("100")
             .about("What the heap allocates and drops, in MiB"),
         Setting::text("blocks", "BYTES").default("4K").about(
