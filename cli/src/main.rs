@@ -3,25 +3,22 @@
 //! | file | contents |
 //! |---|---|
 //! | `grammar/` | the table of verbs and their options, and what derives from it |
-//! | `verbs/` | one file per verb |
-//! | `library` | where the library is, and its name for the loader |
+//! | `verbs/` | the verbs |
 //! | `program/` | which files a command line executes, and whether they can be preloaded |
+//! | `library` | where the library is, and its name for the loader |
 //! | `launch`, `supervise`, `statistics` | become the program, or wait and print its statistics |
 //! | `classes/` | size classes: what they waste, and which ones would suit a program |
 //! | `attach/` | inspects a running process |
 //! | `probe/` | tries out what this kernel offers |
 //! | `profile/` | heap profiles: reads and symbolises them, writes other tools' formats |
 //! | `recording/`, `session/`, `report/` | the heap over time: its file, its run, its report |
-//! | `patience` | a wait that a signal ends early |
-//! | `progress` | shows progress, or stays silent on request |
-//! | `output` | standard output |
+//! | `output` | standard output and progress |
 //! | `files` | reads files up to a limit, and writes them completely or not at all |
 //! | `table` | findings as a table or as JSON |
 //! | `top/` | a process, or all of them, at intervals |
 //! | `serve/` | figures and profiles over HTTP |
 //! | `view/` | a process at one moment, as text, JSON or metrics |
 //! | `guard` | reports of guarded allocations |
-//! | `filters` | filters of all templates |
 //! | `failure` | errors and exit codes |
 //!
 //! The entry point is C's `main`. Rust's own would ignore SIGPIPE first, but the program that this
@@ -35,17 +32,14 @@ mod failure;
 mod attach;
 mod classes;
 mod files;
-mod filters;
 mod grammar;
 mod guard;
 mod launch;
 mod library;
 mod output;
-mod patience;
 mod probe;
 mod profile;
 mod program;
-mod progress;
 mod recording;
 mod report;
 mod serve;

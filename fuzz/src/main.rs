@@ -30,8 +30,6 @@ mod attach;
 mod classes;
 #[path = "../../cli/src/files.rs"]
 mod files;
-#[path = "../../cli/src/filters.rs"]
-mod filters;
 #[path = "../../cli/src/grammar/mod.rs"]
 mod grammar;
 #[path = "../../cli/src/guard.rs"]
@@ -42,16 +40,12 @@ mod launch;
 mod library;
 #[path = "../../cli/src/output.rs"]
 mod output;
-#[path = "../../cli/src/patience.rs"]
-mod patience;
 #[path = "../../cli/src/probe/mod.rs"]
 mod probe;
 #[path = "../../cli/src/profile/mod.rs"]
 mod profile;
 #[path = "../../cli/src/program/mod.rs"]
 mod program;
-#[path = "../../cli/src/progress.rs"]
-mod progress;
 #[path = "../../cli/src/recording/mod.rs"]
 mod recording;
 #[path = "../../cli/src/report/mod.rs"]

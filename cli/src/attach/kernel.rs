@@ -69,7 +69,7 @@ pub fn whole(process: &Process) -> Result<KernelView, Failure> {
             process_swap: find("VmSwap:").unwrap_or(0),
             ..KernelView::default()
         }),
-        None => Err(super::reach::ended(process)),
+        None => Err(super::memory_file::ended(process)),
     }
 }
 
@@ -79,7 +79,7 @@ fn of_process(process: &Process, arenas: &[Range<u64>]) -> Result<KernelView, Fa
         Ok(text) if !text.is_empty() => {
             Ok(parse(&text, arenas, |shared| pages_in(process, shared)))
         }
-        _ if process.has_ended() => Err(super::reach::ended(process)),
+        _ if process.has_ended() => Err(super::memory_file::ended(process)),
         Ok(_) => Ok(KernelView::default()),
         Err(error) => Err(failure!(
             "cannot read what the kernel counts for {}: {error}",

@@ -1,16 +1,13 @@
-//! Inspects a running process: its status page, its profile's
-//! region, and the kernel's figures for it.
+//! Inspects a running process: its status page, its profile's region, and the kernel's figures for
+//! it.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `place` | where a process runs: its pod, container and service |
-//! | `process` | a process by its directory in /proc, even if its PID is reused |
+//! | `process` | a process by its directory in /proc, and where it runs |
 //! | `target` | the process that a word names; all processes under Neap |
-//! | `reach` | another process's memory file, by its descriptor or its memory |
+//! | `memory_file` | another process's memory file, by its descriptor or its memory; a profile's region |
 //! | `status_page` | reads a status page |
 //! | `asking` | makes requests through the status page: for figures, a purge, samples, guards |
-//! | `bell` | wakes the process's thread |
-//! | `region` | reads a profile's region |
 //! | `monitor` | the socket to which processes send their status pages at their start |
 //! | `kernel` | resident and swapped bytes as the kernel counts them |
 //!
@@ -21,23 +18,17 @@
 //! bound.
 
 mod asking;
-mod bell;
 pub mod kernel;
+mod memory_file;
 pub mod monitor;
-mod place;
 mod process;
-mod reach;
-mod region;
-mod silence;
 mod status_page;
 mod target;
 #[cfg(test)]
 pub mod testing;
 
-pub use asking::now_ms;
-pub use place::Place;
-pub use process::Process;
-pub use region::Region;
-pub use silence::{Outlook, Silence};
+pub use asking::{Outlook, Silence, now_ms};
+pub use memory_file::Region;
+pub use process::{Place, Process};
 pub use status_page::StatusPage;
 pub use target::{Target, Under, may_watch, of_whom};

@@ -1,8 +1,7 @@
 //! The socket to which processes send the descriptors of their status pages and profiles
 //! (`NEAP_MONITOR`), so that `neap` sees even a short-lived process.
 
-use super::reach::us;
-use super::region::Region;
+use super::memory_file::{Region, us};
 use super::status_page::StatusPage;
 use crate::failure::{Failure, shown};
 use crate::statistics::secret;
@@ -12,7 +11,6 @@ use rustix::net::{
     SocketFlags, SocketType, UCred, bind, recvmsg, shutdown, socket_with, sockopt,
 };
 use rustix::process::{Resource, getrlimit};
-use std::env;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::{self, IoSliceMut};
@@ -21,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::{env, thread};
 
 /// The most arrivals that wait. Further ones are dropped.
 const MOST_WAITING: u64 = 512;

@@ -1,17 +1,20 @@
-//! A process by its directory in /proc, which is kept open. It never becomes the directory of
-//! another process with the same PID.
+//! A process by its directory in /proc, and where it runs.
+//!
+//! The directory is kept open. It never becomes the directory of another process with the same PID.
+//! Container runtimes and systemd name control groups; the kernel shows the names in
+//! `/proc/PID/cgroup`, relative to the reader's own control group namespace.
 
-use super::place::Place;
 use crate::failure::Failure;
 use rustix::fs::{AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 use std::sync::OnceLock;
-use std::{ffi::OsString, path::Path};
 
 /// Most bytes read of a file in /proc. The maps and smaps of a process with 65,530 mappings are
 /// shorter.
@@ -176,10 +179,95 @@ fn memory_mount() -> Option<u64> {
     })
 }
 
+/// Where a process runs. What its control group does not tell is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    container: Option<String>,
+    pod: Option<String>,
+    unit: Option<String>,
+}
+
+impl Place {
+    /// The place in the text of `/proc/PID/cgroup`. Of several hierarchies, the one that tells most
+    /// counts: where a runtime does not manage a hierarchy, its containers are in its own group.
+    pub fn of(groups: &str) -> Place {
+        let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        paths.map(Place::of_path).max().unwrap_or_default()
+    }
+
+    /// The outermost pod and its outermost container. Deeper groups may be the container's own,
+    /// with names that it chose.
+    fn of_path(path: &str) -> Place {
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        let mut place = Place::default();
+        // containerd without its systemd driver joins a pod's slice, the runtime and the container
+        // to one name.
+        for name in path.split(['/', ':']) {
+            if let (None, Some(pod)) = (&place.pod, pod(name)) {
+                // A container above the pod is the node that the pod runs on.
+                (place.pod, place.container) = (Some(pod), None);
+            }
+            place.container = place.container.or_else(|| container(name));
+        }
+        if (&place.pod, &place.container) == (&None, &None) {
+            let mut names = path.rsplit('/');
+            place.unit = names
+                .find(|name| name.ends_with(".service"))
+                .map(str::to_owned);
+        }
+        place
+    }
+
+    /// The labels of a process at this place: names and values.
+    pub fn labels(&self, pid: i32, program: &str) -> Vec<(&'static str, String)> {
+        let own = [("pid", pid.to_string()), ("program", program.to_owned())];
+        let all = [
+            ("pod_uid", &self.pod),
+            ("container_id", &self.container),
+            ("unit", &self.unit),
+        ];
+        let known = all.into_iter();
+        own.into_iter()
+            .chain(known.filter_map(|(name, value)| Some((name, value.clone()?))))
+            .collect()
+    }
+}
+
+/// The UID in the name of a pod's group: `podUID` or `kubepods-burstable-podUID.slice`, where
+/// underscores replace the dashes of the UID. The UID of a static pod has no dashes.
+fn pod(name: &str) -> Option<String> {
+    let name = name.strip_suffix(".slice").unwrap_or(name);
+    let (before, uid) = name.rsplit_once("pod")?;
+    let uid = uid.replace('_', "-");
+    let lengths: Vec<usize> = uid.split('-').map(str::len).collect();
+    let is_uid = matches!(lengths[..], [8, 4, 4, 4, 12] | [32]) && uid.split('-').all(is_hex);
+    ((before.is_empty() || before.ends_with('-')) && is_uid).then_some(uid)
+}
+
+/// The ID in the name of a container's group: the ID alone, or `RUNTIME-ID.scope`. On Amazon ECS,
+/// it is the task's ID and a number.
+fn container(name: &str) -> Option<String> {
+    let name = name.strip_suffix(".scope").unwrap_or(name);
+    let (before, id) = name.rsplit_once('-').unwrap_or(("", name));
+    let is_number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    match (before.len(), id.len()) {
+        // The monitor of a container runs beside it.
+        (_, 64) if is_hex(id) && !before.ends_with("conmon") => Some(id.to_owned()),
+        (32, 1..=20) if is_hex(before) && is_number => Some(name.to_owned()),
+        _ => None,
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.bytes().all(is_digit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::attach::testing::Forged;
+    use proptest::prelude::*;
 
     fn own() -> Process {
         Process::open(std::process::id().cast_signed()).unwrap()
@@ -204,8 +292,157 @@ mod tests {
         let own = own();
         let numbers = own.numbers();
         assert!(numbers.contains(&u64::from(std::process::id())));
-        assert_eq!(own.user().unwrap(), crate::attach::reach::us());
+        assert_eq!(own.user().unwrap(), crate::attach::memory_file::us());
         assert!(!own.has_ended() && !own.name().is_empty());
         assert!(Process::open(i32::MAX).is_err());
+    }
+
+    const ID: &str = "34dc0b5e626f2c5c4c5170e34b10e7654ce36f0fcd532739f4445baabea03376";
+    const OUTER: &str = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d";
+    const POD: &str = "74c13223-5a00-11e9-b385-42010a80018d";
+    const SLICE: &str = "kubepods-burstable-pod74c13223_5a00_11e9_b385_42010a80018d.slice";
+
+    /// The pod, the container and the unit in the text of a process.
+    fn told(groups: &str) -> [Option<String>; 3] {
+        let Place {
+            container,
+            pod,
+            unit,
+        } = Place::of(groups);
+        [pod, container, unit]
+    }
+
+    fn assert_path(path: &str, pod: Option<&str>, container: Option<&str>, unit: Option<&str>) {
+        let path = path.replace("ID", ID).replace("OUTER", OUTER);
+        let path = path.replace("SLICE", SLICE).replace("POD", POD);
+        let expected = [pod, container, unit].map(|text| text.map(str::to_owned));
+        for line in [
+            format!("0::{path}"),
+            format!("7:cpu,memory:{path} (deleted)"),
+        ] {
+            assert_eq!(told(&line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn published_paths_of_pods() {
+        for path in [
+            "/kubepods/burstable/podPOD/ID",
+            "/kubepods/podPOD/ID",
+            "/kubepods.slice/kubepods-burstable.slice/SLICE/docker-ID.scope",
+            "/kubepods.slice/kubepods-burstable.slice/SLICE/cri-containerd-ID.scope",
+            "/kubepods.slice/kubepods-burstable.slice/SLICE/crio-ID.scope",
+            // CRI-O puts the program into a group below.
+            "/kubepods.slice/kubepods-burstable.slice/SLICE/crio-ID.scope/container",
+            // containerd with kubelet's systemd driver, but without its own.
+            "/system.slice/containerd.service/SLICE:cri-containerd:ID",
+            // Kubernetes in Docker.
+            "/docker/OUTER/kubelet/kubepods/besteffort/podPOD/ID",
+            "/docker/OUTER/kubelet.slice/kubelet-kubepods.slice/kubelet-SLICE/cri-containerd-ID.scope",
+            // As a daemon set sees it from a control group namespace of its own.
+            "/../../SLICE/cri-containerd-ID.scope",
+            // With a group that the container made.
+            "/kubepods/burstable/podPOD/ID/cri-containerd-OUTER.scope",
+        ] {
+            assert_path(path, Some(POD), Some(ID), None);
+        }
+        let of_file = "8bc61e9f6ec4a0ae6d8b8b5b7cbe0a54";
+        let path = format!("/kubepods/burstable/pod{of_file}/ID");
+        assert_path(&path, Some(of_file), Some(ID), None);
+        // The monitor of a container, and the pod's own group.
+        let path = "/kubepods.slice/kubepods-burstable.slice/SLICE/crio-conmon-ID.scope";
+        assert_path(path, Some(POD), None, None);
+    }
+
+    #[test]
+    fn published_paths_of_containers() {
+        for path in [
+            "/docker/ID",
+            "/system.slice/docker-ID.scope",
+            "/ID",
+            "/../cri-containerd-ID.scope",
+            "/machine.slice/libpod-ID.scope",
+            "/machine.slice/libpod-ID.scope/container",
+            "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-ID.scope",
+            "/ecs/0410eff2-7e59-4111-823e-1e0d98ef7f30/ID",
+            "/docker/ID/docker/OUTER",
+            "/docker/ID/system.slice/nginx.service",
+        ] {
+            assert_path(path, None, Some(ID), None);
+        }
+        let fargate = "e9d2e1f4a6f84bbd8f7d2c0b6f2f7a55-1234567890";
+        let path = format!("/ecs/e9d2e1f4a6f84bbd8f7d2c0b6f2f7a55/{fargate}");
+        assert_path(&path, None, Some(fargate), None);
+    }
+
+    #[test]
+    fn published_paths_of_services() {
+        for (path, unit) in [
+            ("/system.slice/redis-server.service", "redis-server.service"),
+            (
+                "/system.slice/system-postgresql.slice/postgresql@15-main.service",
+                "postgresql@15-main.service",
+            ),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/app.slice/app-foot@1.service",
+                "app-foot@1.service",
+            ),
+            // The names of scopes have numbers, so that they would be new labels each time.
+            (
+                "/user.slice/user-1000.slice/user@1000.service/app.slice/app-gnome-4711.scope",
+                "user@1000.service",
+            ),
+            (
+                "/system.slice/systemd-udevd.service/udev",
+                "systemd-udevd.service",
+            ),
+            ("/system.slice/a:b.service", "a:b.service"),
+        ] {
+            assert_path(path, None, None, Some(unit));
+        }
+        for path in [
+            "/",
+            "/init.scope",
+            "/user.slice/user-0.slice/session-3.scope",
+        ] {
+            assert_path(path, None, None, None);
+        }
+    }
+
+    #[test]
+    fn of_several_hierarchies_the_one_that_tells_most_counts() {
+        let groups = format!(
+            "12:rdma:/\n3:cpu,cpuacct:/kubepods/burstable/pod{POD}/{ID}\n\
+             1:name=systemd:/kubepods/burstable/pod{POD}/{ID}\n0::/system.slice/containerd.service\n"
+        );
+        assert_eq!(told(&groups), [Some(POD.into()), Some(ID.into()), None]);
+    }
+
+    #[test]
+    fn names_that_look_like_others_are_none() {
+        for path in [
+            "/kubepods/burstable/pod/short",
+            "/podman-POD",
+            "/xpodPOD",
+            "/kubepods/pod74c13223-5a00-11e9-b385-42010a80018g",
+            "/kubepods/pod74c132235a00-11e9-b385-42010a80018d",
+            "/docker/34DC0B5E626F2C5C4C5170E34B10E7654CE36F0FCD532739F4445BAABEA03376",
+            "/docker/34dc0b5e626f2c5c",
+            "/docker-.scope",
+            "/e9d2e1f4a6f84bbd8f7d2c0b6f2f7a55-",
+            "/e9d2e1f4a6f84bbd8f7d2c0b6f2f7a55-1.5",
+            "",
+        ] {
+            assert_path(path, None, None, None);
+        }
+        assert_eq!(Place::of("::\n\n0\n0:\nx:y"), Place::default());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_place(groups in "([0-9]{0,2}:[a-z,=]{0,9}:)?[/.:a-f0-9podslice_\u{e9}\n-]{0,200}") {
+            let labels = Place::of(&groups).labels(1, "a");
+            prop_assert!(labels.len() <= 5);
+        }
     }
 }

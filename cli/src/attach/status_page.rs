@@ -1,7 +1,7 @@
 //! Reads the status page, which is the status page of a process.
 
+use super::memory_file::{Kind, Reach, ended};
 use super::process::Process;
-use super::reach::{Kind, Reach, ended};
 use crate::failure::Failure;
 use neap_shared::stats::Snapshot;
 use neap_shared::status_page::{self, Arenas, Coarse, Head, Served, SizeFigure};

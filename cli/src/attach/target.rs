@@ -1,7 +1,7 @@
 //! Finds the process that the user means, and lists processes.
 
+use super::memory_file::us;
 use super::process::Process;
-use super::reach::us;
 use super::status_page::{StatusPage, is_under_neap};
 use crate::failure::{Failure, shown};
 use std::ffi::OsStr;

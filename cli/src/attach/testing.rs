@@ -1,6 +1,6 @@
 //! Status pages and profile regions made by tests.
 
-use super::region::Region;
+use super::memory_file::Region;
 use super::status_page::StatusPage;
 use bytemuck::bytes_of;
 use neap_shared::sites;

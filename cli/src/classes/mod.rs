@@ -3,20 +3,15 @@
 //! | file | contents |
 //! |---|---|
 //! | `histogram` | the requested sizes, and the file that keeps them |
-//! | `plan` | the best table of a given number of classes for a histogram |
-//! | `file` | the file of a table |
-//! | `waste` | a table's waste by class |
-//! | `page` | a plan compared with the built-in classes, as text and as JSON |
+//! | `plan` | the best table of a given number of classes for a histogram, and its file |
+//! | `waste` | a table's waste by class, and a plan compared with the built-in classes |
 
-mod file;
 mod histogram;
-mod page;
 mod plan;
 pub mod waste;
 
-pub use file::{absolute, file};
 pub use histogram::Histogram;
-pub use page::{Comparison, json, text};
 #[cfg(test)]
 pub use plan::least;
-pub use plan::{MOST, best};
+pub use plan::{MOST, absolute, best, file};
+pub use waste::{Comparison, json, text};

@@ -1,17 +1,23 @@
-//! The best table of a given number of classes for a histogram, by dynamic programming.
+//! The best table of a given number of classes for a histogram, by dynamic programming, and the
+//! file of a table.
 //!
 //! The waste of a table is what its blocks have beyond the requested bytes, summed over all
 //! allocations. The waste between two neighbouring classes depends on these two alone. So the best
-//! table of `k` classes whose last one is `c` consists of `c` and the best table of `k - 1` classes
-//! whose last one is `b`, for some class `b` below `c`.
+//! table of `k` classes whose last one is `c` consists of `c` and the best table of `k - 1`
+//! classes whose last one is `b`, for some class `b` below `c`.
 //!
 //! The plan also bounds the waste of sizes that the histogram lacks. Between two neighbouring
-//! classes, no size may waste more than it may with the built-in classes ([`usual`]). The powers of
-//! two from 512 bytes on are always included, because aligned requests need them.
+//! classes, no size may waste more than it may with the built-in classes ([`usual`]). The powers
+//! of two from 512 bytes on are always included, because aligned requests need them.
 
 use super::histogram::Histogram;
-use crate::failure::Failure;
-use neap_shared::classes::{BUILT_IN, CLASSES, MAX_BLOCK};
+use crate::failure::{Failure, shown};
+use crate::files;
+use neap_shared::classes::{BUILT_IN, CLASSES, MAX_BLOCK, MOST_BYTES};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::io::Read;
+use std::path::Path;
 
 /// The most classes that the library holds.
 pub const MOST: usize = CLASSES;
@@ -183,6 +189,42 @@ fn trace(paths: &[Vec<u16>]) -> Vec<u16> {
     sizes
 }
 
+/// The file of a table, in the format that the library reads.
+pub fn file(sizes: &[u16], program: &str) -> String {
+    let mut text = format!(
+        "{}\n# for {}, by neap tune\n",
+        neap_shared::classes::FIRST_LINE,
+        program.replace(char::is_control, "?")
+    );
+    for size in sizes {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{size}");
+    }
+    text
+}
+
+/// The absolute name of a file of classes, for `neap run --classes`, because the program's
+/// processes may run in other directories.
+///
+/// # Errors
+///
+/// The file cannot be read, or the library would not accept it.
+pub fn absolute(file: &Path) -> Result<OsString, Failure> {
+    let refused = |why: &dyn std::fmt::Display| {
+        failure!(
+            "--classes {}: {why}; neap tune writes such files",
+            shown(file)
+        )
+    };
+    let mut text = Vec::new();
+    files::regular(file)
+        .and_then(|open| open.take(MOST_BYTES as u64 + 1).read_to_end(&mut text))
+        .map_err(|error| refused(&error))?;
+    neap_shared::classes::parse(&text).map_err(|error| refused(&error))?;
+    let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
+    Ok(absolute.into_os_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +333,19 @@ mod tests {
                     assert!(!sound || usable(&entries, &other) >= cost);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_file_without_an_end_or_too_long_is_refused() {
+        let long = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(long.path(), [b'#'; MOST_BYTES + 1]).unwrap();
+        for (file, because) in [
+            (Path::new("/dev/zero"), "it is no regular file"),
+            (long.path(), "longer than 16384 bytes"),
+        ] {
+            let why = absolute(file).unwrap_err().to_string();
+            assert!(why.contains(because), "{why}");
         }
     }
 }

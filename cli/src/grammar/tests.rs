@@ -1,8 +1,8 @@
 //! Tests of the tables, and `docs/options.md`, which is generated from them. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
+use super::arguments::{in_a_sentence, of_group, value_name};
 use super::verbs::neap;
-use super::{library, values};
 use crate::classes;
 use crate::profile::Value;
 use clap::{Arg, Command};
@@ -76,15 +76,15 @@ fn declared(option: &Declaration) -> String {
         default => format!("`{default}`"),
     };
     let flag = match option.flag {
-        Flag::Value => format!("`--{name} {}`", values::value_name(*kind)),
-        Flag::Optional(_) => format!("`--{name}[={}]`", values::value_name(*kind)),
+        Flag::Value => format!("`--{name} {}`", value_name(*kind)),
+        Flag::Optional(_) => format!("`--{name}[={}]`", value_name(*kind)),
         Flag::On => format!("`--{name}`"),
         Flag::Off => format!("`--no-{name}`"),
         Flag::Through(words) => format!("`{}`", words.replace('|', "\\|")),
         Flag::Absent => "none".to_owned(),
     };
     let doc = match option.flag {
-        Flag::Off => format!("If 0, do not {}", library::in_a_sentence(doc)),
+        Flag::Off => format!("If 0, do not {}", in_a_sentence(doc)),
         _ => (*doc).to_owned(),
     };
     // The head of the page has the units.
@@ -97,10 +97,7 @@ fn declared(option: &Declaration) -> String {
 fn options(verb: &Command) -> Vec<&Arg> {
     let groups = ["run", "env"].contains(&verb.get_name());
     let theirs: Vec<Arg> = match groups {
-        true => Group::ALL
-            .into_iter()
-            .flat_map(library::arguments)
-            .collect(),
+        true => Group::ALL.into_iter().flat_map(of_group).collect(),
         false => Vec::new(),
     };
     verb.get_arguments()

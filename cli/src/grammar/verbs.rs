@@ -1,9 +1,9 @@
 //! The table of verbs, as clap's commands.
 
-use super::words::{
-    LONGEST_MS, file, number, operand, optional_file, program, rate, switch, time, valued, words,
+use super::arguments::{
+    LONGEST_MS, file, guards, number, of_group, operand, optional_file, program, rate, server,
+    switch, time, valued, words,
 };
-use super::{library, values};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
 use neap_shared::control::Group;
@@ -76,7 +76,7 @@ fn with_library(mut own: Vec<Arg>, written: Vec<Arg>) -> Vec<Arg> {
             .take_if(|_| group == Group::Write)
             .into_iter()
             .flatten();
-        let all = first.chain(library::arguments(group));
+        let all = first.chain(of_group(group));
         own.extend(all.map(|argument| argument.help_heading(group.title())));
     }
     let help = Arg::new("help")
@@ -174,7 +174,7 @@ pub fn neap() -> Command {
             .after_help("Exits with 124 if the process did not answer in time. A later slow path \
                  of its malloc or free then gives the memory back."),
         verb("guard", "Find overflows and uses after free in a running process", &[])
-            .arg(valued("interval", "TIME", ValueParser::new(values::guards),
+            .arg(valued("interval", "TIME", ValueParser::new(guards),
                 "Guard an allocation of each thread, once in this time on average; all: every \
                  small allocation for which there is room; off: none [all, off, or 1ms to 1h]")
                 .default_value("20ms"))
@@ -192,7 +192,7 @@ pub fn neap() -> Command {
             .arg(Arg::new("listen").long("listen").value_name("ADDRESS:PORT")
                 .help("Where to listen; port 0 takes any free port")
                 .value_parser(value_parser!(SocketAddr)).default_value("127.0.0.1:9464"))
-            .arg(valued("push", "URL", ValueParser::new(values::server),
+            .arg(valued("push", "URL", ValueParser::new(server),
                 "Send the profiles of processes that sample to this Pyroscope server (or Grafana \
                  Alloy): http://[USER:PASSWORD@]HOST:PORT"))
             .arg(time("interval", [1000, 3_600_000], "Time between two profiles of a process")

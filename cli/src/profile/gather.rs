@@ -2,12 +2,12 @@
 //! restores the earlier state.
 
 use super::model::Profile;
-use super::session::{Ended, Session};
+use super::region::{Ended, Session};
 use crate::attach::{Region, StatusPage, Target, kernel};
 use crate::failure::Failure;
-use crate::patience::Patience;
-use crate::progress::{Line, Talk, bar};
-use crate::view::hint;
+use crate::output::{Line, Talk, bar};
+use crate::supervise::Patience;
+use crate::view::guarded::hint;
 use neap_shared::stats::Bytes;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,8 +69,8 @@ pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
 /// Says what the process keeps out of a profile, if that is known.
 fn kept_out(status_page: &StatusPage) {
     let kernel = kernel::of_status_page(status_page).ok();
-    if let Some(hint) = kernel.and_then(|kernel| hint::of_status_page(status_page, kernel)) {
-        say!("hint: {hint}");
+    if let Some(told) = kernel.and_then(|kernel| hint(status_page, kernel)) {
+        say!("hint: {told}");
     }
 }
 

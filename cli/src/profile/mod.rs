@@ -4,62 +4,43 @@
 //! | file | contents |
 //! |---|---|
 //! | `model` | a profile as plain data |
-//! | `region` | parses the region of a process |
-//! | `maps`, `files`, `jit`, `symbols` | from addresses to functions, files and lines |
-//! | `plumbing` | removes the allocator's own frames |
-//! | `fold` | folds runs of runtime frames |
+//! | `region` | parses the region of a process, and takes the samples of a limited time from it |
+//! | `symbols` | from addresses to functions, files and lines |
+//! | `frames` | removes the allocator's own frames, and folds runs of runtime frames |
 //! | `pprof/` | writes and reads pprof's format |
-//! | `collapsed` | one line per stack, and the flame graph |
 //! | `calls` | merges stacks into a tree, and sums up functions and places |
-//! | `summary`, `tree`, `leaks`, `listing`, `json` | the profile as text |
-//! | `uncertainty` | how far sampled figures may be off |
+//! | `summary`, `places`, `listing`, `exports` | the profile as text, and for other tools |
 //! | `gather` | the profile of a running process |
-//! | `base` | what was allocated since an earlier profile |
-//! | `session` | the samples of a limited time, of a process that samples for longer |
 
-mod base;
 mod calls;
-mod collapsed;
-mod files;
-mod fold;
+mod exports;
+mod frames;
 mod gather;
-mod jit;
-mod json;
-mod leaks;
 mod listing;
-mod maps;
 mod model;
-mod plumbing;
+mod places;
 pub mod pprof;
 mod region;
-mod session;
 mod summary;
 mod symbols;
 #[cfg(test)]
 mod tests;
-mod tree;
-mod uncertainty;
 
-pub use base::Base;
-pub use collapsed::{collapsed, flamegraph};
-pub use files::Origin;
+pub use exports::{collapsed, flamegraph, json};
+pub use frames::{is_runtime, is_start, without as without_plumbing};
 pub use gather::{Waiter, Wish, gather};
-#[cfg(fuzzing)]
-pub use jit::Jit;
-pub use json::json;
-pub use leaks::leaks;
 pub use listing::{check_pattern, listing};
 #[cfg(test)]
 pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
-pub use plumbing::{is_runtime, is_start, without as without_plumbing};
-pub use session::now_ms;
+pub use places::{described, leaks, tree};
 #[cfg(fuzzing)]
-pub use session::subtract;
-pub use summary::{gap, grouped, session_words, source};
-pub use symbols::{Symbols, clean};
-pub use tree::{described, tree};
-pub use uncertainty::no_sample;
+pub use region::subtract;
+pub use region::{Base, now_ms};
+pub use summary::{gap, grouped, no_sample, session_words, source};
+#[cfg(fuzzing)]
+pub use symbols::Jit;
+pub use symbols::{Origin, Symbols, clean};
 
 use crate::failure::Failure;
 use region::{Region, Sampled};
@@ -146,7 +127,7 @@ fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
     Stack {
         frames: match site.addresses.is_empty() {
             true => vec![other()],
-            false => plumbing::without(frames),
+            false => frames::without(frames),
         },
         figures: site.figures,
     }
@@ -156,6 +137,6 @@ fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
 fn ended_ms(region: &Region) -> u64 {
     match region.head.rate {
         0 => region.head.changed_ms,
-        _ => session::now_ms(),
+        _ => region::now_ms(),
     }
 }

@@ -1,14 +1,18 @@
-//! From addresses to functions and lines: symbols of ELF files, DWARF if present, inlined
-//! functions.
+//! From addresses to functions and lines: the mappings that a region lists, a readable path to each
+//! mapping's file, the symbols of ELF files with DWARF and inlined functions if present, and the
+//! names of code without a file, from `/tmp/perf-PID.map`.
+//!
+//! Runtimes with a JIT compiler write that file (Node with `--perf-basic-prof`, Java with an agent,
+//! CPython from 3.12 with `-X perf`).
 
-use super::files::Origin;
-use super::jit::Jit;
-use super::maps::{Mapped, Maps};
 use super::model::{Frame, Mapping, base};
+use crate::files;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The symbols of one process.
@@ -165,4 +169,275 @@ fn build_id(file: &PathBuf) -> String {
     let id = blazesym::helper::read_elf_build_id(file).ok().flatten();
     let bytes = id.iter().flat_map(|id| id.iter());
     bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Mappings, sorted by address.
+#[derive(Clone, Debug, Default)]
+pub struct Maps {
+    mapped: Vec<Mapped>,
+}
+
+/// One mapping of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// The profile's view of it.
+    pub mapping: Mapping,
+    /// The file's inode number.
+    pub inode: u64,
+    /// The file was deleted, or another file has its name now.
+    pub deleted: bool,
+}
+
+/// The kernel appends this to the name of a deleted file.
+const DELETED: &str = " (deleted)";
+
+impl Maps {
+    /// The file mappings; malformed lines are skipped.
+    pub fn parse(text: &str) -> Self {
+        let mut mapped: Vec<Mapped> = text.lines().filter_map(line).collect();
+        mapped.sort_by_key(|mapped| mapped.mapping.start);
+        Self { mapped }
+    }
+
+    /// The mapping that contains an address.
+    pub fn of(&self, address: u64) -> Option<(usize, &Mapped)> {
+        let after = self
+            .mapped
+            .partition_point(|mapped| mapped.mapping.start <= address);
+        let index = after.checked_sub(1)?;
+        let mapped = &self.mapped[index];
+        (address < mapped.mapping.end).then_some((index, mapped))
+    }
+
+    /// All mappings, sorted by address.
+    pub fn all(&self) -> &[Mapped] {
+        &self.mapped
+    }
+}
+
+/// Parses `start-end rights offset device inode   path`; `None` unless it maps a file.
+fn line(line: &str) -> Option<Mapped> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let mut words = rest.splitn(5, ' ');
+    let _rights = words.next()?;
+    let offset = hexadecimal(words.next()?)?;
+    let _device = words.next()?;
+    let inode = words.next()?.parse().ok()?;
+    let path = words.next()?.trim_start();
+    let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
+    let deleted = path.ends_with(DELETED);
+    (path.starts_with('/') && start < end).then(|| Mapped {
+        mapping: Mapping {
+            start,
+            end,
+            offset,
+            path: path.strip_suffix(DELETED).unwrap_or(path).to_owned(),
+            build_id: String::new(),
+        },
+        inode,
+        deleted,
+    })
+}
+
+fn hexadecimal(word: &str) -> Option<u64> {
+    u64::from_str_radix(word, 16).ok()
+}
+
+/// The process whose files are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// Its PID. The process may have ended, and another process may have reused the PID.
+    pub pid: u32,
+    /// When its mappings were recorded, in ms since 1970.
+    pub began_ms: u64,
+}
+
+impl Origin {
+    /// A path to exactly the mapped file, if there is one.
+    pub fn file(self, mapped: &Mapped) -> Option<PathBuf> {
+        let same = |path: &PathBuf| regular(path).is_some_and(|found| found.ino() == mapped.inode);
+        let here = PathBuf::from(&mapped.mapping.path);
+        let there = self.there(mapped);
+        // For users who may follow it, the link leads even to deleted files.
+        let (start, end) = (mapped.mapping.start, mapped.mapping.end);
+        let link = PathBuf::from(format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid));
+        let found = [&here, &there, &link].into_iter().find(|path| same(path));
+        match found {
+            Some(path) => Some(path.clone()),
+            None => self.unchanged(mapped, here, there),
+        }
+    }
+
+    /// The path from the process's point of view.
+    fn there(self, mapped: &Mapped) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{}", self.pid, mapped.mapping.path))
+    }
+
+    /// Some file systems report different inode numbers in `maps` and in `stat`. A file that had
+    /// this name when the mappings were recorded, and has not changed since, is the mapped one.
+    fn unchanged(self, mapped: &Mapped, here: PathBuf, there: PathBuf) -> Option<PathBuf> {
+        let alive = Path::new(&format!("/proc/{}/root", self.pid)).exists();
+        let path = if alive { there } else { here };
+        let changed_ms = |found: Metadata| found.ctime().saturating_mul(1000);
+        let old = regular(&path)
+            .and_then(|found| u64::try_from(changed_ms(found)).ok())
+            .is_some_and(|changed| changed < self.began_ms);
+        (old && !mapped.deleted).then_some(path)
+    }
+}
+
+/// The process chose the names in its region, so a device or a pipe must not be opened.
+fn regular(path: &Path) -> Option<Metadata> {
+    fs::metadata(path).ok().filter(Metadata::is_file)
+}
+
+/// Pieces of code, sorted by address.
+#[derive(Debug, Default)]
+pub struct Jit {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Piece {
+    start: u64,
+    bytes: u64,
+    name: String,
+}
+
+/// Most bytes of a map that are read.
+const MOST: u64 = 64 << 20;
+/// Most pieces that are kept. The shortest lines would take eight times their length.
+const MOST_PIECES: usize = 1 << 20;
+
+impl Jit {
+    /// The map of a process; empty if there is none.
+    pub fn of(pid: u32) -> Self {
+        let name = format!("/tmp/perf-{pid}.map");
+        let seen = [format!("/proc/{pid}/root{name}"), name];
+        let text = seen.iter().find_map(|path| text(path));
+        text.map(|text| Self::parse(&text)).unwrap_or_default()
+    }
+
+    /// The pieces that the lines name; malformed lines are skipped.
+    pub fn parse(text: &str) -> Self {
+        let mut pieces: Vec<Piece> = text.lines().filter_map(piece).take(MOST_PIECES).collect();
+        pieces.sort_by_key(|piece| piece.start);
+        Self { pieces }
+    }
+
+    /// The name of the code at an address.
+    pub fn name(&self, address: u64) -> Option<&str> {
+        let after = self.pieces.partition_point(|piece| piece.start <= address);
+        let piece = &self.pieces[after.checked_sub(1)?];
+        (address - piece.start < piece.bytes).then_some(&piece.name)
+    }
+}
+
+fn text(path: &str) -> Option<String> {
+    let bytes = files::foreign(Path::new(path), MOST)?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Parses `start bytes name`; the numbers are hexadecimal.
+fn piece(line: &str) -> Option<Piece> {
+    let (start, rest) = line.split_once(' ')?;
+    let (bytes, name) = rest.split_once(' ')?;
+    let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    Some(Piece {
+        start: number(start)?,
+        bytes: number(bytes)?,
+        name: name.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::model::Mapping;
+
+    const TEXT: &str = "\
+7f0000002000-7f0000003000 r-xp 00002000 08:01 77                         /usr/lib/a b.so (deleted)
+00400000-00401000 r-xp 00001000 08:01 12                                 /bin/program
+7f0000004000-7f0000005000 r-xp 00000000 00:00 0
+7ffff7fc1000-7ffff7fc3000 r-xp 00000000 00:00 0                          [vdso]
+zzz
+9-8 r-xp 00000000 08:01 12 /backwards
+";
+
+    #[test]
+    fn files_are_found_by_address() {
+        let maps = Maps::parse(TEXT);
+        assert_eq!(maps.all().len(), 2);
+        let (index, mapped) = maps.of(0x7f00_0000_2fff).unwrap();
+        assert_eq!((index, mapped.inode, mapped.deleted), (1, 77, true));
+        assert_eq!(mapped.mapping.path, "/usr/lib/a b.so");
+        assert_eq!(maps.of(0x40_0000).unwrap().1.mapping.offset, 0x1000);
+        assert!(maps.of(0x40_1000).is_none());
+        assert!(maps.of(0).is_none());
+    }
+
+    fn mapped(path: &Path, inode: u64, deleted: bool) -> Mapped {
+        Mapped {
+            mapping: Mapping {
+                start: 0x1000,
+                end: 0x2000,
+                path: path.to_str().unwrap().to_owned(),
+                ..Mapping::default()
+            },
+            inode,
+            deleted,
+        }
+    }
+
+    #[test]
+    fn only_the_same_file_is_taken() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let inode = file.path().metadata().unwrap().ino();
+        let pid = std::process::id();
+        let early = Origin { pid, began_ms: 1 };
+        let late = Origin {
+            pid,
+            began_ms: u64::MAX,
+        };
+        let found =
+            |origin: Origin, inode, deleted| origin.file(&mapped(file.path(), inode, deleted));
+        assert_eq!(found(early, inode, false).as_deref(), Some(file.path()));
+        assert_eq!(found(early, inode + 1, false), None);
+        assert_eq!(found(late, inode + 1, true), None);
+        let root = PathBuf::from(format!("/proc/{pid}/root{}", file.path().display()));
+        assert_eq!(found(late, inode + 1, false), Some(root));
+    }
+
+    #[test]
+    fn devices_are_not_opened() {
+        let null = Path::new("/dev/null");
+        let inode = null.metadata().unwrap().ino();
+        let origin = Origin {
+            pid: std::process::id(),
+            began_ms: u64::MAX,
+        };
+        assert_eq!(origin.file(&mapped(null, inode, false)), None);
+    }
+
+    #[test]
+    fn names_are_found_by_address() {
+        let jit = Jit::parse("2000 10 late *x.js:1\nnonsense\n1000 20 early\n1000 zz broken\n");
+        assert_eq!(jit.name(0x1000), Some("early"));
+        assert_eq!(jit.name(0x101f), Some("early"));
+        assert_eq!(jit.name(0x1020), None);
+        assert_eq!(jit.name(0x2001), Some("late *x.js:1"));
+        assert_eq!(jit.name(0xfff), None);
+    }
+
+    #[test]
+    fn a_map_of_short_lines_is_cut() {
+        let jit = Jit::parse(&"1 1 a\n".repeat(MOST_PIECES + 1));
+        assert_eq!(jit.pieces.len(), MOST_PIECES);
+    }
+
+    #[test]
+    fn a_process_without_a_map_has_no_names() {
+        assert_eq!(Jit::of(u32::MAX).name(0x1000), None);
+    }
 }

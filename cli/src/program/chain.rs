@@ -1,11 +1,13 @@
-//! The files that one command line executes in turn: a script, `env`, the interpreter.
+//! The files that one command line executes in turn: a program found by name as `execvp` finds it,
+//! a script whose first line is read as the kernel reads it, `env`, the interpreter.
 
 use super::elf::Elf;
-use super::obstacle::{Obstacle, Why};
-use super::script::{EnvLine, Head};
-use super::{path, privilege};
-use std::ffi::{OsStr, OsString};
-use std::io;
+use super::obstacle::{Obstacle, Why, gain};
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Why a file is executed.
@@ -129,7 +131,7 @@ impl Chain {
 
     fn walk(&mut self, words: &[OsString], library: &Elf) -> Result<End, Obstacle> {
         let first = words.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let mut next = Next::Step(Link::new(path::locate(first)?, words.to_vec(), Role::Named));
+        let mut next = Next::Step(Link::new(locate(first)?, words.to_vec(), Role::Named));
         loop {
             match next {
                 Next::End(end) => return Ok(end),
@@ -178,7 +180,7 @@ impl Chain {
             EnvLine::Opaque => Ok(Next::End(End::OpaqueEnv)),
             EnvLine::Runs(words) => {
                 let arguments = [&words[..], &link.arguments[2..]].concat();
-                let file = path::locate(&words[0])?;
+                let file = locate(&words[0])?;
                 Ok(Next::Step(Link::new(file, arguments, Role::ByEnv)))
             }
         }
@@ -193,7 +195,7 @@ fn after_text(link: &Link) -> Result<Next, Obstacle> {
             path: interpreter,
             argument,
         }) => {
-            path::is_executable(&interpreter).map_err(|obstacle| match obstacle.why {
+            is_executable(&interpreter).map_err(|obstacle| match obstacle.why {
                 Why::NotFound => Why::NoInterpreter(interpreter.clone()).at(file),
                 _ => obstacle,
             })?;
@@ -238,11 +240,223 @@ fn judge(link: &Link, library: &Elf) -> Result<(), Obstacle> {
         None => Why::Static,
         Some(loader) if !elf.can_preload(library) => Why::OtherLoader(loader.clone()),
         Some(loader) if !loader.exists() => Why::NoInterpreter(loader.clone()),
-        Some(_) => match privilege::gain(&link.file) {
+        Some(_) => match gain(&link.file) {
             Ok(Some(how)) => Why::Privileged(how),
             Ok(None) => return Ok(()),
             Err(error) => Why::Unreadable(error),
         },
     };
     Err(why.at(&link.file))
+}
+
+/// The kernel reads this many bytes of a file.
+const HEAD: usize = 256;
+
+/// The beginning of a file that is not ELF.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Head {
+    /// `#!interpreter argument`.
+    Interpreter {
+        path: PathBuf,
+        argument: Option<OsString>,
+    },
+    /// Text without such a line: callers other than the kernel pass it to `/bin/sh`.
+    Text,
+    /// Neither.
+    Binary,
+}
+
+impl Head {
+    /// Reads the beginning of `file`.
+    pub fn read(file: &Path) -> io::Result<Self> {
+        let mut head = Vec::with_capacity(HEAD);
+        File::open(file)?.take(HEAD as u64).read_to_end(&mut head)?;
+        Ok(Self::parse(&head))
+    }
+
+    fn parse(head: &[u8]) -> Self {
+        let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        match line.strip_prefix(b"#!") {
+            Some(line) => Self::parse_interpreter(line),
+            None if head.contains(&0) => Self::Binary,
+            None => Self::Text,
+        }
+    }
+
+    fn parse_interpreter(line: &[u8]) -> Self {
+        let line = trim(line);
+        let (path, argument) = match line.iter().position(is_blank) {
+            Some(end) => (&line[..end], trim(&line[end..])),
+            None => (line, &[][..]),
+        };
+        if path.is_empty() || line.contains(&0) {
+            return Self::Binary;
+        }
+        Self::Interpreter {
+            path: PathBuf::from(OsStr::from_bytes(path)),
+            argument: (!argument.is_empty()).then(|| OsStr::from_bytes(argument).to_owned()),
+        }
+    }
+}
+
+/// What `env` makes of the rest of a script's first line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum EnvLine {
+    /// It runs this program with these arguments.
+    Runs(Vec<OsString>),
+    /// It has options, assignments or quotes.
+    Opaque,
+}
+
+impl EnvLine {
+    /// Parses the one argument that the kernel passes to `env`.
+    pub fn parse(argument: &OsStr) -> Self {
+        let text = argument.as_bytes();
+        let words: Vec<&[u8]> = match text.strip_prefix(b"-S") {
+            Some(rest) => rest
+                .split(is_blank)
+                .filter(|word| !word.is_empty())
+                .collect(),
+            None => vec![text],
+        };
+        let names_a_program = |word: &&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
+        let has_quotes = |word: &&[u8]| word.iter().any(|byte| b"'\"\\$#".contains(byte));
+        if !words.first().is_some_and(names_a_program) || words.iter().any(has_quotes) {
+            return Self::Opaque;
+        }
+        let owned = words.iter().map(|word| OsString::from_vec(word.to_vec()));
+        Self::Runs(owned.collect())
+    }
+}
+
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+fn trim(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
+/// Where `execvp` searches if `PATH` is not set.
+const WITHOUT_PATH: &str = "/bin:/usr/bin";
+
+/// The file that `name` refers to.
+pub fn locate(name: &OsStr) -> Result<PathBuf, Obstacle> {
+    if name.as_bytes().contains(&b'/') {
+        let file = PathBuf::from(name);
+        return is_executable(&file).map(|()| file);
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| OsString::from(WITHOUT_PATH));
+    search(name, &path)
+}
+
+/// The first executable file. Without one, the obstacle of the first file of that name.
+fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Obstacle> {
+    let mut obstacle = Why::NotFound.at(name);
+    for room in env::split_paths(path) {
+        let file = match room.as_os_str().is_empty() {
+            true => Path::new(".").join(name),
+            false => room.join(name),
+        };
+        match is_executable(&file) {
+            Ok(()) if !name.is_empty() => return Ok(file),
+            Err(found)
+                if matches!(
+                    (&found.why, &obstacle.why),
+                    (Why::NotPermitted, Why::NotFound)
+                ) =>
+            {
+                obstacle = found
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Err(obstacle)
+}
+
+/// Whether this user may execute `file`.
+pub fn is_executable(file: &Path) -> Result<(), Obstacle> {
+    let meta = file.metadata().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Why::NotFound.at(file),
+        _ => Why::Unreadable(error).at(file),
+    })?;
+    match (meta.is_dir(), meta.is_file() && may_execute(file)) {
+        (true, _) => Err(Why::Directory.at(file)),
+        (_, true) => Ok(()),
+        (_, false) => Err(Why::NotPermitted.at(file)),
+    }
+}
+
+fn may_execute(file: &Path) -> bool {
+    CString::new(file.as_os_str().as_bytes()).is_ok_and(|file| {
+        // SAFETY: `file` is a string that ends with a zero byte and outlives the call.
+        unsafe { libc::faccessat(libc::AT_FDCWD, file.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interpreter(path: &str, argument: Option<&str>) -> Head {
+        Head::Interpreter {
+            path: path.into(),
+            argument: argument.map(OsString::from),
+        }
+    }
+
+    #[test]
+    fn first_lines_are_read_as_the_kernel_reads_them() {
+        assert_eq!(
+            Head::parse(b"#!/bin/sh\necho"),
+            interpreter("/bin/sh", None)
+        );
+        assert_eq!(
+            Head::parse(b"#! \t/bin/sh  -e -u \n"),
+            interpreter("/bin/sh", Some("-e -u"))
+        );
+        assert_eq!(
+            Head::parse(b"#!/bin/sh\r\n"),
+            interpreter("/bin/sh\r", None)
+        );
+        assert_eq!(Head::parse(b"#!\n/bin/sh"), Head::Binary);
+        assert_eq!(Head::parse(b"echo\n"), Head::Text);
+        assert_eq!(Head::parse(b""), Head::Text);
+        assert_eq!(Head::parse(b"MZ\0\0"), Head::Binary);
+    }
+
+    #[test]
+    fn env_takes_one_program_or_splits_when_told_to() {
+        let runs = |words: &[&str]| EnvLine::Runs(words.iter().map(OsString::from).collect());
+        assert_eq!(EnvLine::parse(OsStr::new("python3")), runs(&["python3"]));
+        assert_eq!(
+            EnvLine::parse(OsStr::new("python3 -u")),
+            runs(&["python3 -u"])
+        );
+        assert_eq!(
+            EnvLine::parse(OsStr::new("-S python3 -u")),
+            runs(&["python3", "-u"])
+        );
+        assert_eq!(
+            EnvLine::parse(OsStr::new("-Spython3\t-u")),
+            runs(&["python3", "-u"])
+        );
+        for opaque in [
+            "-i",
+            "-S",
+            "-S -i python3",
+            "A=1",
+            "-S A=1 python3",
+            "-S sh -c 'a b'",
+        ] {
+            assert_eq!(
+                EnvLine::parse(OsStr::new(opaque)),
+                EnvLine::Opaque,
+                "{opaque}"
+            );
+        }
+    }
 }

@@ -1,16 +1,16 @@
-//! The headers of a program or library.
+//! The headers of a program or library, and the sanitizer that a program is built with.
 
+use neap_shared::sanitizers::RUNTIMES;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, Object, ObjectSymbol, ReadCache, ReadRef};
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// The fields that determine which loader loads a file and what it can load with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,6 +183,25 @@ fn machine_name(machine: u16) -> Option<&'static str> {
         elf::EM_LOONGARCH => "loongarch",
         _ => return None,
     })
+}
+
+/// The sanitizer whose runtime is in one of `files`: a program and the libraries that are loaded
+/// with it. A file that cannot be read has none.
+pub fn sanitizer_among<'a>(files: impl Iterator<Item = &'a Path>) -> Option<&'static str> {
+    let names = RUNTIMES.map(|(init, _)| init);
+    let runtimes = files.filter_map(|file| defined(file, &names).ok().flatten());
+    runtimes.min().map(|first| RUNTIMES[first].1)
+}
+
+/// Why a program with the sanitizer `name` does not run under Neap. With musl's loader, the library
+/// cannot leave the process.
+pub fn sanitizer_refusal(name: &str, loader: &Path) -> String {
+    let file = loader.file_name().unwrap_or_default().as_encoded_bytes();
+    let outcome = match file.starts_with(b"ld-musl") {
+        true => "do not combine them",
+        false => "it runs without Neap",
+    };
+    format!("built with {name}, which needs a malloc of its own: {outcome}")
 }
 
 #[cfg(test)]

@@ -4,10 +4,6 @@
 pub mod chain;
 pub mod elf;
 pub mod obstacle;
-pub mod path;
-mod privilege;
-pub mod sanitizer;
-pub mod script;
 
 pub use chain::{Chain, Link, Role, Scope, follow};
 pub use obstacle::Obstacle;

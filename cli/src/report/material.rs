@@ -1,14 +1,13 @@
-//! The input of a report.
+//! The input of a report: recordings, profiles, and the memory errors that guarded samples found.
 
-use super::errors::{self, Errors};
 use crate::failure::{Failure, shown};
-use crate::files;
-use crate::guard;
-use crate::profile::{Extent, Profile, gap, pprof};
-use crate::recording::format::Embedded;
+use crate::profile::{Extent, Profile, base, gap, pprof};
+use crate::recording::format::{Embedded, Happening};
 use crate::recording::{self, Recording};
+use crate::{files, guard};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -62,7 +61,7 @@ impl Material {
                 recording.left_out
             ));
         }
-        material.errors = errors::of(&recording);
+        material.errors = errors(&recording);
         material.recording = Some(recording);
         material
     }
@@ -112,7 +111,7 @@ fn of_guards(file: &Path) -> Result<Material, Failure> {
     let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
     // The reports say not when they were written: no earlier than their file.
     let began_ms = made.map_or(0, |made| made.as_millis() as u64);
-    let errors = errors::of_reports(&String::from_utf8_lossy(&text), began_ms);
+    let errors = of_reports(&String::from_utf8_lossy(&text), began_ms);
     match errors.is_empty() {
         true => Err(failure!("{} has no report of a process", shown(file))),
         false => Ok(Material {
@@ -140,6 +139,92 @@ fn start(file: &Path) -> Result<[u8; 2], Failure> {
         return Err(failure!("{} is not an ordinary file", shown(file)));
     }
     Ok(files::read(file, 2)?.try_into().unwrap_or_default())
+}
+
+/// The variable that names the file for reports.
+const FILE: &str = "NEAP_GUARD_FILE";
+/// Most bytes read of the file.
+const MOST: u64 = 16 << 20;
+/// Most processes whose errors are told.
+const PROCESSES: usize = 20;
+
+/// The errors of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errors {
+    /// Its PID.
+    pub pid: u32,
+    /// Its program; may be empty.
+    pub program: String,
+    /// How many.
+    pub count: u64,
+    /// Their reports, as far as they can be read. Untrusted.
+    pub reports: String,
+}
+
+/// The errors of each process of the recording that made some.
+fn errors(recording: &Recording) -> Vec<Errors> {
+    let mut counts = BTreeMap::new();
+    let guards = recording.samples.iter().filter_map(|sample| {
+        let errors = sample.guards?.errors;
+        (errors > 0).then_some((sample.pid, errors))
+    });
+    for (pid, errors) in guards {
+        let most = counts.entry(pid).or_insert(0);
+        *most = errors.max(*most);
+    }
+    let text = match counts.is_empty() {
+        true => String::new(),
+        false => file(recording),
+    };
+    let began_ms = recording.head.started_ms;
+    let found = counts.into_iter().take(PROCESSES);
+    found
+        .map(|(pid, count)| Errors {
+            pid,
+            program: program(recording, pid),
+            count,
+            reports: guard::of_process(&text, pid, count, began_ms),
+        })
+        .collect()
+}
+
+/// The errors of each process with reports in a file of them (`--guard-file`); of many, the last.
+/// A mapped file that changed since `began_ms` may not be the one of the report.
+pub fn of_reports(text: &str, began_ms: u64) -> Vec<Errors> {
+    let processes = guard::processes(text);
+    let last = processes.len().saturating_sub(PROCESSES);
+    let found = processes.iter().skip(last);
+    found
+        .map(|&(pid, count)| Errors {
+            pid,
+            program: String::new(),
+            count,
+            reports: guard::of_process(text, pid, count, began_ms),
+        })
+        .collect()
+}
+
+/// What the program last was.
+fn program(recording: &Recording, pid: u32) -> String {
+    let names = recording.events.iter().filter(|event| event.pid == pid);
+    let mut names = names.filter_map(|event| match &event.what {
+        Happening::Came { program, .. } => Some(program.clone()),
+        _ => None,
+    });
+    let last = names.next_back().unwrap_or_default();
+    let head = &recording.head;
+    match last.is_empty() && head.pid == pid.cast_signed() {
+        true => base(&head.program).to_owned(),
+        false => last,
+    }
+}
+
+/// The file of the reports; empty if there is none, or if the user may not read it. The recording
+/// may come from anywhere, so what is taken of the file must look like a report.
+fn file(recording: &Recording) -> String {
+    let name = recording.head.options.get(FILE);
+    let bytes = name.and_then(|name| files::foreign(Path::new(name), MOST));
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

@@ -3,31 +3,26 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `material` | recordings and profiles as read |
+//! | `material` | recordings, profiles and memory errors as read |
 //! | `subject` | the process that the report is about |
 //! | `known` | which figures hold at which moment |
-//! | `errors` | memory errors that guarded samples found |
 //! | `verdict/` | the findings, in prose |
 //! | `sites` | places in the program that allocate |
-//! | `bands`, `scale`, `timeline` | the heap over time |
+//! | `timeline` | the heap over time |
 //! | `flame` | the call tree |
 //! | `page` | all of it as HTML (`templates/`) |
-//! | `date` | a date and time for people |
 
-mod bands;
 mod date;
-mod errors;
 mod flame;
 mod known;
 mod material;
 mod page;
-mod scale;
 mod sites;
 mod subject;
 mod timeline;
 mod verdict;
 
-pub use page::quoted;
+pub use page::{filters, quoted};
 
 use crate::failure::Failure;
 use crate::recording::format::Told;

@@ -1,8 +1,7 @@
 //! The process that a report is about, and what is known of it.
 
-use super::errors::Errors;
 use super::known::History;
-use super::material::Material;
+use super::material::{Errors, Material};
 use crate::profile::{Profile, base};
 use crate::recording::Recording;
 use crate::recording::format::{Classes, Event, Frontend, Happening, Sample};

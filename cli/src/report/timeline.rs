@@ -1,11 +1,11 @@
-//! The ledger over time, as stacked areas of SVG, and the numbers behind it for the page's script.
-//! While the heap is unknown, only the kernel's and the page heap's counts are drawn, hatched.
+//! The ledger over time, as stacked areas of SVG between two axes, and the numbers behind it for
+//! the page's script. While the heap is unknown, only the kernel's and the page heap's counts are
+//! drawn, hatched.
 
-use super::bands::{self, BANDS, Cut};
 use super::known::{History, Moment};
-use super::scale::{HEIGHT, Scale, Tick, WIDTH, nice};
 use super::subject::Subject;
 use crate::recording::format::{Event, Happening, Told};
+use neap_shared::ledger::Ledger;
 use neap_shared::stats::Bytes;
 use serde::Serialize;
 use std::fmt::Write;
@@ -38,7 +38,7 @@ pub struct Timeline {
 #[derive(Debug)]
 pub struct Area {
     /// The band.
-    pub band: &'static bands::Band,
+    pub band: &'static Band,
     /// The path's data attribute.
     pub path: String,
     /// Bytes at the peak, if known.
@@ -199,7 +199,7 @@ fn shown(points: &[Point]) -> Vec<usize> {
         let mut cuts = points.iter().filter_map(Point::cut);
         cuts.any(|cut| cut.bytes[*index] > 0)
     };
-    (0..BANDS).filter(is_there).collect()
+    (0..BAND_COUNT).filter(is_there).collect()
 }
 
 fn areas(scale: &Scale, points: &[Point], peak: usize) -> Vec<Area> {
@@ -208,7 +208,7 @@ fn areas(scale: &Scale, points: &[Point], peak: usize) -> Vec<Area> {
         .filter_map(|point| Some((point, point.cut()?)))
         .collect();
     let mut below = vec![0.0; told.len()];
-    let mut areas = Vec::with_capacity(BANDS);
+    let mut areas = Vec::with_capacity(BAND_COUNT);
     for index in shown(points) {
         let above: Vec<f64> = (told.iter().zip(&below))
             .map(|((_, cut), below)| below + cut.bytes[index] as f64)
@@ -218,7 +218,7 @@ fn areas(scale: &Scale, points: &[Point], peak: usize) -> Vec<Area> {
             .collect();
         let stretches = corners.chunk_by(|one, other| one.0.stretch() == other.0.stretch());
         areas.push(Area {
-            band: &bands::ALL[index],
+            band: &BANDS[index],
             path: stretches.map(|corners| path(scale, corners)).collect(),
             at_peak: points[peak].cut().map(|cut| cut.bytes[index]),
         });
@@ -305,10 +305,183 @@ fn for_script(scale: &Scale, points: &[Point], peak: usize) -> Points {
     }
 }
 
+/// How many bands there are.
+const BAND_COUNT: usize = 9;
+/// Resident memory outside the heap.
+const REST: usize = 8;
+
+/// A band's name, CSS colour and meaning.
+#[derive(Debug)]
+pub struct Band {
+    /// Also the class of its elements on the page.
+    pub key: &'static str,
+    /// The name for people.
+    pub name: &'static str,
+    /// One sentence without its full stop.
+    pub meaning: &'static str,
+}
+
+/// From the bottom up.
+#[rustfmt::skip]
+const BANDS: [Band; BAND_COUNT] = [
+    band("used", "In use", "blocks that the program holds and has touched"),
+    band("rounding", "Rounding", "what size classes add to what was asked for"),
+    band("slabs", "Free in slabs", "free blocks, and ends where none fits, between blocks in use"),
+    band("magazines", "Magazines", "free blocks that threads keep at hand"),
+    band("free", "Free pages", "free memory that was used before and is not yet given back"),
+    band("huge", "Huge-page excess", "free memory that is resident because a huge page brought it"),
+    band("stacks", "Coroutine stacks", "in use, idle, and what else is in their spans"),
+    band("own", "Neap's own", "tables and caches, and pages around sampled blocks"),
+    band("rest", "Not the heap", "code, files, thread stacks, the program's own mappings"),
+];
+
+const fn band(key: &'static str, name: &'static str, meaning: &'static str) -> Band {
+    Band { key, name, meaning }
+}
+
+/// The bands at the time of one set of figures, in bytes, and the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// In the order of [`BANDS`].
+    pub bytes: [u64; BAND_COUNT],
+    /// Resident bytes of the whole process.
+    pub rss: u64,
+}
+
+impl Cut {
+    /// Divides the process as it was at the time of the figures. The kernel counts at a slightly
+    /// different time. If the heap's figures exceed its count, the whole becomes larger.
+    pub fn of(told: &Told) -> Self {
+        let mut bytes = heap_bands(&told.heap.ledger);
+        let heap = sum(&bytes);
+        bytes[REST] = told.rss.saturating_sub(heap);
+        Self {
+            bytes,
+            rss: told.rss.max(heap),
+        }
+    }
+}
+
+fn sum(parts: &[u64]) -> u64 {
+    (parts.iter()).fold(0, |sum: u64, part| sum.saturating_add(*part))
+}
+
+fn heap_bands(ledger: &Ledger) -> [u64; BAND_COUNT] {
+    let touched = sum(&[ledger.requested, ledger.rounding])
+        .saturating_sub(sum(&[ledger.untouched, ledger.swapped]));
+    let rounding = ledger.rounding.min(touched);
+    [
+        touched - rounding,
+        rounding,
+        sum(&[ledger.tails, ledger.slab_free]),
+        sum(&[ledger.magazines, ledger.quarantine]),
+        ledger.free_dirty,
+        ledger.huge_excess,
+        sum(&[ledger.stacks_used, ledger.stacks_idle, ledger.stacks_free]),
+        sum(&[ledger.metadata, ledger.sampling]),
+        0,
+    ]
+}
+
+/// In the picture's own units.
+pub const WIDTH: f64 = 1000.0;
+/// See [`WIDTH`].
+pub const HEIGHT: f64 = 300.0;
+/// A labelled position on an axis.
+#[derive(Debug)]
+pub struct Tick {
+    /// In the picture's units.
+    pub at: f64,
+    /// The same in percent of the axis.
+    pub percent: f64,
+    /// Its label.
+    pub text: String,
+}
+
+/// From times and bytes to places in the picture.
+pub struct Scale {
+    /// The first moment, in ms.
+    pub first: u64,
+    /// The last moment, in ms.
+    pub last: u64,
+    /// The bytes at the top.
+    pub top: f64,
+}
+
+impl Scale {
+    /// The place of a moment.
+    pub fn x(&self, time: u64) -> f64 {
+        let span = (self.last - self.first) as f64;
+        (time.saturating_sub(self.first) as f64 / span).min(1.0) * WIDTH
+    }
+
+    /// The height of a number of bytes.
+    pub fn y(&self, bytes: f64) -> f64 {
+        HEIGHT - (bytes / self.top).clamp(0.0, 1.0) * HEIGHT
+    }
+
+    /// Horizontal lines with labels.
+    pub fn grid(&self) -> Vec<Tick> {
+        let line = |part: u32| {
+            let bytes = self.top * f64::from(part) / 4.0;
+            let at = self.y(bytes);
+            Tick {
+                at,
+                percent: at / HEIGHT * 100.0,
+                text: Bytes(bytes as u64).to_string(),
+            }
+        };
+        (1..=4).map(line).collect()
+    }
+
+    /// Marks on the time axis.
+    pub fn times(&self) -> Vec<Tick> {
+        let (first, last) = (self.first as f64 / 1e3, self.last as f64 / 1e3);
+        let step = step((last - first) / 4.0);
+        let begin = (first / step).ceil();
+        let mark = |index: i32| {
+            let time = (begin + f64::from(index)) * step;
+            let share = (time - first) / (last - first);
+            (share <= 1.0).then(|| Tick {
+                at: share * WIDTH,
+                percent: share * 100.0,
+                text: seconds(time, step),
+            })
+        };
+        (0..8).map_while(mark).collect()
+    }
+}
+
+fn seconds(time: f64, step: f64) -> String {
+    match step {
+        ..0.01 => format!("{time:.3} s"),
+        ..1.0 => format!("{time:.2} s"),
+        _ => format!("{time:.0} s"),
+    }
+}
+
+/// The least of 1, 2 or 5 times a power of ten that is at least `least`.
+fn step(least: f64) -> f64 {
+    let power = 10f64.powf(least.max(1e-3).log10().floor());
+    let factor = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|factor| factor * power >= least);
+    factor.unwrap_or(10.0) * power
+}
+
+/// The least of 1, 1.5, 2, 3, 4 or 6 times a power of two that is above `bytes`.
+pub fn nice(bytes: f64) -> f64 {
+    let power = 2f64.powf(bytes.log2().floor());
+    let factor = [1.0, 1.25, 1.5, 1.75]
+        .into_iter()
+        .find(|factor| factor * power >= bytes);
+    factor.unwrap_or(2.0) * power
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::format::Sample;
+    use crate::recording::format::{Heap, Sample};
     use crate::report::material::Material;
 
     fn samples(times: &[(u64, u64)]) -> Vec<Sample> {
@@ -399,5 +572,66 @@ mod tests {
             .collect();
         assert_eq!(texts, ["0 s", "5 s", "10 s"]);
         assert_eq!(timeline.grid[3].text, "112.0 MiB");
+    }
+
+    fn cut(rss: u64, ledger: Ledger) -> Cut {
+        let heap = Heap {
+            ledger,
+            ..Heap::default()
+        };
+        Cut::of(&Told {
+            at_ms: 0,
+            until_ms: 0,
+            rss,
+            heap: &heap,
+        })
+    }
+
+    #[test]
+    fn bands_add_up_to_the_process() {
+        let mut ledger = Ledger {
+            requested: 1000,
+            rounding: 100,
+            untouched: 300,
+            swapped: 50,
+            tails: 1,
+            slab_free: 2,
+            magazines: 3,
+            quarantine: 4,
+            free_dirty: 5,
+            huge_excess: 6,
+            stacks_used: 7,
+            stacks_idle: 8,
+            stacks_free: 9,
+            metadata: 10,
+            sampling: 11,
+            ..Ledger::default()
+        };
+        ledger.resident = u64::try_from(ledger.sum()).unwrap();
+        let cut = cut(2000, ledger);
+        assert_eq!(cut.bytes.iter().sum::<u64>(), 2000);
+        assert_eq!(cut.bytes[REST], 2000 - ledger.resident);
+        assert_eq!(cut.bytes[..2], [650, 100]);
+    }
+
+    #[test]
+    fn figures_that_make_no_sense_are_survived() {
+        let ledger = Ledger {
+            requested: u64::MAX,
+            rounding: u64::MAX,
+            slab_free: u64::MAX,
+            tails: 1,
+            ..Ledger::default()
+        };
+        assert_eq!(cut(5, ledger).rss, u64::MAX);
+        assert_eq!(cut(0, Ledger::default()), Cut::default());
+    }
+
+    #[test]
+    fn axes_have_round_numbers() {
+        assert_eq!(step(0.3), 0.5);
+        assert_eq!(step(7.0), 10.0);
+        assert_eq!(nice(1000.0), 1024.0);
+        assert_eq!(nice(1025.0), 1280.0);
     }
 }

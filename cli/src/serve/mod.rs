@@ -7,15 +7,11 @@
 //! | `/debug/pprof/heap`, `/debug/pprof/allocs` | heap profiles, as Go's programs serve them |
 //! | `/targets` | the processes that have profiles, for service discovery over HTTP |
 //!
-//! `http` is the protocol, `seats` bounds what happens at a time. `push` sends profiles to
-//! Pyroscope.
+//! `http` is the protocol. `push` sends profiles to Pyroscope.
 
 mod http;
-mod page;
 mod pprof;
 mod push;
-mod seats;
-mod targets;
 mod watched;
 
 pub use http::Server;
@@ -26,8 +22,13 @@ pub use pprof::Asked;
 pub use push::Pusher;
 pub use watched::{Scope, Watched};
 
-use crate::view::{View, exposition, metrics};
+use crate::attach::{Process, Target};
+use crate::failure::Failure;
+use crate::report::filters;
+use crate::view::{View, metrics};
+use askama::Template;
 use http::{Client, Request, Response, Status};
+use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 
 /// The answer to a request to the server on `address`.
@@ -50,15 +51,15 @@ pub fn answer(
         return Response::refusal(Status::FORBIDDEN, &why);
     }
     match request.path.as_str() {
-        "/" | "/debug/pprof/" => scrape(watched, client, None, page::root),
+        "/" | "/debug/pprof/" => scrape(watched, client, None, root),
         "/metrics" => match pprof::number(request, "pid") {
             Ok(pid) => scrape(watched, client, pid, |views| {
-                Response::new(exposition::MEDIA_TYPE, metrics::page(views))
+                Response::new(metrics::MEDIA_TYPE, metrics::page(views))
             }),
             Err(refusal) => refusal.into(),
         },
         "/debug/pprof/heap" | "/debug/pprof/allocs" => pprof::heap(watched, request, client),
-        "/targets" => targets::page(watched, address, request),
+        "/targets" => targets(watched, address, request),
         _ => {
             let why = "neap serve has /, /metrics, /targets, /debug/pprof/heap and \
                        /debug/pprof/allocs";
@@ -97,9 +98,60 @@ pub fn is_local(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
+#[derive(Template)]
+#[template(path = "serve.html")]
+struct Page<'a> {
+    views: Vec<&'a View>,
+}
+
+/// The response: the processes, largest first.
+fn root(views: &[View]) -> Response {
+    let mut views: Vec<_> = views.iter().collect();
+    views.sort_by_key(|view| std::cmp::Reverse(view.kernel.process_rss));
+    match (Page { views }).render() {
+        Ok(text) => Response::new("text/html; charset=utf-8", text),
+        Err(error) => Response::refusal(Status::INTERNAL, &error),
+    }
+}
+
+/// The response to a request to the server on `address`.
+fn targets(watched: &Watched, address: SocketAddr, request: &Request) -> Response {
+    // A client in another network knows this server by another address than the server itself.
+    let host = match request.host.as_str() {
+        "" => address.to_string(),
+        host => host.to_owned(),
+    };
+    match all(watched, &host) {
+        Ok(targets) => Response::new("application/json", targets.to_string()),
+        Err(failure) => Response::refusal(Status::INTERNAL, &failure),
+    }
+}
+
+fn all(watched: &Watched, host: &str) -> Result<Value, Failure> {
+    let sampling = watched.targets()?.into_iter().filter(|target| {
+        let region = pprof::sampling(target.pid);
+        region.is_ok_and(|region| region.is_some())
+    });
+    Ok(sampling.map(|target| one(&target, host)).collect())
+}
+
+fn one(target: &Target, host: &str) -> Value {
+    let place = Process::open(target.pid).map(|process| process.place());
+    let labels = place.unwrap_or_default().labels(target.pid, &target.name);
+    let labels = labels.into_iter().chain([
+        ("__param_pid", target.pid.to_string()),
+        ("service_name", target.name.clone()),
+    ]);
+    let labels: serde_json::Map<_, _> = labels
+        .map(|(name, value)| (name.to_owned(), Value::from(value)))
+        .collect();
+    json!({"targets": [host], "labels": labels})
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_local;
+    use super::*;
+    use crate::view::tests::view_at_rest;
 
     #[test]
     fn names_of_this_machine_are_told_from_others() {
@@ -123,5 +175,25 @@ mod tests {
         ] {
             assert!(!is_local(host), "{host}");
         }
+    }
+
+    #[test]
+    fn names_of_processes_are_no_html() {
+        let view = View {
+            program: "<script>alert(1)</script>".into(),
+            ..view_at_rest()
+        };
+        let page = Page { views: vec![&view] }.render().unwrap();
+        assert!(
+            !page.contains("<script>") && page.contains("alert(1)"),
+            "{page}"
+        );
+        assert!(page.contains("/debug/pprof/heap?pid=7"), "{page}");
+    }
+
+    #[test]
+    fn a_page_of_nobody_says_what_to_do() {
+        let page = Page { views: vec![] }.render().unwrap();
+        assert!(page.contains("neap run"), "{page}");
     }
 }

@@ -1,6 +1,6 @@
 //! The served processes and their figures.
 
-use super::seats::{Seat, Seats};
+use super::http::{Seat, Seats};
 use crate::attach::{Process, StatusPage, Target, Under};
 use crate::failure::Failure;
 use crate::view::{State, View};

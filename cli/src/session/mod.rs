@@ -3,14 +3,12 @@
 //! | file | contents |
 //! |---|---|
 //! | `run` | the processes, sampled at every tick into the recording |
-//! | `clock` | the time of the run |
-//! | `watched` | one process |
+//! | `watched` | one process, and the time of the run |
 //! | `outcome` | the files and messages after the program's end |
 //!
 //! Every process under Neap sends descriptors of its status page and of its profile. So the session
 //! can read what the process last wrote even after the process has ended.
 
-mod clock;
 mod outcome;
 mod run;
 mod watched;

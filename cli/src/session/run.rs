@@ -1,11 +1,10 @@
 //! The processes of a run, sampled at every tick into the recording.
 
-use super::clock::Clock;
-use super::watched::Watched;
+use super::watched::{Clock, Watched};
 use crate::attach::monitor::{Monitor, What};
 use crate::failure::Failure;
 use crate::launch::set_variables;
-use crate::progress::Talk;
+use crate::output::Talk;
 use crate::recording::format::{Event, FORMAT, Happening, VERSION};
 use crate::recording::{Head, Machine, Record, Writer};
 use crate::supervise::{Ending, Watch};

@@ -1,13 +1,37 @@
-//! One process of the tree.
+//! One process of the tree, and the time of the run.
 
-use super::clock::Clock;
-use crate::attach::{Process, Region, StatusPage, kernel};
+use crate::attach::{Process, Region, StatusPage, kernel, now_ms};
 use crate::recording::Record;
-use crate::recording::format::{Classes, Event, Frontend, GuardCounts, Happening};
-use crate::recording::format::{Heap, Sample, Spans};
+use crate::recording::format::{
+    Classes, Event, Frontend, GuardCounts, Happening, Heap, Sample, Spans,
+};
 use neap_shared::stats::Snapshot;
 use neap_shared::status_page::NAME;
 use std::time::{Duration, Instant};
+
+/// Time since the program's start, by the clock of the processes' figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// In ms of `CLOCK_MONOTONIC`.
+    origin: u64,
+}
+
+impl Clock {
+    /// Starts now.
+    pub fn start() -> Self {
+        Self { origin: now_ms() }
+    }
+
+    /// The time now.
+    pub fn now_ms(self) -> u64 {
+        self.of(now_ms())
+    }
+
+    /// Converts `CLOCK_MONOTONIC`; a time before the start becomes the start.
+    pub fn of(self, monotonic_ms: u64) -> u64 {
+        monotonic_ms.saturating_sub(self.origin)
+    }
+}
 
 /// How long a process keeps writing its figures after this session's last request.
 const LEASE: Duration = Duration::from_secs(5);
@@ -272,7 +296,7 @@ fn guards(status_page: &StatusPage) -> Option<GuardCounts> {
 
 /// The age of these figures, in ms.
 fn age_ms(figures: &Snapshot) -> u64 {
-    crate::attach::now_ms().saturating_sub(figures.at_ms)
+    now_ms().saturating_sub(figures.at_ms)
 }
 
 impl Peak {

@@ -3,13 +3,13 @@
 use super::canvas::{
     Align, Area, BOLD, CYAN, Canvas, Column, DIM, GREEN, PLAIN, REVERSED, Row, YELLOW,
 };
-use super::feed::{Look, Rates};
-use super::list::{Entry, HEADS, none};
+use super::feed::{Entry, HEADS, Look, Rates, none};
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
 use crate::table::folded;
+use crate::view::guarded::SHORT_HINT;
 use crate::view::text::difference;
-use crate::view::{self, hint, live, slices, total};
+use crate::view::{self, live, slices, total};
 use neap_shared::ledger::{Ledger, Sign};
 use neap_shared::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES, ending};
 
@@ -205,7 +205,7 @@ fn ledger_rows(ledger: &Ledger, look: &Look) -> Vec<Row> {
         "not ours",
         difference(whole, ledger.resident),
         match look.view.hint {
-            Some(_) => hint::SHORT,
+            Some(_) => SHORT_HINT,
             None => "resident, elsewhere in the process",
         },
     ));
@@ -339,7 +339,10 @@ mod tests {
 
     #[test]
     fn python_is_told_how_to_bring_its_objects_in() {
-        for (hint, is_told) in [(None, false), (Some(hint::PYTHON), true)] {
+        for (hint, is_told) in [
+            (None, false),
+            (Some(crate::view::guarded::PYTHON_HINT), true),
+        ] {
             let mut view = view_at_rest();
             view.hint = hint;
             let text = drawn(Page::One(Box::new(one_of(view))), 200, 40);

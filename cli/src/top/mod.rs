@@ -2,8 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `feed` | the figures of a process at each tick, and their rates of change |
-//! | `list` | the processes under Neap |
+//! | `feed` | the figures of a process at each tick, and the processes under Neap |
 //! | `pace` | the time between looks, and what stops the watch |
 //! | `plain` | lines, for a pipe |
 //! | `screen` | the watch on a terminal: draws at every tick, obeys keys, notices signals |
@@ -15,7 +14,6 @@
 mod canvas;
 mod draw;
 mod feed;
-mod list;
 mod pace;
 mod plain;
 mod screen;

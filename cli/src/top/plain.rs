@@ -1,7 +1,6 @@
 //! Lines, for a pipe or a file.
 
-use super::feed::{Feed, Look};
-use super::list::{Entry, HEADS, Order, entries, none};
+use super::feed::{Entry, Feed, HEADS, Look, Order, entries, none};
 use super::pace::{FIRST, Pace, Stop, wait};
 use crate::failure::Failure;
 use crate::output::{self, Written};

@@ -1,9 +1,10 @@
 //! The watch on the terminal: draws at every tick, obeys keys, and notices signals.
 
+use super::draw;
+use super::feed::Feed;
 use super::pace::{FIRST, NAP, Pace, Stop, signalled};
 use super::state::{Act, Page, State};
 use super::terminal::{Key, Terminal, is_gone};
-use super::{draw, feed::Feed};
 use crate::failure::Failure;
 use std::io;
 use std::time::{Duration, Instant};

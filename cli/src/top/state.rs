@@ -1,7 +1,6 @@
 //! What is shown, and how keys change it.
 
-use super::feed::{Feed, Look};
-use super::list::{Entry, Order, entries};
+use super::feed::{Entry, Feed, Look, Order, entries};
 use super::pace::{Pace, Stop};
 use crate::attach::StatusPage;
 use crate::failure::Failure;

@@ -1,26 +1,23 @@
 //! `neap doctor`: which of Neap's promises hold here, what this kernel offers, and whether a
 //! program can run under Neap.
 
-use super::arguments::{format, program};
+use super::{format, program};
 use crate::failure::{Failure, Outcome, shown};
-use crate::output;
 use crate::program::chain::End;
-use crate::program::elf::defines;
+use crate::program::elf::{defines, sanitizer_among, sanitizer_refusal};
 use crate::program::obstacle::Why;
-use crate::program::{Chain, Link, Obstacle, Role, follow, sanitizer};
+use crate::program::{Chain, Link, Obstacle, Role, follow};
 use crate::table::{self, Finding, State};
-use crate::{library, probe};
+use crate::{library, output, probe};
 use clap::ArgMatches;
 use neap_shared::control;
 use serde::Serialize;
 use serde_json::json;
-use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
+use std::{env, io, iter};
 
 /// Exit code for a program that cannot run under Neap.
 const DOES_NOT_TAKE: i32 = 1;
@@ -234,7 +231,7 @@ fn loads(link: &Link, library: &Path, preload: &OsStr) -> Result<(), String> {
             first_line(&output.stderr)
         ));
     }
-    sanitizer_of(link, &output.stdout).map_or(Ok(()), |name| Err(sanitizer::refusal(name, loader)))
+    sanitizer_of(link, &output.stdout).map_or(Ok(()), |name| Err(sanitizer_refusal(name, loader)))
 }
 
 /// The sanitizer that a program is built with, from what the loader has listed for it. A program
@@ -249,7 +246,7 @@ fn sanitizer_of(link: &Link, listed: &[u8]) -> Option<&'static str> {
         let file = file.rsplit_once(" => ").map_or(file, |(_, file)| file);
         file.contains('/').then(|| Path::new(file))
     });
-    sanitizer::among(iter::once(link.file.as_path()).chain(libraries))
+    sanitizer_among(iter::once(link.file.as_path()).chain(libraries))
 }
 
 fn first_line(text: &[u8]) -> String {

@@ -1,6 +1,6 @@
 //! `neap env`: lines that run every program of a container or a shell under Neap.
 
-use super::arguments::{file, format};
+use super::{file, format};
 use crate::failure::{Failure, Outcome, shown};
 use crate::grammar;
 use crate::library::{self, PRELOAD};

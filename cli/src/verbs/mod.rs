@@ -1,26 +1,25 @@
-//! The verbs, one file each.
+//! The verbs, and the short ones themselves: completions, help, and the lab.
 
-mod arguments;
-mod completions;
 mod doctor;
 mod env;
-mod guard;
-mod help;
-mod lab;
+mod observe;
 mod profile;
-mod purge;
 mod report;
+mod request;
 mod run;
-mod serve;
-mod stat;
-
-mod top;
 mod tune;
 
-use crate::failure::Outcome;
-use crate::grammar::OVERVIEW;
+use crate::attach::{Outlook, Silence, Target};
+use crate::failure::{Failure, Outcome, shown};
+use crate::grammar::{self, OVERVIEW};
+use crate::launch::Program;
 use crate::output::print;
+use crate::program::{Link, Role};
 use clap::ArgMatches;
+use clap_complete::{Shell, generate};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Performs the command line's verb.
 pub fn perform(matches: &ArgMatches) -> Outcome {
@@ -30,16 +29,156 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("env", matches)) => env::perform(matches),
         Some(("doctor", matches)) => doctor::perform(matches),
         Some(("profile", matches)) => profile::perform(matches),
-        Some(("lab", matches)) => lab::perform(matches),
-        Some(("stat", matches)) => stat::perform(matches),
-        Some(("serve", matches)) => serve::perform(matches),
-        Some(("top", matches)) => top::perform(matches),
+        Some(("lab", matches)) => lab(matches),
+        Some(("stat", matches)) => observe::stat(matches),
+        Some(("serve", matches)) => observe::serve(matches),
+        Some(("top", matches)) => observe::top(matches),
         Some(("tune", matches)) => tune::perform(matches),
-        Some(("purge", matches)) => purge::perform(matches),
-        Some(("guard", matches)) => guard::perform(matches),
-        Some(("completions", matches)) => completions::perform(matches),
-        Some(("help", matches)) => help::perform(matches),
+        Some(("purge", matches)) => request::purge(matches),
+        Some(("guard", matches)) => request::guard(matches),
+        Some(("completions", matches)) => completions(matches),
+        Some(("help", matches)) => help(matches),
         None => print(OVERVIEW),
         other => unreachable!("clap accepts only declared verbs: {other:?}"),
+    }
+}
+
+/// `neap completions`: prints the completions for the given shell.
+fn completions(matches: &ArgMatches) -> Outcome {
+    let name = matches
+        .get_one::<OsString>("SHELL")
+        .expect("clap requires the shell");
+    let shell: Option<Shell> = name.to_str().and_then(|name| name.parse().ok());
+    let shell = shell.ok_or_else(|| {
+        failure!(
+            "{} is not a known shell: use bash, elvish, fish, powershell or zsh",
+            shown(name)
+        )
+    })?;
+    let mut script = Vec::new();
+    generate(shell, &mut grammar::neap(), "neap", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// `neap help`: prints the commands or one of them, or writes the manual pages.
+fn help(matches: &ArgMatches) -> Outcome {
+    if let Some(directory) = matches.get_one::<OsString>("man") {
+        return manual(Path::new(directory));
+    }
+    let mut command = grammar::neap();
+    command.build();
+    let Some(word) = matches.get_one::<OsString>("COMMAND") else {
+        return print(&command.render_help().ansi().to_string());
+    };
+    let verb = command
+        .find_subcommand_mut(word)
+        .ok_or_else(|| failure!("there is no command {}: neap help lists them", shown(word)))?;
+    print(&verb.render_help().ansi().to_string())
+}
+
+/// Writes `neap.1` and a page for each command.
+fn manual(directory: &Path) -> Outcome {
+    let unwritten = |error| {
+        let directory = shown(directory);
+        failure!("cannot write the manual pages to {directory}: {error}")
+    };
+    clap_mangen::generate_to(grammar::neap(), directory).map_err(unwritten)?;
+    Ok(0)
+}
+
+/// `neap lab`: becomes `neap-lab`, which is installed beside this program. Returns only on failure.
+fn lab(matches: &ArgMatches) -> Outcome {
+    const NAME: &str = "neap-lab";
+    let exe = std::env::current_exe()
+        .map_err(|error| failure!("cannot tell where neap itself is: {error}"))?;
+    let file = exe.with_file_name(NAME);
+    if !file.is_file() {
+        return Err(failure!(
+            "{} is not there: build it with cargo build --release -p {NAME}",
+            shown(&file)
+        ));
+    }
+    let words = matches
+        .get_many::<OsString>("ARGUMENTS")
+        .into_iter()
+        .flatten()
+        .cloned();
+    let arguments = [OsString::from(NAME)].into_iter().chain(words).collect();
+    let program = Program::new(Link::new(file, arguments, Role::Named))?;
+    Err(program.failure(&program.execute()))
+}
+
+/// Longest time that advice names, in seconds.
+const LONGEST: u64 = 1_000_000;
+
+/// The process that the command line names.
+fn named(matches: &ArgMatches) -> Result<Target, Failure> {
+    let word = matches.get_one::<OsString>("PROCESS");
+    Target::find(word.map(OsString::as_os_str).unwrap_or_default())
+}
+
+/// The program and its arguments.
+fn program(matches: &ArgMatches) -> Vec<OsString> {
+    let words = matches.get_many("PROGRAM").into_iter().flatten();
+    words.cloned().collect()
+}
+
+/// The file that `option` names.
+fn file(matches: &ArgMatches, option: &str) -> Option<PathBuf> {
+    matches.get_one::<OsString>(option).map(PathBuf::from)
+}
+
+/// The word of `--format`; empty if there is none.
+fn format(matches: &ArgMatches) -> &str {
+    matches
+        .get_one::<String>("format")
+        .map_or("", String::as_str)
+}
+
+/// The time of `option`, or none.
+fn time(matches: &ArgMatches, option: &str) -> Duration {
+    matches.get_one(option).copied().unwrap_or_default()
+}
+
+/// The line after "pending": what makes the process answer.
+fn advice(patience: Duration, silence: Silence) -> String {
+    let longer = patience.as_secs().saturating_mul(10).clamp(10, LONGEST);
+    let is_longer = Duration::from_secs(longer) > patience && silence.outlook == Outlook::Open;
+    let wait = is_longer.then(|| format!("--timeout {longer}s waits longer"));
+    let remedy = silence.remedy.map(str::to_owned);
+    let parts: Vec<String> = remedy.into_iter().chain(wait).collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("  ({})\n", parts.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longer_is_longer_within_reason() {
+        let advice = |seconds, remedy| {
+            let outlook = Outlook::Open;
+            let silence = Silence {
+                why: "",
+                remedy,
+                outlook,
+            };
+            advice(Duration::from_secs(seconds), silence)
+        };
+        let hopeless = Silence {
+            outlook: Outlook::Hopeless,
+            ..Silence::default()
+        };
+        assert_eq!(super::advice(Duration::from_secs(2), hopeless), "");
+        assert_eq!(advice(0, None), "  (--timeout 10s waits longer)\n");
+        assert_eq!(
+            advice(2, Some("try")),
+            "  (try; --timeout 20s waits longer)\n"
+        );
+        assert_eq!(advice(1_000_000, Some("try")), "  (try)\n");
+        assert_eq!(advice(1_000_000, None), "");
     }
 }

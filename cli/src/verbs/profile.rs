@@ -1,13 +1,11 @@
 //! `neap profile`: what allocated the memory of a process or of a saved profile.
 
-use super::arguments;
+use super::{file as named_file, format};
 use crate::attach::Target;
 use crate::failure::{Failure, Outcome, shown};
-use crate::files;
-use crate::output::{print, print_bytes};
+use crate::output::{Talk, print, print_bytes};
 use crate::profile::{self, Profile, Value, Waiter, Wish, pprof};
-use crate::progress::Talk;
-use crate::recording;
+use crate::{files, recording};
 use clap::ArgMatches;
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdout};
@@ -22,7 +20,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
             "--format leaks shows what is live: give --value live_space, live_objects or waste"
         ));
     }
-    let file = arguments::file(matches, "output");
+    let file = named_file(matches, "output");
     form.check(file.as_deref())?;
     let profile = source(matches)?;
     let bytes = form.bytes(&profile, value)?;
@@ -49,7 +47,7 @@ impl<'a> Form<'a> {
         if let Some(pattern) = matches.get_one::<String>("list") {
             return Self::List(pattern);
         }
-        match arguments::format(matches) {
+        match format(matches) {
             "leaks" => Self::Leaks,
             "json" => Self::Json,
             "collapsed" => Self::Collapsed,

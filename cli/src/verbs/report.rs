@@ -1,23 +1,20 @@
 //! `neap report`: one page of HTML from a recording, a profile, or a run.
 
-use super::arguments::{file, format, program};
+use super::{file, format, program};
 use crate::failure::{Failure, Outcome};
-use crate::files;
 use crate::launch::{Program, named_after, prepare};
-use crate::output::print;
-use crate::progress::Talk;
+use crate::output::{Talk, print};
 use crate::recording::Writer;
 use crate::report::{Report, quoted};
 use crate::session::{Leaks, Outputs, Session};
-use crate::supervise;
+use crate::{files, supervise};
 use clap::ArgMatches;
 use rustix::fs::{MemfdFlags, memfd_create};
-use std::env;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::process;
 use std::time::Duration;
+use std::{env, process};
 
 /// Time between two samples of a run.
 const INTERVAL: Duration = Duration::from_millis(100);

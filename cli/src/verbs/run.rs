@@ -3,18 +3,16 @@
 //! If nothing is to be printed after the program, this process becomes the program. PID, signals
 //! and exit status are then right without a process in between.
 
-use super::arguments::{file, program, time};
-use crate::classes;
+use super::{file, program, time};
 use crate::failure::{Failure, Outcome, shown};
-use crate::files;
-use crate::grammar;
 use crate::guard::Reports;
 use crate::launch::{named_after, prepare, set_variables};
-use crate::progress::Talk;
+use crate::output::Talk;
 use crate::recording::Writer;
 use crate::session::{Leaks, Outputs, ProfileFile, Session};
 use crate::statistics::Inbox;
 use crate::supervise::{self, Ended, Ending, Unwatched};
+use crate::{classes, files, grammar};
 use clap::ArgMatches;
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -4,15 +4,14 @@
 //! descriptor of its status page, and leaves its requested sizes there at its end. `neap tune` adds
 //! up the sizes of all processes.
 
-use super::arguments::{file, format, program};
+use super::{file, format, program};
 use crate::attach::StatusPage;
 use crate::attach::monitor::{Monitor, What};
 use crate::classes::{self, Comparison, Histogram};
 use crate::failure::{Failure, Outcome, shown};
 use crate::files;
 use crate::launch::{named_after, prepare, set_variables};
-use crate::output::print;
-use crate::progress::Talk;
+use crate::output::{Talk, print};
 use crate::report::quoted;
 use crate::supervise::{self, Ending, Watch};
 use clap::ArgMatches;

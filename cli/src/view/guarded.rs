@@ -1,6 +1,8 @@
-//! The guarded samples of a process: what is in force, the counts, and where its reports go.
+//! The guarded samples of a process: what is in force, the counts, and where its reports go. Also
+//! memory that a runtime keeps out of Neap's figures, and how to bring it in.
 
-use crate::attach::Process;
+use crate::attach::kernel::KernelView;
+use crate::attach::{Process, StatusPage};
 use neap_shared::stats::ending;
 use neap_shared::status_page::{Guards, Served};
 use serde_json::{Value, json};
@@ -142,6 +144,37 @@ fn named_in(environment: &str) -> Option<String> {
     (!file.is_empty()).then(|| file.to_owned())
 }
 
+/// CPython's own allocator.
+pub const PYTHON_HINT: &str = "CPython keeps objects of up to 512 bytes to itself, in arenas from mmap, \
+                          so they are not in these figures; run it with PYTHONMALLOC=malloc";
+
+/// [`PYTHON_HINT`], for a column.
+pub const SHORT_HINT: &str = "resident, elsewhere; Python: set PYTHONMALLOC=malloc";
+
+/// The hint for a process most of whose resident memory is not in the heap.
+pub fn hint(status_page: &StatusPage, kernel: KernelView) -> Option<&'static str> {
+    let mostly_foreign = kernel.foreign_rss() > kernel.process_rss / 2;
+    let process = status_page.process().filter(|_| mostly_foreign)?;
+    of_process(process)
+}
+
+fn of_process(process: &Process) -> Option<&'static str> {
+    let is_python = [Some(process.name()), process.program()]
+        .iter()
+        .flatten()
+        .any(|name| name.starts_with("python"));
+    let environment = process.text("environ").ok().filter(|_| is_python)?;
+    (!calls_malloc(&environment)).then_some(PYTHON_HINT)
+}
+
+/// Whether an environment has CPython allocate every object with malloc.
+fn calls_malloc(environment: &str) -> bool {
+    let value = environment
+        .split('\0')
+        .find_map(|variable| variable.strip_prefix("PYTHONMALLOC="));
+    matches!(value, Some("malloc" | "malloc_debug"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,5 +227,19 @@ mod tests {
         outlet.file = Some("/tmp/x\u{1b}".to_owned());
         assert!(!outlet.is_nowhere());
         assert!(!outlet.words().contains('\u{1b}'), "{}", outlet.words());
+    }
+
+    #[test]
+    fn python_calls_malloc_only_if_told_to() {
+        for (environment, is_told) in [
+            ("", false),
+            ("PYTHONMALLOC=malloc", true),
+            ("A=B\0PYTHONMALLOC=malloc_debug\0C=D\0", true),
+            ("PYTHONMALLOC=debug\0", false),
+            ("PYTHONMALLOC=\0", false),
+            ("MYPYTHONMALLOC=malloc\0", false),
+        ] {
+            assert_eq!(calls_malloc(environment), is_told, "{environment:?}");
+        }
     }
 }

@@ -3,18 +3,14 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `guarded` | guarded samples: what is in force, counts, where reports go |
-//! | `hint` | memory that a runtime keeps out of the figures |
+//! | `guarded` | guarded samples, and memory that a runtime keeps out of the figures |
 //! | `text` | tables for people |
 //! | `json` | one object for tools |
-//! | `metrics` | the metrics for Prometheus, each declared once |
-//! | `exposition` | Prometheus' text format, 0.0.4 |
+//! | `metrics` | the metrics for Prometheus, and its text format |
 //!
 //! The figures are untrusted, so sums saturate.
 
-pub mod exposition;
 pub mod guarded;
-pub mod hint;
 pub mod json;
 pub mod metrics;
 pub mod text;
@@ -105,7 +101,7 @@ impl View {
         let process = status_page.process();
         Ok(View {
             place: process.map(Process::place).unwrap_or_default(),
-            hint: hint::of_status_page(status_page, kernel),
+            hint: guarded::hint(status_page, kernel),
             ..View::of(status_page, state, figures, kernel)
         })
     }
@@ -124,7 +120,7 @@ impl View {
         let kernel = kernel::whole_of_status_page(status_page)?;
         let hint = figures.as_ref().and_then(|figures| {
             let arenas_rss = figures.ledger.resident;
-            hint::of_status_page(
+            guarded::hint(
                 status_page,
                 KernelView {
                     arenas_rss,

@@ -4,7 +4,8 @@ use crate::classes::Histogram;
 use crate::file::Memory;
 use crate::profile::{self, Profile, Value, collapsed, flamegraph, json, leaks, pprof, tree};
 use crate::program::elf::{self, Elf};
-use crate::program::{Scope, follow, script};
+use crate::program::chain::{EnvLine, Head};
+use crate::program::{Scope, follow};
 use crate::report::Report;
 use object::Endianness;
 use std::ffi::OsString;
@@ -79,12 +80,12 @@ pub fn program(bytes: &[u8]) {
         assert!(!elf.to_string().is_empty());
     }
     let _ = elf::defines(&file, "malloc");
-    if let Ok(script::Head::Interpreter {
+    if let Ok(Head::Interpreter {
         argument: Some(argument),
         ..
-    }) = script::Head::read(&file)
+    }) = Head::read(&file)
     {
-        let _ = script::EnvLine::parse(&argument);
+        let _ = EnvLine::parse(&argument);
     }
 }
 

@@ -102,7 +102,7 @@ fn view(page: &StatusPage) -> View {
         kernel: KernelView::default(),
         served: page.served(),
         silence: page.silence(),
-        hint: crate::view::hint::of_status_page(page, KernelView::default()),
+        hint: crate::view::guarded::hint(page, KernelView::default()),
         taken_ms: crate::attach::now_ms(),
     }
 }

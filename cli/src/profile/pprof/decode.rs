@@ -1,14 +1,19 @@
 //! Reads the format as Neap, Go and others that count objects and bytes write it.
+//!
+//! A file may be hostile: a few bytes can refer to the same large object repeatedly, and decoded at
+//! once, a file of empty fields would take thirty times its size. So the outermost level is read
+//! field by field, and [`Budget`] limits what is kept.
 
-use super::budget::Budget;
 use super::messages::{Function, Location, Mapping, SESSION, SWITCHED, Sample, ValueType};
-use super::unzip::unzip;
-use super::wire::{Field, Fields, damaged};
 use crate::failure::Failure;
 use crate::profile::model::{self, Extent, Figures, Frame, Profile, Stack, Switched};
 use crate::profile::symbols::clean;
+use flate2::read::MultiGzDecoder;
 use prost::Message;
+use prost::encoding::{WireType, decode_key, decode_varint};
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io::Read;
 use std::sync::Arc;
 
 /// The profile in a file, compressed or not.
@@ -349,4 +354,144 @@ fn message<M: Message + Default>(part: &[u8]) -> Result<M, Failure> {
 fn numbers(mut part: &[u8]) -> Vec<u64> {
     let next = || prost::encoding::decode_varint(&mut part).ok();
     std::iter::from_fn(next).take(MOST_OF_ONE).collect()
+}
+
+/// One field.
+pub enum Field<'a> {
+    /// A number.
+    Number(u64),
+    /// A string, a message, or packed numbers.
+    Bytes(&'a [u8]),
+}
+
+/// The fields of a message, each with its number and contents.
+pub struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub fn of(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    fn field(&mut self) -> Result<(u32, Field<'a>), Failure> {
+        let (tag, wire_type) = decode_key(&mut self.rest).map_err(damaged)?;
+        let field = match wire_type {
+            WireType::Varint => Field::Number(decode_varint(&mut self.rest).map_err(damaged)?),
+            WireType::LengthDelimited => {
+                let length = decode_varint(&mut self.rest).map_err(damaged)?;
+                Field::Bytes(self.take(usize::try_from(length).unwrap_or(usize::MAX))?)
+            }
+            WireType::SixtyFourBit => Field::Bytes(self.take(8)?),
+            WireType::ThirtyTwoBit => Field::Bytes(self.take(4)?),
+            WireType::StartGroup | WireType::EndGroup => return Err(damaged("it has groups")),
+        };
+        Ok((tag, field))
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Failure> {
+        let cut = self.rest.split_at_checked(length);
+        let (field, rest) = cut.ok_or_else(|| damaged("it is cut short"))?;
+        self.rest = rest;
+        Ok(field)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Field<'a>), Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = (!self.rest.is_empty()).then(|| self.field())?;
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+/// Whether `bytes` are fields to their end. Almost no text is.
+pub fn is_message(bytes: &[u8]) -> bool {
+    Fields::of(bytes).all(|field| field.is_ok())
+}
+
+/// An error for a malformed file.
+pub fn damaged(why: impl std::fmt::Display) -> Failure {
+    failure!("this is not a pprof profile, or it is damaged: {why}")
+}
+
+/// Most bytes of an unpacked file; the profile of 32,768 stacks has about six million.
+pub const MOST: usize = 64 << 20;
+
+pub const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The unpacked bytes of a file, which may be compressed or not.
+pub fn unzip(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Failure> {
+    if !bytes.starts_with(&GZIP) {
+        return within(bytes.len()).map(|()| Cow::Borrowed(bytes));
+    }
+    let mut plain = Vec::new();
+    MultiGzDecoder::new(bytes)
+        .take(MOST as u64 + 1)
+        .read_to_end(&mut plain)
+        .map_err(|error| failure!("the profile is damaged or cut short: {error}"))?;
+    within(plain.len()).map(|()| Cow::Owned(plain))
+}
+
+fn within(length: usize) -> Result<(), Failure> {
+    match length {
+        0 => Err(failure!("the profile is empty")),
+        1..=MOST => Ok(()),
+        _ => Err(failure!(
+            "the profile has over {} MiB once unpacked: neap reads no larger ones",
+            MOST >> 20
+        )),
+    }
+}
+
+/// The remaining budget.
+pub struct Budget {
+    entries: usize,
+    text: usize,
+    frames: usize,
+}
+
+/// Samples, locations, lines, functions, strings and mappings.
+const ENTRIES: usize = 4 << 20;
+/// Bytes of names.
+const TEXT: usize = 256 << 20;
+/// Frames of all stacks.
+const FRAMES: usize = 16 << 20;
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            entries: ENTRIES,
+            text: TEXT,
+            frames: FRAMES,
+        }
+    }
+}
+
+impl Budget {
+    /// Spends `count` objects of the budget.
+    pub fn entries(&mut self, count: usize) -> Result<(), Failure> {
+        spend(&mut self.entries, count, "entries")
+    }
+
+    /// Spends `bytes` bytes of names.
+    pub fn text(&mut self, bytes: usize) -> Result<(), Failure> {
+        spend(&mut self.text, bytes, "text")
+    }
+
+    /// Spends `count` frames.
+    pub fn frames(&mut self, count: usize) -> Result<(), Failure> {
+        spend(&mut self.frames, count, "frames")
+    }
+}
+
+fn spend(left: &mut usize, count: usize, what: &str) -> Result<(), Failure> {
+    *left = left.checked_sub(count).ok_or_else(|| {
+        failure!("the profile has more {what} than neap reads: it is damaged, or meant to do harm")
+    })?;
+    Ok(())
 }

@@ -1,15 +1,16 @@
-//! Writes the format.
+//! Writes the format, and the text form of a heap profile.
 
 use super::messages::{
-    Function, Label, Line, Location, Mapping, Profile, SESSION, SWITCHED, Sample, ValueType,
+    Function, Label, Line, Location, Mapping, SESSION, SWITCHED, Sample, ValueType,
 };
-use crate::profile::model::{self, Extent, Figures, Frame, Switched};
+use crate::profile::model::{self, Extent, Figures, Frame, Profile, Stack, Switched};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use neap_shared::pprof::{DROP_FRAMES, SHOWN, VALUES};
 use prost::Message;
 use std::collections::HashMap;
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 
 /// How the samples are labelled, and which value a viewer shows first.
@@ -24,7 +25,7 @@ pub struct Style<'a> {
 }
 
 /// The profile as a gzip-compressed file, for people.
-pub fn encode(profile: &model::Profile) -> Vec<u8> {
+pub fn encode(profile: &Profile) -> Vec<u8> {
     let style = Style {
         labels: None,
         shown: SHOWN,
@@ -33,7 +34,7 @@ pub fn encode(profile: &model::Profile) -> Vec<u8> {
 }
 
 /// The profile as a gzip-compressed file.
-pub fn encode_as(profile: &model::Profile, style: Style) -> Vec<u8> {
+pub fn encode_as(profile: &Profile, style: Style) -> Vec<u8> {
     let message = Writer::new(profile, style).message(profile);
     let mut out = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail.
@@ -54,7 +55,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(profile: &'a model::Profile, style: Style<'a>) -> Self {
+    fn new(profile: &'a Profile, style: Style<'a>) -> Self {
         Self {
             style,
             mappings: &profile.mappings,
@@ -66,7 +67,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn message(mut self, profile: &'a model::Profile) -> Profile {
+    fn message(mut self, profile: &'a Profile) -> super::messages::Profile {
         let sample_type = VALUES
             .map(|(name, unit)| self.value_type(name, unit))
             .to_vec();
@@ -87,7 +88,7 @@ impl<'a> Writer<'a> {
         let switched = profile.switched.map(switched_comment);
         let comments = [Some(about), session, switched].into_iter().flatten();
         let comment = comments.map(|text| self.strings.of(&text)).collect();
-        Profile {
+        super::messages::Profile {
             sample_type,
             sample,
             mapping,
@@ -263,4 +264,40 @@ fn signed(value: u64) -> i64 {
 
 fn nanoseconds(milliseconds: u64) -> i64 {
     signed(milliseconds.saturating_mul(1_000_000))
+}
+
+/// The profile as text. Its name, unlike Go's, tells pprof that these are totals already.
+pub fn legacy(profile: &Profile) -> String {
+    let mut out = format!("heap profile: {} heapprofile\n", counts(&profile.total()));
+    for stack in &profile.stacks {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{}{}", counts(&stack.figures), addresses(stack));
+        for frame in &stack.frames {
+            let (address, function) = (frame.address, &frame.function);
+            let _ = writeln!(
+                out,
+                "#\t{address:#x}\t{function}\t{}:{}",
+                frame.file, frame.line
+            );
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn counts(figures: &Figures) -> String {
+    let Figures {
+        live_objects,
+        live_bytes,
+        alloc_objects,
+        alloc_bytes,
+        ..
+    } = figures;
+    format!("{live_objects}: {live_bytes} [{alloc_objects}: {alloc_bytes}] @")
+}
+
+/// Inlined calls have the address of the call that contains them.
+fn addresses(stack: &Stack) -> String {
+    let calls = stack.frames.iter().filter(|frame| !frame.inlined);
+    calls.map(|call| format!(" {:#x}", call.address)).collect()
 }

@@ -1,8 +1,7 @@
 //! Hostile bytes: each leads to an error message and to nothing worse.
 
 use super::{own_maps, planted, region, site};
-use crate::profile::pprof;
-use crate::profile::{Profile, Value, collapsed, json, leaks, listing, tree};
+use crate::profile::{Profile, Value, collapsed, json, leaks, listing, pprof, tree};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use neap_shared::sites::{self, Head, Site};

@@ -1,7 +1,6 @@
 //! Judges the sites of the profile.
 
-use super::finding::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
-use super::growth::Growth;
+use super::heap::{FLOOR, Finding, Growth, percent, share, stands_out, stands_out_in_small};
 use crate::profile::{Extent, Figures, Profile};
 use crate::recording::format::Classes;
 use crate::report::date::seconds;

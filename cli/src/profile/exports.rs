@@ -1,10 +1,11 @@
-//! One line per stack, outermost call first, in the format of flame graph programs; and the flame
-//! graph.
+//! A profile as one line per stack, outermost call first, which flame graph programs read; as a
+//! flame graph; and as JSON.
 
-use super::model::{Profile, Stack, Value};
+use super::model::{Extent, Figures, Profile, Stack, Value};
 use super::summary::amount;
 use crate::failure::Failure;
 use inferno::flamegraph::{self as drawing, Options};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// `main;make;grow 123`, one line per stack with this value. Sorted; equal stacks share a line.
@@ -60,4 +61,45 @@ fn options(profile: &Profile, value: Value) -> Options<'static> {
     };
     options.deterministic = true;
     options
+}
+
+/// One object, in bytes, objects, and milliseconds since 1970.
+pub fn json(profile: &Profile) -> serde_json::Value {
+    json!({
+        "pid": profile.pid,
+        "program": profile.program,
+        "rate": profile.rate,
+        "began_ms": profile.began_ms,
+        "ended_ms": profile.ended_ms,
+        "session": session(profile.extent),
+        "switched": profile.switched,
+        "total": figures(&profile.total()),
+        "stacks": profile.stacks.iter().map(stack).collect::<Vec<_>>(),
+        "mappings": profile.mappings,
+    })
+}
+
+/// `null`: the figures cover everything sampled.
+fn session(extent: Extent) -> serde_json::Value {
+    match extent {
+        Extent::Whole => serde_json::Value::Null,
+        Extent::Session { shrunk } => json!({ "live": "growth", "shrunk_space": shrunk }),
+    }
+}
+
+fn stack(stack: &Stack) -> serde_json::Value {
+    let mut object = figures(&stack.figures);
+    object["frames"] = stack.frames.iter().map(|frame| json!(**frame)).collect();
+    object
+}
+
+fn figures(figures: &Figures) -> serde_json::Value {
+    json!({
+        "alloc_objects": figures.alloc_objects,
+        "alloc_space": figures.alloc_bytes,
+        "live_objects": figures.live_objects,
+        "live_space": figures.live_bytes,
+        "live_usable": figures.live_usable,
+        "waste": figures.waste(),
+    })
 }

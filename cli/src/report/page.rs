@@ -1,0 +1,389 @@
+//! The page: one file of HTML.
+//!
+//! Names of programs, functions and files are untrusted. The template escapes all text. Data for
+//! the script is JSON without `<`. Prose is escaped before its names are marked up. The page's own
+//! policy forbids any other script and any request.
+
+use super::date::seconds;
+use super::flame::Flame;
+use super::known::{History, Known};
+use super::material::Material;
+use super::sites::{Site, sites};
+use super::subject::{Process, Subject, processes};
+use super::timeline::Timeline;
+use super::verdict::Verdict;
+use crate::failure::Failure;
+use crate::profile::{Extent, Profile};
+use crate::recording::format::{ClassRow, Head, Told};
+use crate::statistics::secret;
+use askama::Template;
+use neap_shared::ledger::Sign;
+use std::ffi::OsStr;
+
+/// The template's values. Text in them is untrusted.
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    nonce: String,
+    subject: &'a Subject<'a>,
+    head: Option<&'a Head>,
+    command: String,
+    verdict: &'a Verdict,
+    notes: &'a [String],
+    timeline: Option<Timeline>,
+    /// JSON.
+    points: String,
+    /// JSON.
+    flame: Option<String>,
+    sites: Vec<(Site, f64)>,
+    /// Whether the profile is of one session, so that "live" means growth.
+    is_session: bool,
+    classes: Vec<ClassLine>,
+    ledger: LedgerTable,
+    counted: Option<Counted<'a>>,
+    /// When the most stacks were in use.
+    stacks: Option<Told<'a>>,
+    /// Empty if there is one.
+    processes: Vec<Process>,
+}
+
+/// The page.
+///
+/// # Errors
+///
+/// The kernel provides no random numbers, which the page's policy needs.
+pub fn render(
+    material: &Material,
+    subject: &Subject,
+    verdict: &Verdict,
+) -> Result<String, Failure> {
+    let head = material.recording.as_ref().map(|recording| &recording.head);
+    let timeline = Timeline::of(subject);
+    let history = subject.history();
+    let points = timeline.as_ref().map(|timeline| json(&timeline.points));
+    let page = Page {
+        nonce: nonce()?,
+        subject,
+        head,
+        command: head.map_or_else(String::new, command),
+        verdict,
+        notes: &material.notes,
+        points: points.unwrap_or_default(),
+        timeline,
+        flame: (subject.profile)
+            .filter(|profile| !profile.stacks.is_empty())
+            .map(|profile| flame(profile, subject)),
+        sites: site_rows(subject),
+        is_session: subject
+            .profile
+            .is_some_and(|profile| profile.extent != Extent::Whole),
+        classes: class_lines(subject),
+        ledger: ledger_table(&history),
+        counted: counted(&history),
+        stacks: stacks(&history),
+        processes: process_rows(material),
+    };
+    page.render()
+        .map_err(|error| failure!("cannot write the report: {error}"))
+}
+
+fn flame(profile: &Profile, subject: &Subject) -> String {
+    let peak = subject.at_peak.map(|(_, profile)| profile);
+    json(&Flame::of(profile, peak, &subject.program))
+}
+
+fn command(head: &Head) -> String {
+    let words = std::iter::once(&head.program).chain(&head.arguments);
+    let words: Vec<_> = words.map(quoted).collect();
+    words.join(" ")
+}
+
+/// The filters of all templates.
+pub mod filters {
+    use crate::report::date::{seconds as in_seconds, utc as date};
+    use crate::report::page::prose as marked;
+    use askama::{Result, Values, filter_fn};
+    use std::fmt::Display;
+
+    /// Bytes for people.
+    #[filter_fn]
+    pub fn bytes(bytes: &u64, _: &dyn Values) -> Result<String> {
+        Ok(neap_shared::stats::Bytes(*bytes).to_string())
+    }
+
+    /// A name on one line.
+    #[filter_fn]
+    pub fn shown(name: &str, _: &dyn Values) -> Result<String> {
+        Ok(crate::failure::shown(name).to_string())
+    }
+
+    /// Bytes that may be unknown.
+    #[filter_fn]
+    pub fn known(bytes: &Option<u64>, _: &dyn Values) -> Result<String> {
+        Ok(bytes.map_or("not known".to_owned(), |bytes| {
+            neap_shared::stats::Bytes(bytes).to_string()
+        }))
+    }
+
+    /// Milliseconds as seconds.
+    #[filter_fn]
+    pub fn seconds(ms: &u64, _: &dyn Values) -> Result<String> {
+        Ok(in_seconds(*ms))
+    }
+
+    /// Milliseconds since 1970 as a date and time.
+    #[filter_fn]
+    pub fn utc(ms: &u64, _: &dyn Values) -> Result<String> {
+        Ok(date(*ms))
+    }
+
+    /// Prose with names in backticks, as HTML.
+    #[filter_fn]
+    pub fn prose(text: impl Display, _: &dyn Values) -> Result<String> {
+        Ok(marked(&text.to_string()))
+    }
+
+    /// In reverse order.
+    #[filter_fn]
+    pub fn reversed<'a, T>(
+        list: &'a [T],
+        _: &dyn Values,
+    ) -> Result<std::iter::Rev<std::slice::Iter<'a, T>>> {
+        Ok(list.iter().rev())
+    }
+}
+
+/// Prose with names in backticks, as HTML.
+pub fn prose(text: &str) -> String {
+    let mut escaped = text.replace('&', "&amp;");
+    for (letter, entity) in [
+        ('<', "&lt;"),
+        ('>', "&gt;"),
+        ('"', "&quot;"),
+        ('\'', "&#39;"),
+    ] {
+        escaped = escaped.replace(letter, entity);
+    }
+    let parts = escaped.split('`').enumerate();
+    let marked = parts.map(|(index, part)| match index % 2 {
+        0 => part.to_owned(),
+        _ => format!("<code>{part}</code>"),
+    });
+    marked.collect()
+}
+
+/// JSON for a `<script>`. It contains no `<`, so it cannot end the script or begin a comment.
+pub fn json(value: &impl serde::Serialize) -> String {
+    // Plain data with strings as keys always has a JSON form.
+    let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
+    text.replace('<', "\\u003c")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+/// A random number named in the page's policy, so that only the page's own script runs.
+///
+/// # Errors
+///
+/// The kernel provides no random numbers.
+pub fn nonce() -> Result<String, Failure> {
+    let halves = secret().and_then(|half| Ok((half, secret()?)));
+    let (one, other) =
+        halves.map_err(|error| failure!("the kernel gives no random numbers: {error}"))?;
+    Ok(format!("{one:016x}{other:016x}"))
+}
+
+/// A word quoted for a shell.
+pub fn quoted(word: &(impl AsRef<OsStr> + ?Sized)) -> String {
+    let word = word.as_ref().to_string_lossy();
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,+@%".contains(letter);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// The most rows of places and of processes.
+const ROWS: usize = 25;
+
+/// Places with the most live bytes first, each with its percentage.
+pub fn site_rows(subject: &Subject) -> Vec<(Site, f64)> {
+    let Some(profile) = subject.profile else {
+        return Vec::new();
+    };
+    let total = profile.total();
+    let mut sites = sites(profile);
+    let weight = |site: &Site| (site.figures.live_bytes, site.figures.alloc_bytes);
+    sites.sort_by_key(|site| std::cmp::Reverse(weight(site)));
+    let row = |site: Site| {
+        let (part, whole) = match total.live_bytes {
+            0 => (site.figures.alloc_bytes, total.alloc_bytes),
+            live => (site.figures.live_bytes, live),
+        };
+        (site, 100.0 * part as f64 / whole.max(1) as f64)
+    };
+    sites.into_iter().take(ROWS).map(row).collect()
+}
+
+/// One size class.
+pub struct ClassLine {
+    pub row: ClassRow,
+    pub live_bytes: u64,
+    pub free_bytes: u64,
+    pub cached_bytes: u64,
+    pub mean: String,
+    /// Percentages of the largest class.
+    pub part: f64,
+    pub free_part: f64,
+}
+
+/// The size classes at the last count.
+pub fn class_lines(subject: &Subject) -> Vec<ClassLine> {
+    let rows = (subject.classes).map_or(&[][..], |classes| classes.classes.as_slice());
+    let all =
+        |row: &ClassRow| row.bytes as f64 * (row.live as f64 + row.free as f64 + row.cached as f64);
+    let most = rows.iter().map(all).fold(1.0, f64::max);
+    let line = |row: &ClassRow| ClassLine {
+        row: *row,
+        live_bytes: row.live.saturating_mul(row.bytes),
+        free_bytes: row.free.saturating_mul(row.bytes),
+        cached_bytes: row.cached.saturating_mul(row.bytes),
+        mean: match row.allocations {
+            0 => "–".to_owned(),
+            count => format!("{:.0}", row.requested as f64 / count as f64),
+        },
+        part: 100.0 * row.bytes as f64 * row.live as f64 / most,
+        free_part: 100.0 * row.bytes as f64 * (row.free as f64 + row.cached as f64) / most,
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The ledger at the peak and at the last report.
+#[derive(Default)]
+pub struct LedgerTable {
+    pub peak_head: String,
+    pub end_head: String,
+    pub lines: Vec<LedgerLine>,
+}
+
+/// One line.
+pub struct LedgerLine {
+    pub sign: &'static str,
+    pub name: &'static str,
+    /// Bytes at the peak, if they are known.
+    pub peak: Option<u64>,
+    /// Bytes at the last report.
+    pub end: u64,
+    pub meaning: &'static str,
+}
+
+/// The ledger without the lines that are zero; empty if the process never reported one.
+pub fn ledger_table(history: &History) -> LedgerTable {
+    let Some(last) = history.told.last() else {
+        return LedgerTable::default();
+    };
+    let peak = history.peak().and_then(Known::get);
+    let at_peak = peak.map(|told| told.heap.ledger);
+    let peaks = at_peak.unwrap_or_default().lines();
+    let mut lines: Vec<LedgerLine> = Vec::new();
+    for (peak, last) in peaks.into_iter().zip(last.heap.ledger.lines()) {
+        if peak.bytes > 0 || last.bytes > 0 {
+            let sign = match last.sign {
+                Sign::Plus => "+",
+                Sign::Minus => "−",
+            };
+            lines.push(LedgerLine {
+                sign,
+                name: last.name,
+                peak: at_peak.map(|_| peak.bytes),
+                end: last.bytes,
+                meaning: last.meaning,
+            });
+        }
+    }
+    lines.push(LedgerLine {
+        sign: "=",
+        name: "resident",
+        peak: at_peak.map(|ledger| ledger.resident),
+        end: last.heap.ledger.resident,
+        meaning: "the heap in RAM",
+    });
+    LedgerTable {
+        peak_head: peak.map_or("At the peak".to_owned(), |told| {
+            format!("At the peak, at {}", seconds(told.at_ms))
+        }),
+        end_head: match history.end() {
+            Some(Known::Yes(_)) => "At the end".to_owned(),
+            _ => format!("Last reported, at {}", seconds(last.at_ms)),
+        },
+        lines,
+    }
+}
+
+/// The counters of the last report.
+pub struct Counted<'a> {
+    pub told: Told<'a>,
+    /// The most that was in RAM.
+    pub most: u64,
+    /// When it was, and until when counters have counted if that is not the end.
+    pub when: String,
+    pub until: String,
+}
+
+/// The counters; none if the process never reported them.
+pub fn counted<'a>(history: &History<'a>) -> Option<Counted<'a>> {
+    let told = *history.told.last()?;
+    let at = seconds(told.at_ms);
+    let (when, until) = match history.end() {
+        Some(Known::Yes(_)) => ("at the end".to_owned(), String::new()),
+        _ => (format!("at {at}"), format!(", up to {at}")),
+    };
+    let most = history.most();
+    Some(Counted {
+        told,
+        most,
+        when,
+        until,
+    })
+}
+
+/// The moment with the most coroutine stacks; none if there were none.
+pub fn stacks<'a>(history: &History<'a>) -> Option<Told<'a>> {
+    let count = |told: &&Told| {
+        let stacks = told.heap.stacks;
+        stacks.used.saturating_add(stacks.idle)
+    };
+    let most = history.told.iter().max_by_key(count)?;
+    (count(&most) > 0).then_some(*most)
+}
+
+/// The processes, largest first; empty if there is only one.
+pub fn process_rows(material: &Material) -> Vec<Process> {
+    let mut found = processes(material);
+    found.truncate(if found.len() < 2 { 0 } else { ROWS });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_escaped_before_its_names_are_marked() {
+        let text = prose("a `b<script>` & \"c\"");
+        assert_eq!(text, "a <code>b&lt;script&gt;</code> &amp; &quot;c&quot;");
+    }
+
+    #[test]
+    fn data_cannot_end_its_script() {
+        let text = json(&"</script><!--\u{2028}");
+        assert_eq!(text, r#""\u003c/script>\u003c!--\u2028""#);
+    }
+
+    #[test]
+    fn a_command_can_be_copied_into_a_shell() {
+        assert_eq!(quoted("a b'c"), r"'a b'\''c'");
+        assert_eq!(quoted("--x=1"), "--x=1");
+        assert_eq!(quoted(""), "''");
+    }
+}
