@@ -1,5 +1,5 @@
 /* Pages of a block that the program moves elsewhere or unmaps are there for the block's next owner,
-   and zero for calloc. Argument 1: the bytes of a block; 2:
+   and zero for calloc. Until then the kernel maps nothing there. Argument 1: the bytes of a block; 2:
    "met", or "may-miss" if the addresses need not come back. */
 #include "check.h"
 #include <sys/mman.h>
@@ -15,7 +15,23 @@ static size_t size;
 /* Where blocks are sampled, the addresses may come back much later. */
 static int may_miss;
 
-static void unmapped(char *at, size_t bytes) { CHECK(munmap(at, bytes) == 0); }
+/* The kernel chooses the highest free address, so it maps below the hole once it has passed it. */
+static void keeps_clear_of(const char *hole, size_t bytes) {
+    enum { TRIES = 512 };
+    char *mapped[TRIES], *lowest = (char *)-1;
+    int count = 0;
+    while (count < TRIES && lowest > hole) {
+        char *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(page != MAP_FAILED && (page < hole || page >= hole + bytes));
+        mapped[count++] = lowest = page;
+    }
+    while (count > 0) CHECK(munmap(mapped[--count], PAGE) == 0);
+}
+
+static void unmapped(char *at, size_t bytes) {
+    CHECK(munmap(at, bytes) == 0);
+    keeps_clear_of(at, bytes);
+}
 
 static void *somewhere(size_t bytes) {
     void *place = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -39,6 +55,7 @@ static void moved(char *at, size_t bytes) {
         moved_to = remap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place);
     }
     CHECK(moved_to == place && place[0] == 1 && munmap(place, bytes) == 0);
+    keeps_clear_of(at, bytes);
 }
 
 static void moved_and_left(char *at, size_t bytes) {
