@@ -228,6 +228,21 @@ fn blocks_that_were_mapped_over_when_no_mapping_is_left() {
 }
 
 #[test]
+fn a_child_with_an_empty_thread_area_leaves_the_statistics_to_its_parent() {
+    let Some(program) = compile("programs/thread_area.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let output = support::run(&program, &[], &[("NEAP_STATS", "text")]);
+    let stderr = support::text(&output.stderr);
+    assert!(output.status.success(), "{}\n{stderr}", output.status);
+    let live = stderr.lines().find(|line| line.starts_with("  live "));
+    assert!(
+        live.is_some_and(|line| line.contains("64.0 MiB")),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn generations_leave_no_descriptors() {
     passes("programs/generations.c");
 }

@@ -1,6 +1,6 @@
 /* Pages of a block that the program moves elsewhere or unmaps are there for the block's next owner,
-   and zero for calloc. Until then the kernel maps nothing there. Argument 1: the bytes of a block; 2:
-   "met", or "may-miss" if the addresses need not come back. */
+   and zero for calloc. Until then the kernel maps nothing there. Argument 1: the bytes of a block;
+   2: "met", or "may-miss" if the addresses need not come back. */
 #include "check.h"
 #include <sys/mman.h>
 

@@ -224,9 +224,10 @@ pub(super) fn await_work() -> bool {
 }
 
 /// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
-/// which may kill for the question, the process is taken for the one that entered it.
+/// which may kill for the question, the process is taken for the one that entered it, unless the
+/// thread has no control block (on x86-64), as Chromium makes one there that changes the root.
 pub fn may_be_own_process() -> bool {
-    sandbox::is_forbidden() || process::is_own()
+    sandbox::is_forbidden() && thread::own_name() != 0 || process::is_own()
 }
 
 /// What a program does with its threads right after a fork.
