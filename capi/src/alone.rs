@@ -1,9 +1,10 @@
-//! Calls of the C library that require a process with one thread, or around which no thread may
-//! start. The purge thread ends, or waits. Meanwhile the program's own calls do its work.
+//! Calls of the C library that require a process with one thread, that change the calling thread
+//! alone, or around which no thread may start. The purge thread ends, or waits, and later has what
+//! its starter has. Meanwhile the program's own calls do its work.
 
 #[cfg(not(all(panic = "abort", feature = "archive")))]
 use crate::at_fork;
-use crate::copies;
+use crate::copies::{self, hold_for};
 use crate::errno::ask;
 use crate::loader;
 use crate::next::Next;
@@ -17,6 +18,7 @@ use neap_heap::reclaim::thread::{self as purge, After};
 
 static UNSHARE: Next = Next::new(c"unshare");
 static SETNS: Next = Next::new(c"setns");
+static CAPSET: Next = Next::new(c"capset");
 static FORK: Next = Next::new(c"fork");
 static FORKPTY: Next = Next::new(c"forkpty");
 
@@ -25,13 +27,14 @@ static FORKPTY: Next = Next::new(c"forkpty");
 static COUNTS_THREADS: AtomicBool = AtomicBool::new(false);
 
 type Unshare = unsafe extern "C" fn(c_int) -> c_int;
+type Capset = unsafe extern "C" fn(*mut c_void, *const c_void) -> c_int;
 type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
 type Fork = unsafe extern "C" fn() -> c_int;
 type Forkpty = unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int;
 
 /// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
-    for next in [&UNSHARE, &SETNS, &FORK, &FORKPTY] {
+    for next in [&UNSHARE, &SETNS, &CAPSET, &FORK, &FORKPTY] {
         next.look();
     }
     // New in 3.12.
@@ -45,7 +48,7 @@ pub(crate) fn begin() {
 /// - As `unshare(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    let _alone = purge::hold();
+    let _alone = hold_for(flags);
     // SAFETY: null, or the C library's function of this name and so of this type; the caller's
     // promise.
     unsafe {
@@ -62,12 +65,28 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 /// - As `setns(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
-    let _alone = purge::hold();
+    let _alone = hold_for(kind);
     // SAFETY: as in `unshare`.
     unsafe {
         match transmute::<*mut c_void, Option<Setns>>(SETNS.get()) {
             Some(next) => next(file, kind),
             None => ask(libc::SYS_setns, [file as usize, kind as usize, 0, 0, 0, 0]) as c_int,
+        }
+    }
+}
+
+/// Sets the capabilities of the calling thread. A purge thread from before would keep its own.
+///
+/// # Safety
+/// - As `capset(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
+    let _alone = purge::hold();
+    // SAFETY: as in `unshare`.
+    unsafe {
+        match transmute::<*mut c_void, Option<Capset>>(CAPSET.get()) {
+            Some(next) => next(header, data),
+            None => ask(libc::SYS_capset, [header.addr(), data.addr(), 0, 0, 0, 0]) as c_int,
         }
     }
 }

@@ -12,7 +12,7 @@
 //! | `control.rs`, `report.rs` | `malloc_trim` `mallopt`; `mallinfo` `mallinfo2` `malloc_info` `malloc_stats` |
 //! | `libc_names.rs` | the same under glibc's internal `__libc_*` names |
 //! | `cxx/` | the 20 replaceable forms of `operator new` and `operator delete` |
-//! | `alone.rs` | `unshare` `setns` `fork` `forkpty`: the purge thread makes way |
+//! | `alone.rs` | `unshare` `setns` `capset` `fork` `forkpty`: the purge thread makes way |
 //! | `copies/` | `clone` `_Fork` `syscall`: copies of the process past `fork`, and sandboxes entered by number |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out as well |

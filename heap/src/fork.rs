@@ -123,13 +123,15 @@ unsafe fn bring_to_rest(copier: Copier, makes_way: bool) -> Result<(), usize> {
     ALONE.store(alone, Ordering::Relaxed);
     match alone {
         true => Ok(()),
-        false => FORK.close(&|visit| each_lock(visit), makes_way),
+        false => FORK.close(&each_lock, makes_way),
     }
 }
 
 /// Visits all locks but those of caches, in their order.
-fn each_lock(mut visit: impl FnMut(&Lock)) {
-    instruments().locks().iter().copied().for_each(&mut visit);
+fn each_lock(visit: &mut dyn FnMut(&Lock)) {
+    for lock in instruments().locks() {
+        visit(lock);
+    }
     HEAP.each_lock(visit);
 }
 
@@ -165,9 +167,7 @@ pub unsafe fn in_child(copier: Copier) {
     unsafe { FORK.in_child() };
     // A lone thread left none behind, and the locks are on a dozen pages.
     if !ALONE.load(Ordering::Relaxed) {
-        each_lock(|lock| {
-            lock.free_if_whole();
-        });
+        each_lock(&mut |lock| _ = lock.free_if_whole());
         // SAFETY: in the child, whose only thread this is.
         unsafe { HEAP.after_fork_in_child() };
     }
@@ -192,7 +192,7 @@ pub unsafe fn in_child(copier: Copier) {
     // SAFETY: as above.
     unsafe { FORK.end_in_child() };
     // Not in a handler that interrupted a change, for it may be one that calls no kernel.
-    if HEAP.stacks.has_write_guards() && !holds_any(&|visit| each_lock(visit)) {
+    if HEAP.stacks.has_write_guards() && !holds_any(&each_lock) {
         HEAP.stacks.after_fork_in_child(&HEAP.pages);
     }
 }

@@ -14,7 +14,7 @@ fn of_the_heap() -> impl Iterator<Item = Rank> {
 #[test]
 fn a_fork_closes_the_heaps_locks_in_the_order_of_the_table() {
     let mut closed = Vec::new();
-    HEAP.each_lock(|lock| closed.push(lock.rank()));
+    HEAP.each_lock(&mut |lock| closed.push(lock.rank()));
     closed.dedup();
     assert!(of_the_heap().eq(closed.iter().copied()), "{closed:?}");
 }

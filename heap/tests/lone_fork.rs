@@ -24,7 +24,7 @@ static STREAMS: StreamLock = StreamLock {
 /// The locks of the heap, and those of them that are held.
 fn locks() -> (usize, usize) {
     let (mut all, mut held) = (0, 0);
-    HEAP.each_lock(|lock| {
+    HEAP.each_lock(&mut |lock| {
         all += 1;
         held += usize::from(lock.try_lock().is_none());
     });
@@ -62,7 +62,7 @@ fn a_lone_fork_looks_at_no_lock() {
     // What no lone process has: another thread that holds all locks. So whoever looks is seen.
     let (sender, is_held) = mpsc::channel();
     thread::spawn(move || {
-        HEAP.each_lock(|lock| std::mem::forget(lock.try_lock().expect("a free lock")));
+        HEAP.each_lock(&mut |lock| std::mem::forget(lock.try_lock().expect("a free lock")));
         sender.send(locks()).unwrap();
         thread::park();
     });

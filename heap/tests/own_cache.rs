@@ -46,7 +46,7 @@ fn a_thread_that_waits_for_a_purge_does_not_hold_its_cache() {
         });
         // Another thread purges, and has lost its processor.
         scope.spawn(|| {
-            HEAP.each_lock(|lock| {
+            HEAP.each_lock(&mut |lock| {
                 let _purging = (lock.rank() == Rank::Purging).then(|| {
                     let guard = lock.lock();
                     begin.wait();

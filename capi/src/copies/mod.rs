@@ -6,8 +6,8 @@
 //! it afterwards, in both processes. Calls that share memory (threads, `vfork`) pass through. Neap
 //! does not see a program that issues system calls with its own machine instructions.
 //!
-//! `syscall` also notices a program that enters a sandbox by number, or leaves or enters a
-//! namespace, for which it may have to be alone.
+//! `syscall` also notices a program that enters a sandbox by number, leaves or enters a namespace,
+//! for which it may have to be alone, or gives up rights of the calling thread.
 
 use crate::errno;
 use crate::next::Next;
@@ -16,7 +16,7 @@ use core::mem::{offset_of, transmute};
 use neap_heap::base::sync::{AtomicPtr, Ordering};
 use neap_heap::fork::{self, Copier};
 use neap_heap::init;
-use neap_heap::reclaim::thread as purge;
+use neap_heap::reclaim::thread::{self as purge, Hold};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -166,8 +166,8 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
     unsafe { next(number, a, b, c, d, e, f) }
 }
 
-/// What `syscall` hands over: copies of the process, and calls that enter a sandbox, or that only a
-/// process with one thread may make.
+/// What `syscall` hands over: copies of the process, and calls that enter a sandbox, that only a
+/// process with one thread may make, or that change the calling thread alone.
 ///
 /// # Safety
 /// - As `syscall(2)`.
@@ -194,9 +194,24 @@ unsafe extern "C" fn seen(
     if enters {
         init::ask_no_more();
     }
-    let alone = matches!(number, libc::SYS_unshare | libc::SYS_setns);
-    let _alone = alone.then(purge::hold);
+    let _alone = alone(number, a, b);
     call()
+}
+
+/// Keeps the purge thread away while the caller leaves or enters what `kinds` names. Not for a
+/// namespace of processes alone: the caller stays in its own, and could start no thread afterwards.
+pub(crate) fn hold_for(kinds: c_int) -> Option<Hold> {
+    (kinds != libc::CLONE_NEWPID).then(purge::hold)
+}
+
+/// Keeps the purge thread away from a call that concerns the calling thread only.
+fn alone(number: c_long, a: c_long, b: c_long) -> Option<Hold> {
+    match number {
+        libc::SYS_unshare => hold_for(a as c_int),
+        libc::SYS_setns => hold_for(b as c_int),
+        libc::SYS_capset | libc::SYS_landlock_restrict_self => Some(purge::hold()),
+        _ => None,
+    }
 }
 
 /// Whether a call copies the process, and the copy goes on where the call returns: on the same

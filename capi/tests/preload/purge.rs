@@ -131,6 +131,26 @@ fn namespaces_are_left_while_the_thread_lives() {
     );
 }
 
+/// Only the calling thread loses them.
+#[test]
+fn rights_that_are_given_up_are_not_the_purge_threads_either() {
+    passes(
+        "rights",
+        &["capset", "capset-by-number", "landlock"],
+        &[LONG],
+    );
+}
+
+#[test]
+fn a_namespace_for_children_leaves_the_purge_thread_alone() {
+    passes("rights", &["children", "children-by-number"], &[LONG]);
+}
+
+#[test]
+fn a_handler_that_interrupted_the_heap_leaves_a_namespace() {
+    passes("interrupts", &[""], &[("NEAP_DECAY", "1")]);
+}
+
 #[test]
 fn namespaces_are_entered_while_the_thread_lives() {
     passes(

@@ -12,7 +12,8 @@ use core::ptr;
 
 impl Heap {
     /// Visits all locks below the front but those of caches, in their order.
-    pub fn each_lock(&self, visit: impl FnMut(&Lock)) {
+    #[inline(never)]
+    pub fn each_lock(&self, visit: &mut dyn FnMut(&Lock)) {
         let before = [
             &self.tide.step,
             &self.registry.draining,

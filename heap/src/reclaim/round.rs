@@ -10,11 +10,13 @@ use super::schedule::{CALLERS_WORTH, Reason, Round, Stage, pause_ms};
 use crate::base::sync::Ordering;
 use crate::cache::drain::Effort;
 use crate::cache::heap::{HEAP, Heap};
+use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::origin::Origin;
+use crate::hook::instruments;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::os::lock::Guard;
+use crate::os::lock::{Guard, Lock};
 use crate::os::shared;
 use crate::pages::{Driver, Sweep};
 use crate::slab::Scope;
@@ -170,8 +172,22 @@ impl Heap {
     /// In a child that no handler of ours heard of it stayed in the parent.
     pub(super) fn may_wait(&self) -> bool {
         let mut may = shared::is_mine();
-        self.each_lock(|lock| may &= !lock.is_mine());
+        self.each_lock(&mut |lock| may &= !lock.is_mine());
         may
+    }
+
+    /// Whether this is a handler of signals that interrupted a change of the heap or of its
+    /// instruments. Other threads may wait for what the change holds.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn interrupts_a_change(&self) -> bool {
+        let mut is_mine = false;
+        let mut look = |lock: &Lock| is_mine |= lock.is_mine();
+        instruments().locks().iter().for_each(|lock| look(lock));
+        self.each_lock(&mut look);
+        // SAFETY: the slot holds a sentinel or the thread's cache, which lives until it changes.
+        let cache = unsafe { &*machine::slot() };
+        is_mine || !(cache.is_sentinel() || cache.is_quiet())
     }
 
     /// Whether the heap is over the soft limit, and has grown since the last round on the way

@@ -153,8 +153,9 @@ pub fn disable() {
 pub struct Hold(());
 
 /// Waits until there is no thread, and keeps it away: some system calls ask that the process has
-/// but one.
+/// but one. In a handler of signals that interrupted the heap it only keeps it away.
 #[must_use]
+#[inline(never)]
 pub fn hold() -> Hold {
     HOLDS.fetch_add(1, Ordering::SeqCst);
     // A child that no handler of ours heard of finds the state of its parent, whose thread it does
@@ -172,13 +173,16 @@ impl Drop for Hold {
 }
 
 /// One hold fewer. A handler of signals may have forked since it began: in the child there is none.
+#[inline(never)]
 fn give_up_hold() {
     let less = |holds: usize| holds.checked_sub(1);
     let _ = HOLDS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
 }
 
-/// Waits for the thread's end, at most until `until` (ms). Sleeps, so that the thread runs even
-/// where its waiter's priority is higher.
+/// Waits for the thread's end, at most until `until` (ms), and not in a handler of signals that
+/// interrupted a change, which the thread may wait for. Sleeps, so that the thread runs even where
+/// its waiter's priority is higher.
+#[inline(never)]
 fn await_end(until: u64) {
     while HEAP.now_ms() < until {
         match STATE.load(Ordering::SeqCst) {
@@ -190,6 +194,9 @@ fn await_end(until: u64) {
                 // This may be a handler of signals that interrupted a ring between its two steps:
                 // the bell says awake, and the thread sleeps.
                 HEAP.tide.bell.words.ring(Ear::Shared);
+                if HEAP.interrupts_a_change() {
+                    return;
+                }
                 let left = until.saturating_sub(HEAP.now_ms());
                 futex::wait(&STATE, state, Some(left.min(RING_MS)));
             }
@@ -201,7 +208,12 @@ fn await_end(until: u64) {
     );
     // The thread itself may come here, where it was the last one and so runs the exit handlers.
     let is_another = last != 0 && last != thread::thread_id();
-    while is_another && HEAP.now_ms() < until && thread::thread_exists(last) {
+    while is_another && HEAP.now_ms() < until {
+        if !thread::thread_exists(last) {
+            // Not to be asked for again in a sandbox, which may kill for it.
+            let _ = THREAD.compare_exchange(last, 0, Ordering::SeqCst, Ordering::SeqCst);
+            return;
+        }
         futex::wait(&STATE, AWAY, Some(LOOK_MS));
     }
 }

@@ -7,6 +7,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 
@@ -21,6 +22,8 @@ static struct sock_filter rules[] = {
     KILL_ON(449), /* futex_waitv */
     KILL_ON(SYS_pidfd_open),
     KILL_ON(SYS_userfaultfd),
+    KILL_ON(SYS_gettid),
+    KILL_ON(SYS_tgkill),
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
 static struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
@@ -99,6 +102,7 @@ int main(int count, char **arguments) {
         by_prctl();
         live_on();
         CHECK(until(none_lives));
+        CHECK(unshare(CLONE_FS) == 0);
         return live_on(), 0;
     }
     if (!strcmp(way, "prctl")) return by_prctl(), live_on(), 0;
