@@ -12,7 +12,7 @@ use crate::init::{current, entered_to_free};
 use crate::large;
 use crate::reclaim::start::end_slow_path;
 use crate::supply;
-use crate::watched::{form, release, stated};
+use crate::watched::{release, stated};
 
 /// Takes a block back. Null is allowed.
 ///
@@ -91,7 +91,7 @@ pub unsafe fn free_formed(block: *mut u8, form: Form) {
 #[unsafe(link_section = "neap_text")]
 unsafe fn free_formed_slow(block: *mut u8, form: Form) {
     if HEAP.is_watched() {
-        form::refuse_other(block, form);
+        stated::refuse_other_form(block, form);
     }
     // SAFETY: the caller's promise.
     unsafe { free_slow(block) };
@@ -106,7 +106,7 @@ unsafe fn free_formed_slow(block: *mut u8, form: Form) {
 #[unsafe(link_section = "neap_text")]
 unsafe fn free_deleted_slow(block: *mut u8, size: usize, align: usize, form: Form) {
     if HEAP.is_watched() {
-        form::refuse_other(block, form);
+        stated::refuse_other_form(block, form);
     }
     stated::check_deleted(block, size, align, form);
     // SAFETY: the caller's promise.

@@ -4,7 +4,7 @@
 //! before any constructor. Options count from the constructor on.
 
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
-use crate::cache::heap::{CHECKING, COUNTING, HEAP, Mode};
+use crate::cache::heap::{CHECKING, COUNTING, HEAP};
 use crate::cache::machine;
 use crate::cache::measures::{EARLY, Measures, SECRETS};
 use crate::cache::tags;
@@ -151,8 +151,7 @@ pub fn entered() -> Option<&'static Cache> {
 
 /// The thread's cache, for a free. A thread without one may be past its destructors, where the C
 /// library frees what the thread used. So only one in `FREES` such frees, counted over all
-/// threads, makes a cache. A thread that goes on freeing gets one. In the checking mode every such
-/// free makes one, so that the first thread knows that it is not alone.
+/// threads, makes a cache. A thread that goes on freeing gets one.
 pub(crate) fn entered_to_free() -> Option<&'static Cache> {
     const FREES: u8 = 64;
     static PASSED: AtomicU8 = AtomicU8::new(0);
@@ -160,8 +159,7 @@ pub(crate) fn entered_to_free() -> Option<&'static Cache> {
         return entered();
     }
     begin_on_the_way();
-    let makes_one = PASSED.fetch_add(1, Ordering::Relaxed) % FREES == FREES - 1;
-    match makes_one || HEAP.mode() == Mode::Checking {
+    match PASSED.fetch_add(1, Ordering::Relaxed) % FREES == FREES - 1 {
         true => entered(),
         false => None,
     }
@@ -367,9 +365,7 @@ pub fn take_measures(measures: Measures) {
     }
     tags::start(measures);
     HEAP.add_measures(measures);
-    if HEAP.mode() != Mode::Checking {
-        switch(CHECKING);
-    }
+    switch(CHECKING);
 }
 
 const PATH_BYTES: usize = 4096;

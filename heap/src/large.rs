@@ -104,10 +104,11 @@ pub(crate) fn page_multiple(size: usize) -> Option<usize> {
     round_up(size, Linux.page_bytes())
 }
 
-/// Usable bytes of the large block at `address`; aborts if it does not start there.
-pub(crate) fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
+/// Usable bytes of the large block at `address`; aborts if it does not start there, `lead` bytes
+/// after the start of its span.
+pub(crate) fn bytes(call: Call, place: &SliceRef<'_>, lead: usize, address: usize) -> usize {
     let bytes = place.bytes();
-    if place.slice_base() != address {
+    if place.slice_base() + lead != address {
         misuse::interior(call, address, bytes);
     }
     bytes
@@ -117,7 +118,7 @@ pub(crate) fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
 /// there.
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn free(place: &SliceRef<'static>, address: usize, absent: usize) {
-    let bytes = bytes(Call::Free, place, address);
+    let bytes = bytes(Call::Free, place, 0, address);
     unpublish(place, Tag::LARGE, address);
     take_back(place, Dirty::Prefix(bytes), absent);
 }
@@ -176,7 +177,7 @@ pub(crate) unsafe fn resize(
     size: usize,
     align: usize,
 ) -> Resized {
-    let held = bytes(Call::Realloc, place, block.addr());
+    let held = bytes(Call::Realloc, place, 0, block.addr());
     if size <= MAX_BLOCK && align <= MAX_BLOCK {
         return Resized::ToCopy(held);
     }

@@ -172,10 +172,11 @@ pub fn allocate_missed(size: usize) -> *mut u8 {
         let class = Class::serving(size);
         return pop(Tag::of(class), class, size, 16);
     }
+    let class = Class::serving(size);
     if HEAP.is_watched() {
-        return watched::allocate(size);
+        return watched::allocate_class(size, class, 16);
     }
-    allocate_slow(size, Class::serving(size), 16)
+    allocate_slow(size, class, 16)
 }
 
 #[inline(never)]
@@ -214,7 +215,7 @@ fn allocate_slow(size: usize, class: Class, align: usize) -> *mut u8 {
 fn allocate_plain(cache: Option<&'static Cache>, class: Class, size: usize) -> *mut u8 {
     let mut block = supply::take(cache, class);
     if block.is_null() {
-        block = supply::take_after_relief(cache, class, size);
+        block = supply::take_after_relief(&|| supply::take(cache, class), size, Some(class));
     }
     end_slow_path(0);
     block

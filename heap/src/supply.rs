@@ -72,21 +72,22 @@ pub(crate) fn take(cache: Option<&'static Cache>, class: Class) -> *mut u8 {
     }
 }
 
-/// [`take`] of a request of `size` bytes when there was no memory: caches and free spans give
-/// memory back, and else a larger block must do.
+/// What `take` gives for a request of `size` bytes once caches and free spans have given memory
+/// back, because it gave none before; else a block of a class larger than `smallest`, if there is
+/// one to name. Null when out of memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn take_after_relief(
-    cache: Option<&'static Cache>,
-    class: Class,
+    take: &dyn Fn() -> *mut u8,
     size: usize,
+    smallest: Option<Class>,
 ) -> *mut u8 {
     let mut block = ptr::null_mut();
     if HEAP.relieve(size) {
-        block = take(cache, class);
+        block = take();
     }
-    if block.is_null() {
-        block = take_larger(class, usize::MAX);
+    if let (true, Some(smallest)) = (block.is_null(), smallest) {
+        block = take_larger(smallest, usize::MAX);
     }
     if block.is_null() {
         HEAP.pressure.note_refused();

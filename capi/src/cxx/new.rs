@@ -7,8 +7,8 @@ use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::{NonNull, null_mut};
 use neap_heap::malloc;
-use neap_heap::watched::form;
 use neap_heap::watched::harden::Form;
+use neap_heap::watched::stated;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
 type Nothrow = *const c_void;
@@ -101,7 +101,7 @@ fn plain(size: usize, form: Form) -> *mut c_void {
 #[inline(never)]
 extern "C-unwind" fn plain_miss(size: usize, form: Form) -> *mut c_void {
     let block = malloc::allocate_missed(size);
-    form::mark(block, form);
+    stated::mark(block, form);
     if block.is_null() {
         // SAFETY: a form without alignment passes 1.
         return unsafe { exhausted(size, 1) };
@@ -152,7 +152,7 @@ fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow, form: Form) -> *mu
             Some(block) => return block.cast(),
             None => {
                 let block = malloc::allocate_missed(size);
-                form::mark(block, form);
+                stated::mark(block, form);
                 if !block.is_null() {
                     return block.cast();
                 }

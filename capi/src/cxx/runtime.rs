@@ -6,8 +6,8 @@
 use crate::{aligned, loader};
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
-use neap_heap::watched::form;
 use neap_heap::watched::harden::Form;
+use neap_heap::watched::stated;
 
 /// How the file names of libraries that may define the C++ runtime's functions begin. Python
 /// packages for musl contain a runtime of their own with a checksum in its name.
@@ -54,7 +54,7 @@ pub(super) extern "C" fn handler(align: usize) -> Option<NewHandler> {
 pub(super) extern "C" fn retry(size: usize, align: usize) -> *mut u8 {
     let block = aligned::allocate(size, align);
     // Neither form is known here.
-    form::mark(block, Form::Any);
+    stated::mark(block, Form::Any);
     block
 }
 

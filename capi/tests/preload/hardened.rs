@@ -76,7 +76,7 @@ fn a_second_delete_is_a_double_free() {
     }
 }
 
-/// Also if the first of them was the process's only one until then, and exchanges no canaries.
+/// Also if the first of them was the process's only one until then.
 #[test]
 fn of_two_threads_that_free_a_block_one_aborts() {
     if let Some(program) = compile("programs/racing_free.c", Artifact::Program, &[]) {
@@ -86,7 +86,7 @@ fn of_two_threads_that_free_a_block_one_aborts() {
     }
 }
 
-/// Where `membarrier` kills the process, fences exclude other threads during an owner's turn.
+/// Neap calls no `membarrier` where that kills the process.
 #[test]
 fn threads_in_a_sandbox() {
     let flags = [OsStr::new("-pthread")];

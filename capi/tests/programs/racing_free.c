@@ -29,7 +29,7 @@ static void *second(void *entered) {
 
 static void race(int round) {
   pthread_t thread;
-  // In hardened mode this thread now frees blocks as the only one.
+  // This thread frees blocks as the only one for now.
   void *volatile first = malloc(BYTES);
   free(first);
   void *own = malloc(BYTES);

@@ -5,7 +5,6 @@
 //! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples, a
 //! separate one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
-use super::bias::Fences;
 use super::magazine::{GUARD, Magazine, no_entries, word};
 use crate::base::sync::{AtomicUsize, Ordering, plain};
 use core::ptr::{self, NonNull};
@@ -19,15 +18,14 @@ pub enum FastPath {
     Sampling,
     /// Nothing: every call takes the slow path (the counting and the checking mode).
     Off,
-    /// The same, but the slow path takes turns instead of the cache's lock
-    /// ([`super::bias`], hardened mode).
-    Biased(Fences),
+    /// The same, but the slow path begins with a [short call](crate::watched::harden).
+    Hardened,
 }
 
 impl FastPath {
     /// Whether magazines are closed to the fast path.
     pub(crate) fn is_closed(self) -> bool {
-        matches!(self, FastPath::Off | FastPath::Biased(_))
+        matches!(self, FastPath::Off | FastPath::Hardened)
     }
 }
 
@@ -185,7 +183,7 @@ impl<'a> Held<'a> {
         let (bottom, sampling, limit) = match self.path {
             FastPath::On => (floor, usize::MAX, end),
             FastPath::Sampling => (usize::MAX, floor, end),
-            FastPath::Off | FastPath::Biased(_) => (usize::MAX, usize::MAX, 0),
+            FastPath::Off | FastPath::Hardened => (usize::MAX, usize::MAX, 0),
         };
         self.magazine.bottom.store(bottom, Ordering::Relaxed);
         self.sampling_bottom.store(sampling, Ordering::Relaxed);
@@ -396,7 +394,7 @@ impl<'a> Held<'a> {
             FastPath::On => self.magazine.bottom.store(bottom, Ordering::Relaxed),
             FastPath::Sampling => self.sampling_bottom.store(bottom, Ordering::Relaxed),
             // The owner does nothing while the lock is held.
-            FastPath::Off | FastPath::Biased(_) => {}
+            FastPath::Off | FastPath::Hardened => {}
         }
         Some(bottom)
     }
@@ -413,7 +411,7 @@ impl<'a> Held<'a> {
         let bottom = match self.path {
             FastPath::On => self.magazine.bottom.load(Ordering::Relaxed),
             FastPath::Sampling => self.sampling_bottom.load(Ordering::Relaxed),
-            FastPath::Off | FastPath::Biased(_) => self.to_offer()?,
+            FastPath::Off | FastPath::Hardened => self.to_offer()?,
         };
         (bottom > self.bounds.floor).then_some(bottom)
     }

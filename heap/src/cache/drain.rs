@@ -31,11 +31,10 @@
 //! no fence. A pop for a size is blocked by the compare that bounds the size, so it needs no extra
 //! instruction either. While the profiler samples, pops read a separate bottom
 //! ([`super::countdown`]), and the drainer publishes that one. With the fast path off, no pop
-//! happens without the lock or a turn of the owner ([`super::bias`]). An owner whose fast path has
-//! been closed since its last look at the lock is in no pop. So a drainer that holds the cache
-//! needs no barrier. The protocol is in `bounds.rs`, its loom models are in
-//! `testing/magazine_models.rs`, and the costs of the alternatives in
-//! `docs/decisions/0003-draining.md`.
+//! happens without the lock. An owner whose fast path has been closed since its last look at the
+//! lock is in no pop. So a drainer that holds the cache needs no barrier. The protocol is in
+//! `bounds.rs`, its loom models are in `testing/magazine_models.rs`, and the costs of the
+//! alternatives in `docs/decisions/0003-draining.md`.
 
 use super::flush::Gather;
 use super::heap::Heap;

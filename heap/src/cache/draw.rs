@@ -17,11 +17,11 @@
 use super::bounds::{FastPath, Held};
 use super::budget::Verdict;
 use super::flush::give_one;
-use super::heap::{Heap, Mode};
+use super::heap::Heap;
 use super::machine;
 use super::magazine::Tag;
-use super::measures::{Measures, SECRETS};
-use super::opened::{AtWork, Opened};
+use super::measures::{Measures, SECRETS, next_random};
+use super::opened::Opened;
 use super::refill::{Paced, Share};
 use super::thread_cache::Cache;
 use super::waiting::Blocks;
@@ -46,13 +46,14 @@ const MOST_FIRST: usize = 1024;
 const LEAST_GIVEN: usize = 64;
 
 impl Heap {
-    /// For the owner of a cache in hardened mode, which is to see changes soon:
-    /// [follows](Opened::follow) what the heap lets it do.
-    #[inline(never)]
-    pub(super) fn follow(&self, open: &mut Opened<'_>) {
-        if self.mode() == Mode::Checking {
-            open.follow(self.fast_path());
+    /// Opens a cache for its owner, closed to the fast path. The thread that puts measures into
+    /// force may not have come to it yet.
+    fn open_closed<'a>(&self, cache: &'a Cache) -> Opened<'a> {
+        let mut open = cache.open();
+        if !open.inner.access.path.is_closed() {
+            open.set_path(self.fast_path());
         }
+        open
     }
 
     /// A block of `class` from the thread's magazine, a random one if choices are random. Null when
@@ -61,8 +62,7 @@ impl Heap {
     /// # Safety
     /// - `cache` is the calling thread's own, and closed to the fast path.
     pub(crate) unsafe fn draw(&'static self, cache: &Cache, class: Class) -> *mut u8 {
-        let mut open = cache.open();
-        self.follow(&mut open);
+        let mut open = self.open_closed(cache);
         open.lose_patience();
         if open.magazine(class).is_low() {
             // SAFETY: the caller's promise.
@@ -189,11 +189,7 @@ impl Heap {
     /// - As [`Heap::draw`].
     /// - `block` is a block of `class` that nothing uses any more.
     pub(crate) unsafe fn keep(&'static self, cache: &Cache, class: Class, block: *mut u8) {
-        let mut open = cache.open();
-        // With `delay`, frees take turns, and follow each time they take the lock.
-        if open.inner.access.path == FastPath::Off {
-            self.follow(&mut open);
-        }
+        let mut open = self.open_closed(cache);
         // SAFETY: the caller's promise.
         if !unsafe { self.put_below(&mut open.magazine(class), block) } {
             // SAFETY: as above.
@@ -206,8 +202,7 @@ impl Heap {
     /// # Safety
     /// - As [`Heap::keep`].
     pub(crate) unsafe fn keep_all(&'static self, cache: &Cache, blocks: &Blocks) {
-        let mut open = cache.open();
-        self.follow(&mut open);
+        let mut open = self.open_closed(cache);
         for (address, tag) in blocks.tagged() {
             let block = address as *mut u8;
             // SAFETY: a class's tag; the caller's promise.
@@ -264,12 +259,13 @@ impl Heap {
     }
 }
 
-impl AtWork<'_> {
+impl Opened<'_> {
     /// A block of the class of `tag`, whose blocks have `bytes` bytes, from the thread's magazine,
-    /// a random one if choices are random. `None` if the magazine holds few blocks.
+    /// a random one if choices are random. `None` if the magazine holds few blocks, or if calls may
+    /// not be short any more.
     ///
     /// # Safety
-    /// - `tag` is a class's.
+    /// - `tag` is a class's, and the cache is the calling thread's own.
     #[inline(always)]
     pub(crate) unsafe fn draw(
         &mut self,
@@ -277,11 +273,13 @@ impl AtWork<'_> {
         bytes: usize,
         measures: Measures,
     ) -> Option<*mut u8> {
-        let random = self.random();
-        // SAFETY: the caller's promise, and the owner's turn. A magazine that is not low holds two
-        // blocks or more.
+        if self.inner.access.path != FastPath::Hardened {
+            return None;
+        }
+        let random = next_random(&mut self.inner.random);
+        // SAFETY: the caller's promise. A magazine that is not low holds two blocks or more.
         unsafe {
-            let mut magazine = self.magazine(tag);
+            let mut magazine = self.magazine_of(tag);
             let filled = magazine.filled_enough()?;
             let block = magazine.pop_newest(filled);
             if measures.has(Measures::RANDOM) {
@@ -299,7 +297,7 @@ impl AtWork<'_> {
         let Some(mut blocks) = self.inner.waiting else {
             return Hold::Refused;
         };
-        // SAFETY: the thread's own memory, which others reach while it has no turn.
+        // SAFETY: the thread's own memory, which only the holder of the lock reaches.
         let blocks = unsafe { blocks.as_mut() };
         match blocks.push_tagged(address, tag, bytes) {
             // This is a signal handler that interrupted the thread before it could bring them.

@@ -1,84 +1,42 @@
 //! A thread's way in and out: its cache begins with its first slow call and ends with the thread.
 //! Between the two, a thread in hardened mode holds back freed blocks.
 
-use super::bias::Patience;
 use super::bounds::FastPath;
 use super::bounds::array_bytes;
 use super::colour;
-use super::heap::{HEAP, Heap, SAMPLING};
+use super::heap::{Heap, SAMPLING};
 use super::machine;
-use super::measures::Measures;
 use super::opened::Opened;
 use super::registry::{Destructor, End, Heir, Refused};
 use super::thread_cache::{CACHE_BYTES, Cache};
 use super::waiting::Blocks;
 use crate::base::sync::Ordering;
-use crate::os::thread::{self, give_way, heavy_barrier};
+use crate::os::thread;
 use crate::reclaim::wakeup::Urgency;
 use crate::slab::class::Class;
 use crate::slab::class_table;
-use core::ptr::{self, NonNull};
-
-/// How often a thread looks whether another one's turn has ended, 20 µs or more apart, unless the
-/// kernel ends or refuses the sleep. A turn takes less time than that, unless its thread does not
-/// run.
-const EXCLUDE_TRIES: usize = 500;
+use core::ptr::NonNull;
 
 /// How often [`Heap::is_quiet`] looks.
 const QUIET_TRIES: usize = 10_000;
 
 impl Cache {
-    /// Whether the cache's lock is free now, and the calling thread, if it is the owner, did not
-    /// interrupt a turn.
+    /// Whether the cache's lock is free now.
     pub fn is_quiet(&self) -> bool {
-        let is_own = ptr::eq(self, machine::slot());
-        !(is_own && self.bias.is_at_work()) && self.lock().try_lock().is_some()
+        self.lock().try_lock().is_some()
     }
 
-    /// [`Cache::open`] of what the calling thread's slot holds; `None` of a sentinel, and in a
-    /// handler of signals that interrupted the owner's turn.
+    /// [`Cache::open`] of what the calling thread's slot holds; `None` of a sentinel, and as for
+    /// [`Cache::open_other`].
     pub(super) fn open_own(&self) -> Option<Opened<'_>> {
-        let is_quiet = !self.is_sentinel() && !self.bias.is_at_work();
-        is_quiet.then(|| self.open())
+        (!self.is_sentinel()).then(|| self.open_other()).flatten()
     }
 
-    /// The same for any thread. `None` if the owner of a biased cache may be at work: its turns
-    /// have no fences and the heavy barrier is not available, or a signal handler interrupted its
-    /// turn.
+    /// [`Cache::open`] for any thread. `None` in a handler of signals that interrupted the calling
+    /// thread while it held the lock.
     #[inline(never)]
     pub fn open_other(&self) -> Option<Opened<'_>> {
-        let guard = self.lock().lock();
-        let is_free = match ptr::eq(self, machine::slot()) {
-            // Not in a handler of signals that interrupted a turn.
-            true => !self.bias.is_at_work(),
-            false => self.bias.exclude(heavy_barrier, patience()),
-        };
-        is_free.then(|| self.opened(guard))
-    }
-
-    /// For the second thread that enters: from now on, the owner's frees write canaries by an
-    /// atomic exchange. Takes no lock: a signal handler may have interrupted the owner while the
-    /// owner held the cache's lock, and the handler may wait for the calling thread.
-    pub(super) fn end_alone(&self) {
-        match HEAP.measures().has(Measures::CANARY) {
-            // If the turn does not end, the owner may still store the canary of one block.
-            true => _ = self.bias.end_alone(heavy_barrier, patience()),
-            // Without canaries, the owner takes no turns.
-            false => self.bias.set_alone(false),
-        }
-    }
-}
-
-/// Waits a while for another thread.
-fn patience() -> impl FnMut() -> Patience {
-    let mut tries = EXCLUDE_TRIES;
-    move || {
-        give_way();
-        tries -= 1;
-        match tries {
-            0 => Patience::Lost,
-            _ => Patience::Left,
-        }
+        (!self.lock().is_mine()).then(|| self.open())
     }
 }
 
@@ -241,7 +199,7 @@ impl Heap {
 impl Opened<'_> {
     /// Bytes of the freed blocks that the thread holds back.
     pub fn waiting_bytes(&self) -> usize {
-        // SAFETY: the thread's own memory; the lock is held, and the owner has no turn.
+        // SAFETY: the thread's own memory; the lock is held.
         let blocks = self.inner.waiting.map(|blocks| unsafe { blocks.as_ref() });
         blocks.map_or(0, Blocks::bytes)
     }
@@ -278,11 +236,8 @@ impl Heap {
 
     /// Takes the blocks that the calling thread holds back.
     pub(crate) fn take_waiting(&self, cache: &Cache) -> Blocks {
-        let Some(mut open) = cache.open_own() else {
-            return Blocks::none();
-        };
-        self.follow(&mut open);
-        open.take_waiting()
+        let open = cache.open_own();
+        open.map_or(Blocks::none(), |mut open| open.take_waiting())
     }
 
     /// At the end of a thread, frees its memory for blocks that it holds back, and returns these

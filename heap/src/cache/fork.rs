@@ -93,11 +93,7 @@ impl Registry {
                 let owner = if self.lock.is_mine() { LEFT } else { 0 };
                 cache.owner.store(owner, Ordering::Relaxed);
             }
-            // What this thread was about to look at when it was interrupted stays at work for good,
-            // so that it goes on without it.
-            let is_held = own.is_some_and(|own| ptr::eq(own, cache)) || cache.lock().is_mine();
-            let was_at_work = !is_held && cache.bias.end_if_left();
-            if cache.lock().free_if_left() || was_at_work {
+            if cache.lock().free_if_left() {
                 cache.open().abandon();
             }
         }

@@ -57,8 +57,7 @@ impl Heap {
     /// False if the cache cannot end, because its thread was changing it or a fork in a handler
     /// left it behind.
     fn bury_one(&'static self, cache: &'static Cache) -> bool {
-        let is_whole =
-            !cache.is_moved() && !cache.is_at_work() && cache.lock().try_lock().is_some();
+        let is_whole = !cache.is_moved() && cache.is_quiet();
         if !is_whole || !self.registry.is_listed(cache) {
             return false;
         }

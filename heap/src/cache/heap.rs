@@ -1,6 +1,5 @@
 //! The heap: one value that holds every shared part, and the lookup from an address to its block.
 
-use super::bias::Fences;
 use super::bounds::FastPath;
 use super::budget::Budget;
 use super::magazine::Tag;
@@ -9,7 +8,6 @@ use super::registry::Registry;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::os::thread;
 use crate::pages::{self, PageHeap, Sides, SliceRef};
 use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::Class;
@@ -272,25 +270,16 @@ impl Heap {
             (Mode::Plain, _) if self.guarding() == Guarding::All => FastPath::Off,
             (Mode::Plain, false) => FastPath::On,
             (Mode::Plain, true) => FastPath::Sampling,
-            (Mode::Checking, false) if self.is_biased() => FastPath::Biased(Heap::fences()),
+            (Mode::Checking, false) if self.has_short_calls() => FastPath::Hardened,
             (Mode::Checking, _) => FastPath::Off,
         }
     }
 
-    /// Whether owners of caches take turns: in hardened mode, where canaries tell which blocks of a
-    /// magazine are free, and nothing looks at each call.
-    fn is_biased(&self) -> bool {
+    /// Whether calls may be short: in hardened mode, where canaries tell which blocks of a magazine
+    /// are free, and nothing looks at each call.
+    fn has_short_calls(&self) -> bool {
         let has_canaries = self.measures().has(Measures::CANARY) && EARLY.is_empty();
         has_canaries && self.guarding() == Guarding::Off
-    }
-
-    /// The fences of the owners' turns from now on. While an owner still has asymmetric ones, and
-    /// the heavy barrier is forbidden, no other thread can exclude the owner.
-    fn fences() -> Fences {
-        match thread::has_barrier() {
-            true => Fences::Asymmetric,
-            false => Fences::Symmetric,
-        }
     }
 
     /// Puts a mode into force, or ends it. Caches made from now on follow; see [`Registry`] for

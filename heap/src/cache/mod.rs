@@ -22,7 +22,6 @@ mod aarch64;
 #[cfg(not(loom))]
 mod arming;
 #[cfg_attr(loom, allow(dead_code))]
-pub mod bias;
 #[cfg_attr(loom, allow(dead_code))]
 pub mod bounds;
 #[cfg(not(loom))]

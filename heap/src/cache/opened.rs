@@ -1,11 +1,9 @@
-//! A thread's cache whose lock is held, or whose owner has a turn: its magazines and what the slow
-//! path knows about them.
+//! A thread's cache whose lock is held: its magazines and what the slow path knows about them.
 
-use super::bias::Turn;
 use super::bounds::{FastPath, Held};
 use super::countdown::Countdown;
 use super::magazine::Tag;
-use super::measures::{SECRETS, next_random};
+use super::measures::SECRETS;
 use super::thread_cache::{Cache, Inner};
 use crate::base::sync::Ordering;
 use crate::os::lock::Guard;
@@ -16,14 +14,19 @@ impl Cache {
     /// Takes the cache's lock and everything it guards. For the owner, and for caches that have no
     /// owner any more.
     pub fn open(&self) -> Opened<'_> {
-        debug_assert!(!self.bias.is_at_work());
         self.opened(self.lock.lock())
     }
 
-    /// The cache, whose lock is held, and whose owner has no turn.
-    pub(super) fn opened<'a>(&'a self, guard: Guard<'a>) -> Opened<'a> {
-        // SAFETY: the lock is held until the guard in the same value is dropped, and the owner has
-        // no turn.
+    /// [`Cache::open`], if the lock is free.
+    #[inline(always)]
+    pub(crate) fn try_open(&self) -> Option<Opened<'_>> {
+        self.lock.try_lock().map(|guard| self.opened(guard))
+    }
+
+    /// The cache, whose lock is held.
+    #[inline(always)]
+    fn opened<'a>(&'a self, guard: Guard<'a>) -> Opened<'a> {
+        // SAFETY: the lock is held until the guard in the same value is dropped.
         let inner = unsafe { &mut *self.inner.get() };
         Opened {
             cache: self,
@@ -32,67 +35,10 @@ impl Cache {
         }
     }
 
-    /// Whether the owner may have a turn, most likely.
+    /// Whether the owner's calls may be short. Under the lock, the path tells.
     #[inline(always)]
-    pub(crate) fn has_turns(&self) -> bool {
-        self.bias.is_ready()
-    }
-
-    /// For the owner: whether it is in a handler of signals that interrupted its turn.
-    #[inline(always)]
-    pub(crate) fn is_at_work(&self) -> bool {
-        self.bias.is_at_work()
-    }
-
-    /// A turn of the owner at its magazines. `None` unless the path is [`FastPath::Biased`] and the
-    /// lock is free, and in a handler of signals that interrupted a turn.
-    #[inline(always)]
-    pub(crate) fn begin_turn(&self) -> Option<AtWork<'_>> {
-        let turn = self.bias.begin(|| self.lock.is_taken())?;
-        Some(self.at_work(turn))
-    }
-
-    /// [`Cache::begin_turn`] of an owner that has no turn.
-    #[inline(always)]
-    pub(crate) fn begin_ready_turn(&self) -> Option<AtWork<'_>> {
-        let turn = self.bias.begin_ready(|| self.lock.is_taken())?;
-        Some(self.at_work(turn))
-    }
-
-    #[inline(always)]
-    fn at_work<'a>(&'a self, turn: Turn<'a>) -> AtWork<'a> {
-        // SAFETY: others wait until the turn in the same value is dropped.
-        let inner = unsafe { &mut *self.inner.get() };
-        AtWork {
-            cache: self,
-            inner,
-            turn,
-        }
-    }
-}
-
-/// A cache whose owner has a turn.
-pub(crate) struct AtWork<'a> {
-    cache: &'a Cache,
-    pub(super) inner: &'a mut Inner,
-    pub(crate) turn: Turn<'a>,
-}
-
-impl AtWork<'_> {
-    /// The magazine of the class of `tag`.
-    ///
-    /// # Safety
-    /// - `tag` is a class's.
-    #[inline(always)]
-    pub(super) unsafe fn magazine(&mut self, tag: Tag) -> Held<'_> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.magazine_of(self.cache, tag) }
-    }
-
-    /// A random number.
-    #[inline(always)]
-    pub(super) fn random(&mut self) -> u64 {
-        next_random(&mut self.inner.random)
+    pub(crate) fn is_hardened(&self) -> bool {
+        self.hardened.load(Ordering::Relaxed)
     }
 }
 
@@ -107,7 +53,7 @@ impl Inner {
         let offset = tag.byte() as usize * 8;
         let path = self.access.path;
         // SAFETY: the caller's promise: bounds are as long as magazines, and so are countdowns.
-        // They are of this class, and what excludes others lasts as long as the borrow.
+        // They are of this class, and the lock is held as long as the borrow.
         unsafe {
             let bounds = &mut *self.bounds.as_mut_ptr().byte_add(offset);
             let countdown = cache.countdown_of(tag);
@@ -115,13 +61,13 @@ impl Inner {
         }
     }
 
-    /// The magazine of `class` of `cache`, whose lock is held, or whose owner has a turn.
+    /// The magazine of `class` of `cache`, whose lock is held.
     #[inline(always)]
     fn magazine<'a>(&'a mut self, cache: &'a Cache, class: Class) -> Held<'a> {
         let bounds = &mut self.bounds[class.index()];
         let sampling = &cache.countdowns[class.index()].bottom;
         let magazine = cache.magazine(Tag::of(class));
-        // SAFETY: the bounds of this class; what excludes others lasts as long as the borrow.
+        // SAFETY: the bounds of this class; the lock is held as long as the borrow.
         unsafe { Held::new(magazine, sampling, bounds, self.access.path) }
     }
 }
@@ -139,7 +85,6 @@ impl Opened<'_> {
     /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change:
     /// it has nothing to drain.
     pub(super) fn abandon(&mut self) {
-        self.cache.bias.close();
         self.inner.access.is_offering = false;
         self.inner.is_drained = true;
         self.inner.arrays = Default::default();
@@ -250,41 +195,25 @@ impl Opened<'_> {
         &self.cache.countdowns[class.index()]
     }
 
-    /// Sets what the owner may do on its fast path. Only the owner may set [`FastPath::Biased`].
+    /// Sets what the owner may do on its fast path.
     pub fn set_path(&mut self, path: FastPath) {
         self.inner.access.path = path;
         self.inner.access.may_pop = false;
-        match path {
-            FastPath::Biased(fences) => {
-                self.cache.bias.open(fences);
-                self.inner.random = SECRETS.next();
-            }
-            FastPath::On | FastPath::Sampling | FastPath::Off => self.cache.bias.close(),
+        let is_hardened = path == FastPath::Hardened;
+        self.cache.hardened.store(is_hardened, Ordering::Relaxed);
+        if is_hardened {
+            self.inner.random = SECRETS.next();
         }
         Class::all().for_each(|class| self.magazine(class).publish());
         self.set_offering(false);
     }
 
-    /// [`Opened::set_path`] for a thread that may not be the owner. It does not open the bias: an
-    /// owner that is to begin turns, or to change their fences, does so itself when it
-    /// [follows](Opened::follow).
+    /// [`Opened::set_path`] for a thread that may not be the owner.
     pub(super) fn set_path_of_other(&mut self, path: FastPath) {
-        let before = self.inner.access.path;
-        let may_pop = self.inner.access.may_pop || !before.is_closed();
-        match (path, before) {
-            (FastPath::Biased(_), FastPath::Biased(_)) => return,
-            (FastPath::Biased(_), _) => self.set_path(FastPath::Off),
-            (path, _) => self.set_path(path),
-        }
+        let access = &self.inner.access;
+        let may_pop = access.may_pop || !access.path.is_closed();
+        self.set_path(path);
         self.inner.access.may_pop = may_pop;
-    }
-
-    /// For the owner: applies a change that another thread did not apply, because the owner was at
-    /// work, or because only the owner may open the bias.
-    pub(super) fn follow(&mut self, path: FastPath) {
-        if self.inner.access.path != path {
-            self.set_path(path);
-        }
     }
 
     /// Says whether a drainer offers what the magazines hold. The owner's pops see it from the next
@@ -323,7 +252,6 @@ impl Opened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::bias::Fences;
     use crate::cache::magazine::GUARD;
     use crate::testing::own_cache;
     use std::boxed::Box;
@@ -351,25 +279,6 @@ mod tests {
         // SAFETY: the array holds more.
         unsafe { open.magazine(class).set_filled(filled) };
         open.set_path(FastPath::On);
-    }
-
-    /// Another thread only closes it.
-    #[test]
-    fn the_owner_opens_its_bias() {
-        let cache = new_cache();
-        let turns = FastPath::Biased(Fences::Symmetric);
-        cache.open().set_path(FastPath::Off);
-        cache.open().set_path_of_other(turns);
-        assert!(!cache.has_turns());
-        cache.open().follow(turns);
-        assert!(cache.has_turns());
-        cache
-            .open()
-            .set_path_of_other(FastPath::Biased(Fences::Asymmetric));
-        assert_eq!(cache.open().inner.access.path, turns);
-        cache.open().set_path_of_other(FastPath::Off);
-        assert!(!cache.has_turns());
-        assert!(!cache.open().inner.access.may_pop);
     }
 
     #[test]

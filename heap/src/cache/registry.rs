@@ -41,9 +41,6 @@ pub struct Registry {
     /// How many caches were [armed](super::arming) when they ended, and no other cache was armed in
     /// their place.
     owed: AtomicU32,
-    /// How many threads have entered the heap: 0, 1, or 2 for more. A thread without memory for its
-    /// cache enters again in each call, and counts again. Changes under the lock.
-    entered: AtomicU32,
 }
 
 const NO_KEY: u64 = 0;
@@ -114,7 +111,6 @@ impl Registry {
             key: AtomicU64::new(NO_KEY),
             past: [const { AtomicU64::new(0) }; 3],
             owed: AtomicU32::new(0),
-            entered: AtomicU32::new(0),
         }
     }
 
@@ -245,28 +241,15 @@ impl Registry {
         sums
     }
 
-    /// Counts the calling thread as one that has entered the heap. If it is the second, the first
-    /// is [alone](Cache::end_alone) no longer. Returns how the thread's cache is to end. If it ends
-    /// with the thread, the thread's key has `destructor`.
+    /// How the cache of the calling thread, which has none yet, is to end. If it ends with the
+    /// thread, the thread's key has `destructor`.
     pub(super) fn admit(&self, destructor: Destructor) -> Result<End, Refused> {
-        let key = match thread::are_there() {
-            true => Some(self.key(destructor)?),
-            false => None,
-        };
-        let _guard = self.lock.lock();
-        let entered = self.entered.load(Ordering::Relaxed);
-        self.entered.store((entered + 1).min(2), Ordering::Relaxed);
-        // SAFETY: the lock is held. The list has no other cache than the first thread's.
-        let first = unsafe { self.first.load(Ordering::Relaxed).as_ref() };
-        if entered == 1
-            && let Some(first) = first
-        {
-            first.end_alone();
-        }
-        match key {
-            Some(key) => Ok(End::WithThread(key)),
-            None if self.first.load(Ordering::Relaxed).is_null() => Ok(End::WithProcess),
-            None => Err(Refused::Lasting),
+        if thread::are_there() {
+            self.key(destructor).map(End::WithThread)
+        } else if self.is_empty() {
+            Ok(End::WithProcess)
+        } else {
+            Err(Refused::Lasting)
         }
     }
 
@@ -294,9 +277,6 @@ impl Registry {
 
     pub(super) fn enroll(&self, cache: &Cache) {
         let _guard = self.lock.lock();
-        cache
-            .bias
-            .set_alone(self.entered.load(Ordering::Relaxed) == 1);
         self.append(cache);
         self.count.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,6 +1,5 @@
 //! A thread's cache: its magazines, and what its slow path needs to know about them.
 
-use super::bias::Bias;
 use super::bounds::{Access, Bounds};
 use super::countdown::{Countdown, Counts, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
@@ -37,7 +36,7 @@ pub struct Cache {
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the
     /// magazines.
     pub(super) lock: Lock,
-    /// guarded by: lock, or a turn of the owner
+    /// guarded by: lock
     pub(super) inner: UnsafeCell<Inner>,
     /// The registry's list; guarded by the registry's lock.
     pub next: AtomicPtr<Cache>,
@@ -51,8 +50,9 @@ pub struct Cache {
     pub pin: AtomicU8,
     /// The owner is to get a guarded block soon (see `arming`). Written under the lock.
     pub(super) armed: AtomicBool,
-    /// Lets the owner reach `inner` without the lock (hardened mode).
-    pub(super) bias: Bias,
+    /// The path is [`FastPath::Hardened`](super::bounds::FastPath::Hardened). Written under the
+    /// lock.
+    pub(super) hardened: AtomicBool,
     /// Exact counters of the counting mode, written by the owner only.
     pub counts: Counts,
 }
@@ -158,7 +158,7 @@ impl Cache {
             owner: AtomicI32::new(0),
             pin: AtomicU8::new(UNPINNED),
             armed: AtomicBool::new(false),
-            bias: Bias::closed(),
+            hardened: AtomicBool::new(false),
             counts: Counts::new(),
         }
     }

@@ -74,12 +74,6 @@ impl FutexLock {
         }
     }
 
-    /// Whether a thread holds the lock. If not, the caller sees what the last holder did.
-    #[inline(always)]
-    pub fn is_taken(&self) -> bool {
-        self.state.load(Ordering::Acquire) != FREE
-    }
-
     /// Whether the calling thread holds the lock.
     pub fn is_mine(&self) -> bool {
         self.holder().is_some_and(|holder| holder == me())

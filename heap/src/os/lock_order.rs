@@ -5,7 +5,7 @@
 //! of [`NO_WAITS`], for which all threads wait, a thread calls the kernel for nothing and waits for
 //! no lock at all. Exempt is what costs no system call: the clock, and the size of a page.
 //!
-//! What a fork's child [finds](Row::left): what its own thread was changing, when a handler of
+//! What a fork's child finds: what its own thread was changing, when a handler of
 //! signals interrupted it and forked, it goes on changing, and the lock stays held. Every other
 //! lock that is held the child sets free, but for those of a thread that was about to fork in a
 //! handler itself: these stay held. Else the holder stood where it waited for another lock, for the
@@ -22,10 +22,6 @@ pub struct Row {
     pub rank: Rank,
     /// What it is called.
     pub name: &'static str,
-    /// What it protects.
-    pub guards: &'static str,
-    /// What a fork's child finds, if the holder stayed in the parent.
-    pub left: &'static str,
 }
 
 macro_rules! order {
@@ -35,7 +31,10 @@ macro_rules! order {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(i8)]
         pub enum Rank {
-            $(#[doc = concat!($name, ": ", $guards)] $rank = $number - DEPOT,)*
+            $(
+                #[doc = concat!($name, ": ", $guards, ". If the holder stays in a fork's parent: ", $left)]
+                $rank = $number - DEPOT,
+            )*
             /// That of a fork itself. It is never closed.
             Fork,
             /// Never closed: the holder also holds a lock that is, or the child does without.
@@ -46,8 +45,6 @@ macro_rules! order {
         pub const ORDER: &[Row] = &[$(Row {
             rank: Rank::$rank,
             name: $name,
-            guards: $guards,
-            left: $left,
         }),*];
     };
 }

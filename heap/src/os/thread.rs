@@ -8,7 +8,7 @@ use super::loader::{is_glibc, is_there, symbol};
 use super::own_stack;
 use super::process::{self, process_id};
 use super::sandbox;
-use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
+use crate::base::sync::plain::{AtomicUsize, Ordering};
 use core::ffi::{CStr, c_void};
 
 /// Whether the process has the C library's functions of threads. Before glibc 2.34 they are in
@@ -246,22 +246,11 @@ fn signal_thread(id: i32, signal: i32) -> isize {
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-/// Whether the process is registered for [`heavy_barrier`] since its start, and no barrier has been
-/// refused.
-static REGISTERED: AtomicBool = AtomicBool::new(false);
-
 /// Registers the process for [`heavy_barrier`]. While the process has one thread this takes under a
 /// microsecond. Later the kernel first waits for an RCU grace period: for 6 to 30 ms, and for much
 /// longer on an overloaded machine. A fork's child inherits the registration.
 pub fn prepare_barrier() {
-    let is_registered = membarrier(REGISTER_PRIVATE_EXPEDITED);
-    REGISTERED.store(is_registered, Ordering::Relaxed);
-}
-
-/// Whether [`heavy_barrier`] is [prepared](prepare_barrier), and allowed. It then passes, unless
-/// something unknown to Neap forbids it. Makes no system call.
-pub fn has_barrier() -> bool {
-    REGISTERED.load(Ordering::Relaxed) && !sandbox::is_forbidden()
+    membarrier(REGISTER_PRIVATE_EXPEDITED);
 }
 
 fn membarrier(command: i32) -> bool {
@@ -273,15 +262,8 @@ fn membarrier(command: i32) -> bool {
 /// Registers the process if that has not [been done](prepare_barrier). If the kernel refuses, or
 /// the process is in a sandbox, returns false and promises nothing.
 pub fn heavy_barrier() -> bool {
-    if sandbox::is_forbidden() {
-        return false;
-    }
-    let passes = membarrier(PRIVATE_EXPEDITED)
-        || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED));
-    if !passes {
-        REGISTERED.store(false, Ordering::Relaxed);
-    }
-    passes
+    let passes = || membarrier(PRIVATE_EXPEDITED);
+    !sandbox::is_forbidden() && (passes() || (membarrier(REGISTER_PRIVATE_EXPEDITED) && passes()))
 }
 
 /// Waits for a moment, for a thread that is about to be done. A real-time thread, too, lets others

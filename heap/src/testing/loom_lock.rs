@@ -41,11 +41,6 @@ impl Lock {
             .map(|_| Guard { lock: self })
     }
 
-    /// Whether a thread holds the lock.
-    pub fn is_taken(&self) -> bool {
-        self.held.load(Ordering::Acquire)
-    }
-
     /// Gives up the lock on behalf of a guard that was forgotten.
     ///
     /// # Safety

@@ -1,8 +1,6 @@
 //! What the tests of several files share: models of parts of the heap, and the loom models of its
 //! protocols. `planted` has errors for sanitizers.
 
-#[cfg(loom)]
-mod bias_models;
 #[cfg(not(loom))]
 pub(crate) mod crew;
 #[cfg(loom)]

@@ -2,33 +2,21 @@
 
 use super::fences;
 use super::harden;
+use super::release;
 use super::rule;
-use super::turn;
 use crate::cache::countdown::Counts;
 use crate::cache::heap::{Guarding, HEAP, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::measures::Measures;
+use crate::cache::thread_cache::Cache;
 use crate::hook;
 use crate::init::{current, entered};
 use crate::large;
 use crate::reclaim::start::end_slow_path;
 use crate::slab::class::{Class, TABLE_BYTES};
 use crate::supply::{self, Extent, zeroed};
-use crate::watched::release;
-
-/// A block of at least `size` bytes, which the table of tags has, at a multiple of 16; null when
-/// out of memory. The magazine gave none, as in [`allocate_class`]. Calls that may be another's
-/// last stay in the section of the entry points, so that traces leave them out.
-#[cold]
-#[inline(never)]
-#[unsafe(link_section = "neap_text")]
-pub(crate) fn allocate(size: usize) -> *mut u8 {
-    match turn::allocate(size) {
-        Some(block) => block.as_ptr(),
-        None => allocate_small(size, Class::serving(size), 16),
-    }
-}
+use core::ptr::NonNull;
 
 /// A block of at least `size` bytes at a multiple of `align` (and of 16, unless the caller states
 /// 8); null when out of memory.
@@ -46,18 +34,30 @@ fn pop(class: Class) -> Option<*mut u8> {
     unsafe { machine::pop(cache, tag).or_else(|| machine::pop_sampling(cache, tag)) }
 }
 
-/// [`allocate_layout`] of what a slab of `class` would serve, after its magazine gave none.
+/// [`allocate_layout`] of what a slab of `class` would serve, after its magazine gave none. Calls
+/// that may be another's last stay in the section of the entry points, so that traces leave them
+/// out.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate_class(size: usize, class: Class, align: usize) -> *mut u8 {
-    match (align <= 16).then(|| turn::allocate(size)).flatten() {
+    match allocate_short(size, align) {
         Some(block) => block.as_ptr(),
-        None => allocate_small(size, class, align),
+        None => allocate_long(size, class, align),
     }
 }
 
-/// Like [`allocate`], the bytes of `extent` zero.
+/// [`harden::allocate_short`], if the call may be short.
+#[inline(always)]
+fn allocate_short(size: usize, align: usize) -> Option<NonNull<u8>> {
+    let cache = current();
+    let may_be = align <= 16 && cache.is_hardened();
+    may_be
+        .then(|| harden::allocate_short(cache, size))
+        .flatten()
+}
+
+/// Like [`allocate_layout`], the bytes of `extent` zero.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
@@ -66,7 +66,7 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize, extent: Extent) -> *mut
         return allocate_large(size, align, large::allocate_zeroed);
     };
     if HEAP.mode() == Mode::Checking {
-        return zeroed_closely(size, align);
+        return zeroed_closely(size, align.max(16), extent);
     }
     let bytes = extent.bytes(size, class);
     let is_plain = HEAP.is_plain() && !HEAP.is_sampling() && HEAP.guarding() != Guarding::All;
@@ -86,21 +86,24 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize, extent: Extent) -> *mut
     zeroed(block, if is_guarded { size } else { bytes })
 }
 
-/// A zeroed block in the checking mode, where the usable bytes are not those of the class.
+/// A zeroed block in the checking mode, where the usable bytes may not be those of the class.
 #[unsafe(link_section = "neap_text")]
-fn zeroed_closely(size: usize, align: usize) -> *mut u8 {
-    if align <= 16
-        && let Some(block) = turn::allocate(size)
-    {
+fn zeroed_closely(size: usize, align: usize, extent: Extent) -> *mut u8 {
+    if let Some(block) = allocate_short(size, align) {
         // What fills freed blocks with zeros has looked at these bytes.
-        if HEAP.measures().has(Measures::ZERO) {
-            return block.as_ptr();
-        }
-        return zeroed(block.as_ptr(), size);
+        let is_zero = HEAP.measures().has(Measures::ZERO);
+        return zeroed(block.as_ptr(), if is_zero { 0 } else { size });
     }
-    let block = allocate_layout(size, align.max(16));
-    // SAFETY: null, or a fresh block.
-    let bytes = unsafe { release::usable_size(block) };
+    let Some(class) = Class::of_layout(size, align) else {
+        return allocate_large(size, align, large::allocate_zeroed);
+    };
+    let block = allocate_long(size, class, align);
+    let is_plain = !harden::is_on() && HEAP.guarding() == Guarding::Off;
+    let bytes = match is_plain || block.is_null() {
+        true => extent.bytes(size, class),
+        // SAFETY: a fresh block.
+        false => unsafe { release::usable_size(block) },
+    };
     zeroed(block, bytes)
 }
 
@@ -125,25 +128,23 @@ pub(crate) fn allocate_large(
     }
 }
 
-/// [`allocate_class`] out of turn.
+/// [`allocate_class`], unless the call is short.
+#[inline(never)]
 #[unsafe(link_section = "neap_text")]
-fn allocate_small(size: usize, class: Class, align: usize) -> *mut u8 {
-    let mut block = take(size, class, align);
-    if block.is_null() && HEAP.relieve(size) {
-        block = take(size, class, align);
-    }
-    if block.is_null() && HEAP.is_plain() && !HEAP.is_sampling() {
-        block = supply::take_larger(class, usize::MAX);
-    }
+fn allocate_long(size: usize, class: Class, align: usize) -> *mut u8 {
+    let take = || take(size, class, align);
+    let mut block = take();
     if block.is_null() {
-        HEAP.pressure.note_refused();
+        let is_plain = HEAP.is_plain() && !HEAP.is_sampling();
+        block = supply::take_after_relief(&take, size, is_plain.then_some(class));
     }
     end_slow_path(0);
     block
 }
 
 fn take(size: usize, class: Class, align: usize) -> *mut u8 {
-    if let Some(block) = chosen(size, class, align) {
+    let cache = entered();
+    if let Some(block) = cache.and_then(|cache| chosen(cache, size, class, align)) {
         count(size, Some(class));
         return block;
     }
@@ -153,20 +154,23 @@ fn take(size: usize, class: Class, align: usize) -> *mut u8 {
     count(size, Some(class));
     match HEAP.mode() {
         Mode::Checking => HEAP.take_one(class),
-        Mode::Plain => supply::take(entered(), class),
+        Mode::Plain => supply::take(cache, class),
     }
 }
 
 /// A sampled or guarded block, if this one is to be one. Not instead of a block between guards.
-fn chosen(size: usize, class: Class, align: usize) -> Option<*mut u8> {
-    let cache = entered()?;
+fn chosen(cache: &'static Cache, size: usize, class: Class, align: usize) -> Option<*mut u8> {
+    let (is_sampling, guarding) = (HEAP.is_sampling(), HEAP.guarding());
+    if !is_sampling && guarding == Guarding::Off {
+        return None;
+    }
     if harden::is_on() {
         rule::class_for(size, align)?;
     }
     let sampled = || hook::instruments().sample(cache, size, class);
     let guarded = || hook::instruments().guard(cache, size, align, class);
-    let block = HEAP.is_sampling().then(sampled).flatten();
-    block.or_else(|| (HEAP.guarding() != Guarding::Off).then(guarded).flatten())
+    let block = is_sampling.then(sampled).flatten();
+    block.or_else(|| (guarding != Guarding::Off).then(guarded).flatten())
 }
 
 /// A block of a slab, or a large one between guards, under `NEAP_HARDEN`.

@@ -10,7 +10,7 @@ use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::cache::heap::{HEAP, slab_of};
 use crate::cache::magazine::Tag;
 use crate::cache::measures::{Form, Measures};
-use crate::cache::misuse::{self, Call};
+use crate::cache::misuse::Call;
 use crate::large::{self, MAX_BYTES, abandon, page_multiple};
 use crate::mapped_over;
 use crate::os::linux::Linux;
@@ -236,11 +236,7 @@ pub(crate) unsafe fn move_fenced(
 /// Usable bytes of the large block at `address`, between guards or not; aborts if it does not start
 /// there.
 pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
-    let bytes = place.bytes();
-    if place.slice_base() + lead_of(place) != address {
-        misuse::interior(call, address, bytes);
-    }
-    bytes
+    large::bytes(call, place, lead_of(place), address)
 }
 
 /// Takes back a large block, between guards or not.

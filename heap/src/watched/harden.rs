@@ -1,28 +1,40 @@
 //! Blocks of slabs under `NEAP_HARDEN`: how they are chosen, filled and checked. [`super::seal`]
 //! says what stands behind them, and `docs/harden.md` what each measure stops.
 //!
+//! Most calls are *short*: a `malloc` or `free` of a small block with a canary takes no lock but
+//! that of the thread's cache, and only if it is free. Short calls do what the others do for such a
+//! block, without their periodic work. If a block or its canary is not as expected, they change
+//! nothing, and the slow path reports what is wrong. The slow path also serves a call if the
+//! magazine holds few blocks, or if the lock is taken: by another thread, or by this one, which a
+//! signal handler has interrupted. A thread holds back the blocks that it frees. The `free` after
+//! which it has enough of them brings them to quarantine, and then ends as the slow path does.
+//!
 //! A free checks the block's own canary and slack, and the bytes within 32 bytes of the block that
 //! are in no block in use ([`super::stray`]). Meanwhile, other threads may allocate and free a
 //! neighbour. Its canary says that it is in use before its owner writes there, and that it is free
 //! only after its bytes are zero.
 
+use super::rule;
 use super::seal::{self, Seal, canary_of, held_bytes, is_unused};
 use super::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other, is_zero};
 use crate::base::sync::Ordering;
-use crate::cache::bias::Closing;
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::cache::draw::Hold;
 use crate::cache::flush::give_found;
 use crate::cache::heap::HEAP;
 use crate::cache::machine;
+use crate::cache::magazine::{Start, Tag};
 pub use crate::cache::measures::{Canary, Form, Measures};
 use crate::cache::measures::{EARLY, Key, SECRETS};
 use crate::cache::misuse::{self, Call};
 use crate::cache::tags::{self, Unchecked};
 use crate::cache::thread_cache::Cache;
 use crate::cache::waiting::Blocks;
+use crate::hook;
 use crate::init::entered;
 use crate::slab::Slab;
-use crate::slab::class::Class;
-use core::ptr;
+use crate::slab::class::{Class, TABLE_BYTES};
+use core::ptr::{self, NonNull};
 
 /// What fills a block that waits in the checking mode: as a pointer it leads nowhere.
 const PATTERN: u8 = 0xdb;
@@ -39,7 +51,139 @@ pub fn random() -> Option<usize> {
     wanted.then(|| SECRETS.next() as usize)
 }
 
-/// A block of `size` bytes, by [`super::rule::class_for`] of `class`. Null when out of memory.
+/// A block of `size` bytes at a multiple of 16 for the calling thread, whose cache is
+/// [hardened](Cache::is_hardened). If freed blocks are filled with zeros, its bytes are zero.
+/// `None` if this call cannot be short.
+#[inline(never)]
+pub(crate) fn allocate_short(cache: &'static Cache, size: usize) -> Option<NonNull<u8>> {
+    // For a request of no bytes, the difference wraps around to the largest number.
+    let tag = match size.wrapping_sub(1) < TABLE_BYTES - CANARY_BYTES {
+        // The table has the classes of C requests, whose blocks are multiples of 16.
+        true => match cache.tags[size + CANARY_BYTES] {
+            tag if HEAP.is_no_bytes_tag(tag) => unusual_tag_for(size)?,
+            tag => tag,
+        },
+        false => unusual_tag_for(size)?,
+    };
+    debug_assert_eq!(Some(tag), rule::class_for(size, 16).map(Tag::of));
+    let (measures, bytes) = (HEAP.measures(), cache.start(tag).bytes as usize);
+    // SAFETY: a class's; the calling thread's own.
+    let block = unsafe { cache.try_open()?.draw(tag, bytes, measures)? };
+    // SAFETY: drawn from the thread's magazine of that class, which holds free blocks.
+    NonNull::new(unsafe { hand_out_sealed(block, size, bytes, measures) })
+}
+
+/// The tag of the class for `size` bytes and a canary behind them, where the table does not have
+/// it. `None` if a block of this size has no canary.
+#[inline(never)]
+fn unusual_tag_for(size: usize) -> Option<Tag> {
+    (size > 0).then(|| rule::class_for(size, 16).map(Tag::of))?
+}
+
+/// What a short call did with a freed block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// This call did not take it, and the slow path must.
+    Not,
+    /// The thread holds it back.
+    Held,
+    /// The thread has brought freed blocks to quarantine, this one among them. The caller must end
+    /// the call as the slow path does.
+    Brought,
+}
+
+/// Takes a block back, if it has a canary that says that it is in use.
+///
+/// # Safety
+/// - As [`crate::free::free`]; `cache` is the calling thread's, and hardened.
+#[inline(always)]
+pub(crate) unsafe fn free_short(cache: &'static Cache, block: *mut u8) -> Freed {
+    let (address, measures) = (tags::strip(block.addr()), HEAP.measures());
+    if !measures.has(Measures::DELAY) {
+        return Freed::Not;
+    }
+    let Some((tag, start)) = starting_at(cache, address) else {
+        return Freed::Not;
+    };
+    if HEAP.is_no_bytes_tag(tag) {
+        return Freed::Not;
+    }
+    if tags::is_on()
+        && let Some(class) = tag.class()
+    {
+        tags::refuse_other(Call::Free, block.addr(), class);
+    }
+    let bytes = start.bytes as usize;
+    // SAFETY: a block with a canary starts there; the caller's promise.
+    if !unsafe { close_if_in_use(address, bytes, measures) } {
+        return Freed::Not;
+    }
+    // Only now: after a fault or an abort in the checks, a handler may run that never returns.
+    let hold = match cache.try_open() {
+        Some(mut open) => open.hold(address, tag, bytes),
+        None => Hold::Refused,
+    };
+    match hold {
+        Hold::Done => return Freed::Held,
+        Hold::Last => bring_waiting(cache),
+        Hold::Refused => bring_one(cache, address, tag),
+    }
+    Freed::Brought
+}
+
+/// The tag of the class of the block that starts at `address`, and its class's [`Start`]. `None` if
+/// no block of a slab in the first arena starts there.
+#[inline(always)]
+fn starting_at(cache: &Cache, address: usize) -> Option<(Tag, Start)> {
+    let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
+    let slice = address.wrapping_sub(base) >> SLICE_SHIFT;
+    if slice >= HEAP.pages.primary_slices.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: the first arena begins with its tag table, a byte of a tag for each slice.
+    let tag = unsafe { Tag::from_byte(*((base + slice) as *const u8)) };
+    let start = cache.start(tag);
+    let offset = (address % SLICE_BYTES) as u32;
+    // If the tag is not a class's, no offset is below the limit.
+    let starts = offset.wrapping_mul(start.test) < start.limit;
+    starts.then_some((tag, start))
+}
+
+/// Brings to quarantine the blocks that the calling thread holds back. Out of line, because their
+/// copy takes room on the stack.
+#[cold]
+#[inline(never)]
+fn bring_waiting(cache: &Cache) {
+    bring(&HEAP.take_waiting(cache));
+}
+
+/// Brings closed blocks to quarantine.
+#[cold]
+#[inline(never)]
+fn bring(blocks: &Blocks) {
+    // SAFETY: freed by the program, and held back since.
+    unsafe {
+        if !hook::instruments().hold_back(blocks) {
+            reuse_all(blocks);
+        }
+    }
+}
+
+/// Brings to quarantine a closed block that the thread could not hold back. Either the thread has
+/// no memory for such blocks yet, or the cache's lock was taken, or this is a signal handler that
+/// interrupted the thread before it could bring the blocks that it holds back.
+#[cold]
+#[inline(never)]
+fn bring_one(cache: &'static Cache, address: usize, tag: Tag) {
+    HEAP.prepare_waiting(cache);
+    let mut blocks = Blocks::none();
+    if let Some(class) = tag.class() {
+        blocks.push(address, class);
+    }
+    bring(&blocks);
+}
+
+/// A block of `size` bytes, by [`rule::class_for`] of `class`. Null when out of memory.
 pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
     let (block, seal) = match own_cache(class) {
         // SAFETY: the calling thread's own, and in this mode its fast path is closed.
@@ -67,10 +211,10 @@ fn own_cache(class: Class) -> Option<&'static Cache> {
 }
 
 /// [`own_cache`] of any class whose blocks have canaries. `None` also in a signal handler that
-/// interrupted a turn of the thread.
+/// interrupted the thread while it held its cache's lock.
 fn closed_cache() -> Option<&'static Cache> {
     match HEAP.measures().has(Measures::CANARY) && EARLY.is_empty() {
-        true => entered().filter(|cache| !cache.is_at_work()),
+        true => entered().filter(|cache| !cache.lock().is_mine()),
         false => None,
     }
 }
@@ -226,14 +370,11 @@ pub unsafe fn close(slab: &Slab, class: Class, number: usize) {
 ///
 /// # Safety
 /// - The program frees this block of the slab, and uses it no more.
-/// - The calling thread has [entered] the heap, so that no other thread ends a free as one that is
-///   [alone](Closing::end).
 pub unsafe fn close_sealed(address: usize, class: Class) {
     let bytes = class.bytes();
     // SAFETY: the caller's promise.
     unsafe {
-        let closing = close_if_in_use(address, bytes, HEAP.measures());
-        if closing.is_some_and(|closing| closing.end(None)) {
+        if close_if_in_use(address, bytes, HEAP.measures()) {
             return;
         }
         match canary_of(address, class) {
@@ -245,17 +386,13 @@ pub unsafe fn close_sealed(address: usize, class: Class) {
     }
 }
 
-/// The first steps of [`close_sealed`], of a block of `bytes` bytes; [`Closing`] has the last one.
-/// `None`, and nothing happens, if the block's canary does not say that it is in use.
+/// [`close_sealed`] of a block of `bytes` bytes. False, and nothing happens, if the block's canary
+/// does not say that it is in use, or if another thread that frees it at the same time was faster.
 ///
 /// # Safety
 /// - The program frees this block, which has a canary or is free, and uses it no more.
 #[inline(always)]
-pub(crate) unsafe fn close_if_in_use<'a>(
-    address: usize,
-    bytes: usize,
-    measures: Measures,
-) -> Option<Closing<'a>> {
+unsafe fn close_if_in_use(address: usize, bytes: usize, measures: Measures) -> bool {
     let _unchecked = Unchecked::begin();
     let held = bytes - CANARY_BYTES;
     // SAFETY: a block with a canary starts there, or a free one.
@@ -263,7 +400,7 @@ pub(crate) unsafe fn close_if_in_use<'a>(
     let live = word.load(Ordering::Acquire);
     let key = Key::of(address);
     let Some(Canary::Live(_, size)) = key.read(live) else {
-        return None;
+        return false;
     };
     if measures.has(Measures::ZERO) {
         // SAFETY: the block's own bytes; the caller's promise.
@@ -278,8 +415,8 @@ pub(crate) unsafe fn close_if_in_use<'a>(
     }
     // SAFETY: the caller's promise.
     let tag = unsafe { tags::tag_freed(address, size) };
-    let freed = key.freed_word(tag);
-    Some(Closing { word, live, freed })
+    let (freed, order) = (key.freed_word(tag), (Ordering::AcqRel, Ordering::Acquire));
+    word.compare_exchange(live, freed, order.0, order.1).is_ok()
 }
 
 /// Fills the first `size` of `end` bytes with zeros. The others are zero already.

@@ -8,20 +8,18 @@
 //!
 //! - [`allocate`], [`release`] and [`resize`] know in which order the modes act. The other files
 //!   are one mode each, or a part of it:
-//! - [`turn`], [`harden`], [`seal`], [`rule`], [`stray`], [`form`]: hardened blocks of slabs.
+//! - [`harden`], [`seal`], [`rule`], [`stray`]: hardened blocks of slabs.
 //! - [`fences`]: large blocks between guards.
-//! - [`stated`]: the sizes that callers state.
+//! - [`stated`]: the size and the form that callers state when they free.
 //!
 //! The instruments, which [`crate::hook`] calls, hold back, sample and guard blocks.
 
 pub(crate) mod allocate;
 pub mod fences;
-pub mod form;
 pub mod harden;
 pub mod release;
 pub(crate) mod resize;
 mod rule;
 pub mod seal;
-pub(crate) mod stated;
+pub mod stated;
 mod stray;
-mod turn;

@@ -2,9 +2,8 @@
 //! of blocks that were sampled or guarded, in any mode.
 
 use super::fences;
-use super::harden;
+use super::harden::{self, Freed};
 use super::seal;
-use super::turn::{self, Freed};
 use crate::cache::countdown::Counts;
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
@@ -26,19 +25,27 @@ use crate::supply;
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) unsafe fn free(block: *mut u8, caller: usize) {
-    // SAFETY: the caller's promise.
-    match unsafe { turn::free(block) } {
-        Freed::Held => return,
-        Freed::Brought => {}
-        // SAFETY: as above.
-        Freed::Not => unsafe { free_out_of_turn(block) },
+    let cache = current();
+    if !cache.is_hardened() {
+        // SAFETY: the caller's promise.
+        return unsafe { free_long(block, caller) };
     }
-    end_slow_path(caller);
+    // SAFETY: as above.
+    match unsafe { harden::free_short(cache, block) } {
+        Freed::Held => {}
+        Freed::Brought => end_slow_path(caller),
+        // SAFETY: as above.
+        Freed::Not => unsafe { free_long(block, caller) },
+    }
 }
 
+/// [`free`], unless the call is short.
+///
 /// # Safety
 /// - As [`free`].
-unsafe fn free_out_of_turn(block: *mut u8) {
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+unsafe fn free_long(block: *mut u8, caller: usize) {
     let cache = entered_to_free();
     if HEAP.is_counting() {
         match cache {
@@ -48,15 +55,20 @@ unsafe fn free_out_of_turn(block: *mut u8) {
     }
     let address = tags::strip(block.addr());
     let found = HEAP.find(address);
-    if let (Found::Slab(slab, class), Mode::Plain) = (&found, HEAP.mode()) {
+    match found {
         // SAFETY: the caller's promise.
-        return unsafe { supply::take_back(cache, slab, *class, block) };
+        Found::Slab(slab, class) if HEAP.mode() == Mode::Plain => unsafe {
+            supply::take_back(cache, slab, class, block);
+        },
+        found => {
+            if let Found::Slab(_, class) = &found {
+                tags::refuse_other(Call::Free, block.addr(), *class);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { free_other(address, found) };
+        }
     }
-    if let Found::Slab(_, class) = &found {
-        tags::refuse_other(Call::Free, block.addr(), *class);
-    }
-    // SAFETY: the caller's promise.
-    unsafe { free_other(address, found) };
+    end_slow_path(caller);
 }
 
 /// Takes back the block at `address`: any but a plain one.

@@ -1,5 +1,5 @@
 //! Which block serves a request under the measures in force, and the inverse: which requests a
-//! block may serve. No other code states it, so the two cannot differ. [`super::turn`] has most
+//! block may serve. No other code states it, so the two cannot differ. [`super::harden`] has most
 //! classes from a table. Debug builds compare them with these.
 
 use super::stray::CANARY_BYTES;

@@ -1,15 +1,17 @@
-//! The sizes and alignments that callers state when they free a block.
+//! What callers state when they free a block: its size and alignment, and the form of `delete`.
 
 use super::fences;
-use super::form;
 use super::rule;
-use super::seal::{self, Seal};
+use super::seal::{self, Seal, canary_of};
+use super::stray::canary_at;
+use crate::base::sync::Ordering;
 use crate::cache::heap::{Found, HEAP};
-use crate::cache::measures::{Form, Measures};
+use crate::cache::measures::{Canary, Form, Key, Measures};
 use crate::cache::misuse::{self, Call};
-use crate::cache::tags;
+use crate::cache::tags::{self, Unchecked};
 use crate::hook;
-use crate::slab::class::MAX_BLOCK;
+use crate::os::operators;
+use crate::slab::class::{Class, MAX_BLOCK};
 use crate::supply;
 
 /// Aborts if a block that was requested with this size at this alignment cannot be this one.
@@ -25,7 +27,7 @@ pub(crate) fn check_deleted(block: *mut u8, size: usize, align: usize, form: For
         true => Sizes::Requested,
         false => Sizes::UpToTheBlocks,
     };
-    check_size(form::delete(form), block, size, align, sizes);
+    check_size(delete(form), block, size, align, sizes);
 }
 
 /// Which stated sizes are right.
@@ -80,5 +82,92 @@ fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Size
     }
     if align.is_power_of_two() && !address.is_multiple_of(align) {
         misuse::wrong_alignment(call, address, align);
+    }
+}
+
+/// Notes by which call a block was allocated, where `delete` is to know.
+pub fn mark(block: *mut u8, form: Form) {
+    let address = tags::strip(block.addr());
+    if !HEAP.measures().has(Measures::DELETES) || address == 0 {
+        return;
+    }
+    match HEAP.find(address) {
+        // SAFETY: allocated just now, for the caller.
+        Found::Slab(_, class) => unsafe { set_form(address, class, form) },
+        Found::Large(place) => fences::set_form(&place, form),
+        _ => {}
+    }
+}
+
+/// Aborts if another call than `form` allocated the block that this form of `delete` gives back.
+/// What is no block's start is left to the free. Where an object may call operators of its own, the
+/// blocks of its `new` are `malloc`'s, and nothing is certain.
+pub(crate) fn refuse_other_form(block: *mut u8, form: Form) {
+    let address = tags::strip(block.addr());
+    let has_form = matches!(form, Form::New | Form::Array);
+    if !has_form || !HEAP.measures().has(Measures::DELETES) {
+        return;
+    }
+    let by = match HEAP.find(address) {
+        Found::Slab(slab, class) if class.block_at(address - slab.base()).is_some() => {
+            // SAFETY: a block starts there.
+            unsafe { form_of(address, class) }
+        }
+        Found::Large(place) => Some(fences::form_of(&place)),
+        _ => None,
+    };
+    let by = match by {
+        None | Some(Form::Any) => return,
+        Some(by) if by == form => return,
+        Some(Form::Malloc) => "malloc",
+        Some(Form::New) => "new",
+        Some(Form::Array) => "new[]",
+    };
+    if !operators::may_be_own() {
+        misuse::wrong_form(address, delete(form), by);
+    }
+}
+
+/// The operator of this form. With an alignment, the form is not known.
+fn delete(form: Form) -> &'static str {
+    match form {
+        Form::Array => "delete[]",
+        _ => "delete",
+    }
+}
+
+/// By which call the block of `class` at `address` was allocated; `None` if it has no canary that
+/// says so.
+///
+/// # Safety
+/// - A block of a slab starts there.
+unsafe fn form_of(address: usize, class: Class) -> Option<Form> {
+    if seal::of(address, class) != Seal::Canary {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { canary_of(address, class) } {
+        Some(Canary::Live(form, _)) => Some(form),
+        _ => None,
+    }
+}
+
+/// Notes by which call a block was allocated.
+///
+/// # Safety
+/// - The caller's block of a slab starts there, in use.
+unsafe fn set_form(address: usize, class: Class, form: Form) {
+    if seal::of(address, class) != Seal::Canary {
+        return;
+    }
+    let _unchecked = Unchecked::begin();
+    // SAFETY: the caller's promise.
+    let (said, word) = unsafe {
+        let word = canary_at(address, class.bytes());
+        (canary_of(address, class), word)
+    };
+    if let Some(Canary::Live(_, size)) = said {
+        let live = Key::of(address).word(Canary::Live(form, size));
+        word.store(live, Ordering::Release);
     }
 }

@@ -260,13 +260,6 @@ const MODES: &[Peer] = &[
             settings: &[("NEAP_HARDEN", "1")],
         }],
     },
-    // As in a container, whose seccomp filter keeps Neap from calling `membarrier`.
-    Peer {
-        name: "neap-hardened-fences",
-        sources: &[Source::Neap {
-            settings: &[("NEAP_HARDEN", "1"), ("NEAP_KERNEL_QUERIES", "0")],
-        }],
-    },
     // At the profiler's default rate.
     Peer {
         name: "neap-sampled",
