@@ -103,14 +103,14 @@ pub fn of_process(text: &str, pid: u32, most: u64, began_ms: u64) -> String {
     out
 }
 
-/// The reports of a file, as lines. What is before the first is none.
+/// The reports of a file, as lines. Lines before the first are one more, which has no process.
 fn each(text: &str) -> Vec<Vec<&str>> {
     let mut found: Vec<Vec<&str>> = Vec::new();
     for line in text.lines() {
         match found.last_mut() {
             _ if line.starts_with(START) => found.push(vec![line]),
             Some(report) => report.push(line),
-            None => {}
+            None => found.push(vec![line]),
         }
     }
     found
@@ -124,14 +124,9 @@ fn of(report: &[&str]) -> Option<u32> {
 /// Reports with the names of functions instead of addresses, and without mappings.
 fn symbolized(reports: &str, began_ms: u64) -> String {
     let mut text = String::new();
-    let mut lines = reports.lines().peekable();
-    while let Some(first) = lines.next() {
-        let mut report = vec![first];
-        while let Some(line) = lines.next_if(|line| !line.starts_with(START)) {
-            report.push(line);
-        }
-        one(&mut text, &report, began_ms);
-    }
+    each(reports)
+        .iter()
+        .for_each(|report| one(&mut text, report, began_ms));
     text
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `choice` | enumerations whose items are words of the command line |
 //! | `grammar/` | the table of verbs and their options, and what derives from it |
 //! | `verbs/` | the verbs |
 //! | `program/` | which files a command line executes, and whether they can be preloaded |
@@ -26,6 +27,8 @@
 
 #![cfg_attr(not(test), no_main)]
 
+#[macro_use]
+mod choice;
 #[macro_use]
 mod failure;
 

@@ -21,6 +21,9 @@
 )]
 
 #[macro_use]
+#[path = "../../cli/src/choice.rs"]
+mod choice;
+#[macro_use]
 #[path = "../../cli/src/failure.rs"]
 mod failure;
 

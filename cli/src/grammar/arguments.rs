@@ -1,6 +1,8 @@
 //! Options and operands by what they take, the values that they accept, and the library's options
 //! as flags and as environment variables.
 
+use super::formats::TextOrJson;
+use crate::choice::Choice;
 use clap::builder::{
     IntoResettable, OsStringValueParser, PossibleValuesParser, StringValueParser, StyledStr,
     TypedValueParser, ValueParser,
@@ -38,9 +40,10 @@ pub fn optional_file(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// One of these words.
-pub fn words(name: &'static str, words: &'static [&'static str], help: &'static str) -> Arg {
+pub fn choice<C: Choice>(name: &'static str, help: &'static str) -> Arg {
+    let item = |word: String| C::of_word(&word).expect("clap has taken one of the words");
     let argument = Arg::new(name).long(name).help(help).value_name("WORD");
-    argument.value_parser(PossibleValuesParser::new(words))
+    argument.value_parser(PossibleValuesParser::new(C::WORDS).map(item))
 }
 
 /// A time in this range of ms.
@@ -221,14 +224,14 @@ fn through(option: &Declaration, matches: &ArgMatches) -> Option<OsString> {
     let file = matches.get_one::<OsString>("stats")?;
     match option.kind {
         Kind::Path => Some(file.clone()).filter(|file| !file.is_empty()),
-        _ => Some(stats_format(matches).into()),
+        _ => Some(stats_format(matches).word().into()),
     }
 }
 
-/// The form of the statistics. In `neap env`, `--format` is the form of the line.
-fn stats_format(matches: &ArgMatches) -> &str {
-    let word = matches.get_one::<String>("format").map(String::as_str);
-    word.filter(|word| *word == "json").unwrap_or("text")
+/// The form of the statistics. In `neap env`, `--format` is of another type: the form of the line.
+fn stats_format(matches: &ArgMatches) -> TextOrJson {
+    let format = matches.try_get_one("format").ok().flatten();
+    format.copied().unwrap_or(TextOrJson::Text)
 }
 
 /// Whether a word is an option that takes its value only after an equals sign.

@@ -5,16 +5,19 @@
 //! |---|---|
 //! | `verbs` | the table of verbs |
 //! | `arguments` | options and operands, the values that they accept, the library's options |
+//! | `formats` | the words of `--format` |
 //! | `tests` | `docs/options.md`, which is generated from the tables |
 //!
 //! Tips for mistyped words are here as well.
 
 mod arguments;
+mod formats;
 #[cfg(test)]
 mod tests;
 mod verbs;
 
 pub use arguments::{takes_an_optional_value, variables, without_credentials};
+pub use formats::{EnvFormat, ProfileFormat, ReportFormat, StatFormat, TextOrJson, TopFormat};
 pub use verbs::{OVERVIEW, neap};
 
 use clap::builder::StyledStr;

@@ -3,6 +3,7 @@
 
 use super::arguments::{in_a_sentence, of_group, value_name};
 use super::verbs::neap;
+use crate::choice::Choice;
 use crate::classes;
 use crate::profile::Value;
 use clap::{Arg, Command};
@@ -180,7 +181,7 @@ fn the_values_of_a_profile_are_known() {
     let profile = verb("profile");
     let mut options = profile.get_arguments();
     let value = options.find(|option| option.get_id() == "value").unwrap();
-    assert_eq!(words(value), Value::ALL.map(Value::word));
+    assert_eq!(words(value), Value::WORDS);
     assert_eq!(default(value).unwrap(), Value::default().word());
 }
 

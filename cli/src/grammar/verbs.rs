@@ -1,11 +1,14 @@
 //! The table of verbs, as clap's commands.
 
 use super::arguments::{
-    LONGEST_MS, file, guards, number, of_group, operand, optional_file, program, rate, server,
-    switch, time, valued, words,
+    LONGEST_MS, choice, file, guards, number, of_group, operand, optional_file, program, rate,
+    server, switch, time, valued,
 };
+use super::formats::{EnvFormat, ProfileFormat, ReportFormat, StatFormat, TextOrJson, TopFormat};
+use crate::profile::Value;
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
+use clap_complete::Shell;
 use neap_shared::control::Group;
 use std::net::SocketAddr;
 
@@ -35,7 +38,7 @@ fn output(help: &'static str) -> Arg {
 }
 
 fn text_or_json(help: &'static str) -> Arg {
-    words("format", &["text", "json"], help).default_value("text")
+    choice::<TextOrJson>("format", help).default_value("text")
 }
 
 fn process() -> Arg {
@@ -115,7 +118,7 @@ pub fn neap() -> Command {
                  neap itself fails, 126 if the program cannot run under Neap, and 127 if there \
                  is no such program.")),
         verb("top", "Watch where the memory of a process is, or list all processes under Neap", &[])
-            .arg(words("format", &["screen", "text", "json"],
+            .arg(choice::<TopFormat>("format",
                 "How to show it: a screen with keys, lines, or one JSON object per line [default: \
                  screen on a terminal, else text]"))
             .arg(time("interval", [0, LONGEST_MS], "Time between two updates").default_value("1s"))
@@ -126,7 +129,7 @@ pub fn neap() -> Command {
                  it until the shell's fg, ? explains. neap top lists your processes; if root \
                  runs it, those of all users."),
         verb("stat", "Say where the memory of a running process is", &[])
-            .arg(words("format", &["text", "json", "prometheus"], "What to print")
+            .arg(choice::<StatFormat>("format", "What to print")
                 .default_value("text"))
             .arg(timeout())
             .arg(process().required(true))
@@ -135,15 +138,13 @@ pub fn neap() -> Command {
                  process did not answer. Exits with 125 if there is nothing to show."),
         verb("profile", "Show which calls allocate the memory of a program",
             &["[OPTIONS] PROCESS", "[OPTIONS] FILE"])
-            .arg(words("format", &["tree", "leaks", "collapsed", "flamegraph", "pprof", "json"],
+            .arg(choice::<ProfileFormat>("format",
                 "What to make: a call tree and the largest functions; what is still live, by \
                  place; one line per stack; an SVG; a file of pprof's format; one JSON object")
                 .default_value("tree"))
             .arg(Arg::new("list").long("list").value_name("REGEX")
                 .help("Print the functions that match, line by line").conflicts_with("format"))
-            .arg(words("value",
-                &["live_space", "live_objects", "alloc_space", "alloc_objects", "waste"],
-                "What to count").default_value("live_space"))
+            .arg(choice::<Value>("value", "What to count").default_value("live_space"))
             .arg(time("for", [0, LONGEST_MS],
                 "How long to sample; 0 shows what was sampled so far [default: 10s, or 0 if the \
                  process samples already]"))
@@ -160,7 +161,7 @@ pub fn neap() -> Command {
              why, and what to do", &["[OPTIONS] FILE", "[OPTIONS] -- PROGRAM [ARGUMENTS]..."])
             .arg(output("File for the page [default: FILE.html, or neap.PROGRAM.PID.html, in the \
                  current directory]"))
-            .arg(words("format", &["html", "json"], "The page, or the verdict as one JSON object")
+            .arg(choice::<ReportFormat>("format", "The page, or the verdict as one JSON object")
                 .default_value("html"))
             .arg(quiet())
             .arg(operand("FILE",
@@ -220,7 +221,7 @@ pub fn neap() -> Command {
             &["[OPTIONS] [VARIABLE=VALUE]..."])
             .disable_help_flag(true)
             .args(with_library(vec![
-                words("format", &["dockerfile", "shell"],
+                choice::<EnvFormat>("format",
                     "An ENV line for a Dockerfile, or export lines for a shell")
                     .default_value("dockerfile"),
                 file("library", "Path of the library [default: the one that neap run uses]"),
@@ -236,7 +237,8 @@ pub fn neap() -> Command {
             .disable_help_flag(true)
             .arg(program("ARGUMENTS", "The arguments of neap-lab").allow_hyphen_values(true)),
         verb("completions", "Print completions for a shell", &[])
-            .arg(operand("SHELL", "bash, elvish, fish, powershell or zsh").required(true)),
+            .arg(Arg::new("SHELL").help("The shell").required(true)
+                .value_parser(value_parser!(Shell))),
         verb("help", "List the commands, or explain one", &["[COMMAND]", "--man DIRECTORY"])
             .arg(file("man", "Write the manual pages, neap.1 and one for each command, to this \
                  directory").value_name("DIRECTORY").value_hint(ValueHint::DirPath)

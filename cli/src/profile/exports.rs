@@ -3,6 +3,7 @@
 
 use super::model::{Extent, Figures, Profile, Stack, Value};
 use super::summary::amount;
+use crate::choice::Choice;
 use crate::failure::Failure;
 use inferno::flamegraph::{self as drawing, Options};
 use serde_json::json;

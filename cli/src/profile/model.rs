@@ -109,43 +109,25 @@ pub struct Mapping {
     pub build_id: String,
 }
 
-/// A figure to report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Value {
-    /// Requested bytes of live objects.
-    #[default]
-    LiveSpace,
-    /// Live objects.
-    LiveObjects,
-    /// Requested bytes of all objects so far.
-    AllocSpace,
-    /// All objects so far.
-    AllocObjects,
-    /// Usable minus requested bytes of live objects.
-    Waste,
+choice! {
+    /// A figure to report.
+    #[derive(Default)]
+    pub enum Value {
+        /// Requested bytes of live objects.
+        #[default]
+        LiveSpace = "live_space",
+        /// Live objects.
+        LiveObjects = "live_objects",
+        /// Requested bytes of all objects so far.
+        AllocSpace = "alloc_space",
+        /// All objects so far.
+        AllocObjects = "alloc_objects",
+        /// Usable minus requested bytes of live objects.
+        Waste = "waste",
+    }
 }
 
 impl Value {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::LiveSpace,
-        Self::LiveObjects,
-        Self::AllocSpace,
-        Self::AllocObjects,
-        Self::Waste,
-    ];
-
-    /// Its word on the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::LiveSpace => "live_space",
-            Self::LiveObjects => "live_objects",
-            Self::AllocSpace => "alloc_space",
-            Self::AllocObjects => "alloc_objects",
-            Self::Waste => "waste",
-        }
-    }
-
     /// A noun phrase for what it counts in a profile of this extent.
     pub fn phrase(self, extent: Extent) -> &'static str {
         match (self, extent) {
@@ -160,11 +142,6 @@ impl Value {
             (Self::AllocSpace, _) => "bytes allocated",
             (Self::AllocObjects, _) => "objects allocated",
         }
-    }
-
-    /// The value for a word of the command line.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|value| value.word() == word)
     }
 
     /// This value's figure.

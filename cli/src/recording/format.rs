@@ -262,9 +262,7 @@ impl From<&ClassFigures> for ClassRow {
         Self {
             bytes: figures.bytes,
             slabs: figures.slabs,
-            live: figures
-                .blocks
-                .saturating_sub(figures.free.saturating_add(figures.cached)),
+            live: figures.live(),
             free: figures.free,
             cached: figures.cached,
             allocations: figures.allocations,

@@ -23,6 +23,7 @@ pub use push::Pusher;
 pub use watched::{Scope, Watched};
 
 use crate::attach::{Process, Target};
+use crate::choice::Choice;
 use crate::failure::Failure;
 use crate::report::filters;
 use crate::view::{View, metrics};

@@ -6,10 +6,11 @@ use super::canvas::{
 use super::feed::{Entry, HEADS, Look, Rates, none};
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
+use crate::choice::Choice;
 use crate::table::folded;
 use crate::view::guarded::SHORT_HINT;
 use crate::view::text::difference;
-use crate::view::{self, live, slices, total};
+use crate::view::{self, slices, total};
 use neap_shared::ledger::{Ledger, Sign};
 use neap_shared::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES, ending};
 
@@ -251,11 +252,14 @@ fn classes(canvas: &mut Canvas, area: Area, one: &One, snapshot: &Snapshot) {
         let counts = [
             class.bytes,
             class.slabs,
-            live(class),
+            class.live(),
             class.free,
             class.cached,
         ];
-        let bytes = [bytes(class, live), bytes(class, |class| class.free)];
+        let bytes = [
+            bytes(class, ClassFigures::live),
+            bytes(class, |class| class.free),
+        ];
         let counts = counts.map(|count| count.to_string());
         let bytes = bytes.map(|bytes| Bytes(bytes).to_string());
         Row::new(counts.into_iter().chain(bytes))

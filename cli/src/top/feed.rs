@@ -205,38 +205,23 @@ impl Entry {
     }
 }
 
-/// The order of the list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Most memory first.
-    #[default]
-    Resident,
-    /// Most free pages first.
-    FreeDirty,
-    /// By name.
-    Name,
-    /// By PID.
-    Pid,
+choice! {
+    /// The order of the list.
+    #[derive(Default)]
+    pub enum Order {
+        /// Most memory first.
+        #[default]
+        Resident = "resident",
+        /// Most free pages first.
+        FreeDirty = "free",
+        /// By name.
+        Name = "name",
+        /// By PID.
+        Pid = "PID",
+    }
 }
 
 impl Order {
-    const ALL: [(Self, &str); 4] = [
-        (Self::Resident, "resident"),
-        (Self::FreeDirty, "free"),
-        (Self::Name, "name"),
-        (Self::Pid, "PID"),
-    ];
-
-    /// The order that a key press chooses after this one.
-    pub fn next(self) -> Self {
-        Self::ALL[(self as usize + 1) % Self::ALL.len()].0
-    }
-
-    /// Its name.
-    pub fn word(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-
     fn sort(self, entries: &mut [Entry]) {
         match self {
             Order::Resident => entries.sort_by_key(|entry| std::cmp::Reverse(entry.resident)),
@@ -281,6 +266,7 @@ fn entry(under: &Under) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::Choice;
 
     #[test]
     fn rates_are_by_the_clock_of_the_figures() {

@@ -22,5 +22,5 @@ mod terminal;
 
 pub use feed::Feed;
 pub use pace::{Pace, Stop, note_signals};
-pub use plain::{Form, list as plain_list, one as plain_one};
+pub use plain::{list as plain_list, one as plain_one};
 pub use screen::run as on_screen;

@@ -3,6 +3,7 @@
 use super::feed::{Entry, Feed, HEADS, Look, Order, entries, none};
 use super::pace::{FIRST, Pace, Stop, wait};
 use crate::failure::Failure;
+use crate::grammar::TextOrJson;
 use crate::output::{self, Written};
 use crate::view::{State, json};
 use neap_shared::stats::Bytes;
@@ -13,35 +14,26 @@ use std::time::Instant;
 /// Lines between two headings.
 const PAGE: u64 = 20;
 
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Aligned columns.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
 /// Watches one process until it ends, a signal comes, or the given number of ticks is over.
-pub fn one(mut feed: Feed, pace: Pace, form: Form) -> Result<Stop, Failure> {
+pub fn one(mut feed: Feed, pace: Pace, form: TextOrJson) -> Result<Stop, Failure> {
     each(pace, |number| {
         let Some(look) = feed.look()? else {
             return Ok(Some(Stop::Ended(feed.title().to_owned())));
         };
         write(&match form {
-            Form::Text => columns(&look, number),
-            Form::Json => format!("{}\n", object(&look)),
+            TextOrJson::Text => columns(&look, number),
+            TextOrJson::Json => format!("{}\n", object(&look)),
         })
     })
 }
 
 /// Lists the processes until a signal comes or the given number of ticks is over.
-pub fn list(pace: Pace, form: Form) -> Result<Stop, Failure> {
+pub fn list(pace: Pace, form: TextOrJson) -> Result<Stop, Failure> {
     each(pace, |number| {
         let entries = entries(Order::default())?;
         write(&match form {
-            Form::Text => table(&entries, number),
-            Form::Json => format!("{}\n", value!(entries)),
+            TextOrJson::Text => table(&entries, number),
+            TextOrJson::Json => format!("{}\n", value!(entries)),
         })
     })
 }

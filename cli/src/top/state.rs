@@ -3,8 +3,9 @@
 use super::feed::{Entry, Feed, Look, Order, entries};
 use super::pace::{Pace, Stop};
 use crate::attach::StatusPage;
+use crate::choice::Choice;
 use crate::failure::Failure;
-use crate::view::{live, used};
+use crate::view::used;
 use neap_shared::stats::{Bytes, ClassFigures, Snapshot};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -58,16 +59,18 @@ pub struct One {
     pub first: usize,
 }
 
-/// The order of size classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClassOrder {
-    /// Most live bytes first.
-    #[default]
-    Live,
-    /// Most free bytes first.
-    Free,
-    /// Smallest first.
-    Size,
+choice! {
+    /// The order of size classes.
+    #[derive(Default)]
+    pub enum ClassOrder {
+        /// Most live bytes first.
+        #[default]
+        Live = "bytes live",
+        /// Most free bytes first.
+        Free = "bytes free",
+        /// Smallest first.
+        Size = "size",
+    }
 }
 
 /// The action of a key.
@@ -251,7 +254,9 @@ impl One {
         let figures = self.look.as_ref().and_then(|look| look.view.figures);
         let mut classes: Vec<ClassFigures> = figures.iter().flat_map(copied).collect();
         match self.order {
-            ClassOrder::Live => classes.sort_by_key(|class| std::cmp::Reverse(bytes(class, live))),
+            ClassOrder::Live => {
+                classes.sort_by_key(|class| std::cmp::Reverse(bytes(class, ClassFigures::live)))
+            }
             ClassOrder::Free => {
                 classes.sort_by_key(|class| std::cmp::Reverse(bytes(class, |class| class.free)))
             }
@@ -268,23 +273,6 @@ fn copied(figures: &Snapshot) -> impl Iterator<Item = ClassFigures> {
 /// Bytes of a class's blocks.
 pub fn bytes(class: &ClassFigures, blocks: impl Fn(&ClassFigures) -> u64) -> u64 {
     blocks(class).saturating_mul(class.bytes)
-}
-
-impl ClassOrder {
-    const ALL: [(Self, &str); 3] = [
-        (Self::Live, "bytes live"),
-        (Self::Free, "bytes free"),
-        (Self::Size, "size"),
-    ];
-
-    fn next(self) -> Self {
-        Self::ALL[(self as usize + 1) % Self::ALL.len()].0
-    }
-
-    /// Its name.
-    pub fn word(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::{format, program};
 use crate::failure::{Failure, Outcome, shown};
+use crate::grammar::TextOrJson;
 use crate::program::chain::End;
 use crate::program::elf::{defines, sanitizer_among, sanitizer_refusal};
 use crate::program::obstacle::Why;
@@ -38,7 +39,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
             .then(|| Verdict::of(&words))
             .transpose()?,
     };
-    let text = match format(matches) == "json" {
+    let text = match format::<TextOrJson>(matches) == TextOrJson::Json {
         true => format!("{:#}\n", json!(report)),
         false => report.to_text(),
     };

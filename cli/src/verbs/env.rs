@@ -2,7 +2,7 @@
 
 use super::{file, format};
 use crate::failure::{Failure, Outcome, shown};
-use crate::grammar;
+use crate::grammar::{self, EnvFormat};
 use crate::library::{self, PRELOAD};
 use crate::report::quoted;
 use clap::ArgMatches;
@@ -15,8 +15,8 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let variables = variables(matches)?;
     let library = library(matches)?;
     let lines = match format(matches) {
-        "shell" => shell_lines(&text(library.into_os_string())?, &variables)?,
-        _ => dockerfile_line(&text(library.into_os_string())?, &variables)?,
+        EnvFormat::Shell => shell_lines(&text(library.into_os_string())?, &variables)?,
+        EnvFormat::Dockerfile => dockerfile_line(&text(library.into_os_string())?, &variables)?,
     };
     crate::output::print(&lines)
 }

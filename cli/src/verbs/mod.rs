@@ -10,6 +10,7 @@ mod run;
 mod tune;
 
 use crate::attach::{Outlook, Silence, Target};
+use crate::choice::Choice;
 use crate::failure::{Failure, Outcome, shown};
 use crate::grammar::{self, OVERVIEW};
 use crate::launch::Program;
@@ -45,16 +46,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 
 /// `neap completions`: prints the completions for the given shell.
 fn completions(matches: &ArgMatches) -> Outcome {
-    let name = matches
-        .get_one::<OsString>("SHELL")
-        .expect("clap requires the shell");
-    let shell: Option<Shell> = name.to_str().and_then(|name| name.parse().ok());
-    let shell = shell.ok_or_else(|| {
-        failure!(
-            "{} is not a known shell: use bash, elvish, fish, powershell or zsh",
-            shown(name)
-        )
-    })?;
+    let shell = *matches.get_one::<Shell>("SHELL").expect("clap requires it");
     let mut script = Vec::new();
     generate(shell, &mut grammar::neap(), "neap", &mut script);
     print(&String::from_utf8_lossy(&script))
@@ -128,11 +120,14 @@ fn file(matches: &ArgMatches, option: &str) -> Option<PathBuf> {
     matches.get_one::<OsString>(option).map(PathBuf::from)
 }
 
-/// The word of `--format`; empty if there is none.
-fn format(matches: &ArgMatches) -> &str {
-    matches
-        .get_one::<String>("format")
-        .map_or("", String::as_str)
+/// The choice of `--format`, if there is one.
+fn chosen<C: Choice>(matches: &ArgMatches) -> Option<C> {
+    matches.get_one("format").copied()
+}
+
+/// The choice of a `--format` that has a default.
+fn format<C: Choice>(matches: &ArgMatches) -> C {
+    chosen(matches).expect("the option has a default")
 }
 
 /// The time of `option`, or none.

@@ -1,13 +1,14 @@
 //! `neap stat`, `neap top` and `neap serve`: show where the memory of running processes is, once,
 //! at intervals, or over HTTP.
 
-use super::{advice, format, named, time};
+use super::{advice, chosen, format, named, time};
 use crate::attach::{StatusPage, Target, Under};
 use crate::failure::{Failure, Outcome, TIMED_OUT};
+use crate::grammar::{StatFormat, TextOrJson, TopFormat};
 use crate::output::print;
 use crate::serve::{Pusher, Scope, Server, Watched, answer};
 use crate::supervise::{Ending, Patience};
-use crate::top::{Feed, Form, Pace, Stop, note_signals, on_screen, plain_list, plain_one};
+use crate::top::{Feed, Pace, Stop, note_signals, on_screen, plain_list, plain_one};
 use crate::view::{State, View, json, metrics, text};
 use clap::ArgMatches;
 use neap_shared::status_page::LEAST_INTERVAL_MS;
@@ -25,9 +26,9 @@ pub fn stat(matches: &ArgMatches) -> Outcome {
     let patience = time(matches, "timeout");
     let view = View::ask(&status_page, patience)?;
     let page = match format(matches) {
-        "json" => format!("{}\n", json::object(&view)),
-        "prometheus" => metrics::page(std::slice::from_ref(&view)),
-        _ => text::page(&view, &advice(patience, status_page.silence())),
+        StatFormat::Json => format!("{}\n", json::object(&view)),
+        StatFormat::Prometheus => metrics::page(std::slice::from_ref(&view)),
+        StatFormat::Text => text::page(&view, &advice(patience, status_page.silence())),
     };
     print(&page)?;
     Ok(match view.state {
@@ -44,21 +45,26 @@ pub fn top(matches: &ArgMatches) -> Outcome {
         None => None,
     };
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    let word = format(matches);
-    if word == "screen" && !is_terminal {
-        return Err(failure!(
-            "the screen needs a terminal for standard input and output: use --format text"
-        ));
-    }
-    let form = match word {
-        "json" => Form::Json,
-        _ => Form::Text,
+    let usual = if is_terminal {
+        TopFormat::Screen
+    } else {
+        TopFormat::Text
+    };
+    let form = match chosen(matches).unwrap_or(usual) {
+        TopFormat::Screen if !is_terminal => {
+            return Err(failure!(
+                "the screen needs a terminal for standard input and output: use --format text"
+            ));
+        }
+        TopFormat::Screen => None,
+        TopFormat::Text => Some(TextOrJson::Text),
+        TopFormat::Json => Some(TextOrJson::Json),
     };
     note_signals();
-    let stop = match feed {
-        feed if is_terminal && ["", "screen"].contains(&word) => on_screen(feed, pace)?,
-        Some(feed) => plain_one(feed, pace, form)?,
-        None => plain_list(pace, form)?,
+    let stop = match (feed, form) {
+        (feed, None) => on_screen(feed, pace)?,
+        (Some(feed), Some(form)) => plain_one(feed, pace, form)?,
+        (None, Some(form)) => plain_list(pace, form)?,
     };
     Ok(match stop {
         Stop::Asked => 0,

@@ -3,6 +3,7 @@
 use super::{file as named_file, format};
 use crate::attach::Target;
 use crate::failure::{Failure, Outcome, shown};
+use crate::grammar::ProfileFormat;
 use crate::output::{Talk, print, print_bytes};
 use crate::profile::{self, Profile, Value, Waiter, Wish, pprof};
 use crate::{files, recording};
@@ -13,81 +14,50 @@ use std::path::Path;
 
 /// Gathers the profile and prints or writes it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let form = Form::of(matches);
-    let value = value(matches);
-    if matches!(form, Form::Leaks) && matches!(value, Value::AllocSpace | Value::AllocObjects) {
+    let form = format(matches);
+    let list = matches.get_one::<String>("list").map(String::as_str);
+    let value = matches.get_one("value").copied().unwrap_or_default();
+    if form == ProfileFormat::Leaks && matches!(value, Value::AllocSpace | Value::AllocObjects) {
         return Err(failure!(
             "--format leaks shows what is live: give --value live_space, live_objects or waste"
         ));
     }
     let file = named_file(matches, "output");
-    form.check(file.as_deref())?;
+    check(list, form, file.as_deref())?;
     let profile = source(matches)?;
-    let bytes = form.bytes(&profile, value)?;
+    let bytes = match list {
+        Some(pattern) => profile::listing(&profile, value, pattern)?.into_bytes(),
+        None => bytes(form, &profile, value)?,
+    };
     match file {
         Some(file) => files::write(&file, &bytes).map(|()| 0),
-        None if matches!(form, Form::Pprof) => print_bytes(&bytes),
+        None if form == ProfileFormat::Pprof => print_bytes(&bytes),
         None => print(&String::from_utf8_lossy(&bytes)),
     }
 }
 
-/// What is made of the profile.
-enum Form<'a> {
-    Tree,
-    Leaks,
-    Json,
-    List(&'a str),
-    Collapsed,
-    Flamegraph,
-    Pprof,
+/// Checks before a long wait that the pattern is valid and the file can be written.
+fn check(list: Option<&str>, form: ProfileFormat, file: Option<&Path>) -> Result<(), Failure> {
+    if form == ProfileFormat::Pprof && file.is_none() && stdout().is_terminal() {
+        return Err(failure!(
+            "a file of pprof's format is binary, and standard output is a terminal: name a file \
+             with -o FILE, or redirect it"
+        ));
+    }
+    list.map_or(Ok(()), profile::check_pattern)?;
+    file.map_or(Ok(()), files::check_writable)
 }
 
-impl<'a> Form<'a> {
-    fn of(matches: &'a ArgMatches) -> Self {
-        if let Some(pattern) = matches.get_one::<String>("list") {
-            return Self::List(pattern);
-        }
-        match format(matches) {
-            "leaks" => Self::Leaks,
-            "json" => Self::Json,
-            "collapsed" => Self::Collapsed,
-            "flamegraph" => Self::Flamegraph,
-            "pprof" => Self::Pprof,
-            _ => Self::Tree,
-        }
-    }
-
-    /// Checks before a long wait that the pattern is valid and the file can be written.
-    fn check(&self, file: Option<&Path>) -> Result<(), Failure> {
-        match (self, file) {
-            (Self::Pprof, None) if stdout().is_terminal() => Err(failure!(
-                "a file of pprof's format is binary, and standard output is a terminal: name a \
-                 file with -o FILE, or redirect it"
-            )),
-            (Self::List(pattern), _) => profile::check_pattern(pattern),
-            _ => Ok(()),
-        }?;
-        file.map_or(Ok(()), files::check_writable)
-    }
-
-    fn bytes(&self, profile: &Profile, value: Value) -> Result<Vec<u8>, Failure> {
-        let text = match self {
-            Self::Tree => profile::tree(&profile.folded(), value),
-            Self::Leaks => profile::leaks(&profile.folded(), value),
-            Self::Json => format!("{:#}\n", profile::json(profile)),
-            Self::List(pattern) => profile::listing(profile, value, pattern)?,
-            Self::Collapsed => profile::collapsed(profile, value),
-            Self::Flamegraph => profile::flamegraph(profile, value)?,
-            Self::Pprof => return Ok(pprof::encode(profile)),
-        };
-        Ok(text.into_bytes())
-    }
-}
-
-fn value(matches: &ArgMatches) -> Value {
-    let word = matches.get_one::<String>("value");
-    word.and_then(|word| Value::of_word(word))
-        .unwrap_or_default()
+fn bytes(form: ProfileFormat, profile: &Profile, value: Value) -> Result<Vec<u8>, Failure> {
+    let text = match form {
+        ProfileFormat::Tree => profile::tree(&profile.folded(), value),
+        ProfileFormat::Leaks => profile::leaks(&profile.folded(), value),
+        ProfileFormat::Json => format!("{:#}\n", profile::json(profile)),
+        ProfileFormat::Collapsed => profile::collapsed(profile, value),
+        ProfileFormat::Flamegraph => profile::flamegraph(profile, value)?,
+        ProfileFormat::Pprof => return Ok(pprof::encode(profile)),
+    };
+    Ok(text.into_bytes())
 }
 
 /// A word with a slash is a file. So is the name of an existing file, unless a process has that

@@ -2,6 +2,7 @@
 
 use super::{file, format, program};
 use crate::failure::{Failure, Outcome};
+use crate::grammar::ReportFormat;
 use crate::launch::{Program, named_after, prepare};
 use crate::output::{Talk, print};
 use crate::recording::Writer;
@@ -52,7 +53,7 @@ fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
 fn check(matches: &ArgMatches, program: &Program) -> Result<(), Failure> {
     match file(matches, "output") {
         Some(file) => files::check_writable(&file),
-        None if format(matches) == "json" => Ok(()),
+        None if format::<ReportFormat>(matches) == ReportFormat::Json => Ok(()),
         // The program's PID is unknown yet; this process's is as long.
         None => files::check_writable(&default_name(program, process::id()))
             .map_err(|failure| failure!("{failure}; name a file elsewhere with -o FILE")),
@@ -71,7 +72,7 @@ fn default_name(program: &Program, pid: u32) -> PathBuf {
 
 fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<(), Failure> {
     let talk = Talk::of(matches);
-    if format(matches) == "json" {
+    if format::<ReportFormat>(matches) == ReportFormat::Json {
         let text = format!("{:#}\n", report.json());
         return match file(matches, "output") {
             Some(file) => files::write(&file, text.as_bytes()),

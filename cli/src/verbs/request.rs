@@ -5,6 +5,7 @@ use super::{advice, format, named, time};
 use crate::attach::kernel::{self, KernelView};
 use crate::attach::{StatusPage, Target};
 use crate::failure::{Outcome, TIMED_OUT};
+use crate::grammar::TextOrJson;
 use crate::output::print;
 use crate::view::guarded::{Guarded, Outlet};
 use crate::view::text::difference;
@@ -52,7 +53,7 @@ impl Answer {
             let advice = advice(time(matches, "timeout"), silence);
             format!("pending: {title} has not {what} yet: {why}\n{advice}")
         };
-        print(&match format(matches) == "json" {
+        print(&match format::<TextOrJson>(matches) == TextOrJson::Json {
             true => format!("{}\n", self.object),
             false => self.done.unwrap_or_else(pending),
         })?;

@@ -10,6 +10,7 @@ use crate::attach::monitor::{Monitor, What};
 use crate::classes::{self, Comparison, Histogram};
 use crate::failure::{Failure, Outcome, shown};
 use crate::files;
+use crate::grammar::TextOrJson;
 use crate::launch::{named_after, prepare, set_variables};
 use crate::output::{Talk, print};
 use crate::report::quoted;
@@ -89,7 +90,7 @@ fn tell(
 ) -> Result<(), Failure> {
     let comparison = Comparison::new(histogram, sizes);
     let next = next_command(matches, file);
-    if format(matches) == "json" {
+    if format::<TextOrJson>(matches) == TextOrJson::Json {
         let mut object = classes::json(&comparison, sizes);
         object["file"] = file.to_string_lossy().into();
         object["next"] = next.into();

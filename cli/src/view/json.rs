@@ -1,9 +1,10 @@
 //! A process at one moment, as one JSON object. Bytes unless a name says otherwise; the names are
 //! those of `neap run --stats --format json`.
 
-use super::{View, live, used};
+use super::View;
+use crate::choice::Choice;
 use neap_shared::ledger::Ledger;
-use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
+use neap_shared::stats::{Json, Snapshot, SpanFigures, USE_NAMES};
 use neap_shared::status_page::Coarse;
 use serde_json::{Map, Value, json};
 
@@ -51,51 +52,32 @@ fn ledger(ledger: &Ledger) -> Value {
     Value::Object(object)
 }
 
+/// What the library writes at a process's end ([`Json`]), and more. The ledger stands apart.
 fn figures(figures: &Snapshot) -> Value {
-    let lines = figures.lines();
-    let mut object: Map<String, Value> = lines
-        .iter()
-        .map(|(name, bytes, _)| ((*name).to_owned(), json!(bytes)))
-        .collect();
+    let text = format!("{{{}}}", Json(figures));
+    let mut object: Map<_, _> = serde_json::from_str(&text).expect("the library writes JSON");
+    object.remove("ledger");
+    let stacks = &figures.stacks;
     let more = json!({
         "at_ms": figures.at_ms,
         "cost_ns": figures.cost_ns,
         "minor_faults": figures.minor_faults,
         "major_faults": figures.major_faults,
-        "purges": figures.purges,
-        "questions": figures.questions,
-        "unanswered": figures.unanswered,
-        "refused": figures.refused,
-        "threads": figures.threads,
         "stacks": {
-            "used": figures.stacks.used,
-            "idle": figures.stacks.idle,
-            "free": figures.stacks.free,
-            "created": figures.stacks.created,
-            "recycled": figures.stacks.recycled,
-            "address": figures.stacks.address,
-            "page_tables": figures.stacks.page_tables,
+            "used": stacks.used,
+            "idle": stacks.idle,
+            "free": stacks.free,
+            "created": stacks.created,
+            "recycled": stacks.recycled,
+            "address": stacks.address,
+            "page_tables": stacks.page_tables,
         },
-        "calls": calls(figures),
-        "spans": spans(&figures.spans),
-        "classes": classes(figures),
     });
-    if let Value::Object(more) = more {
-        object.extend(more);
-    }
+    let Value::Object(more) = more else {
+        unreachable!("an object")
+    };
+    object.extend(more);
     Value::Object(object)
-}
-
-fn calls(figures: &Snapshot) -> Value {
-    let counted = &figures.counted;
-    match counted.known {
-        0 => Value::Null,
-        _ => json!({
-            "allocations": counted.allocations,
-            "frees": counted.frees,
-            "requested": counted.requested,
-        }),
-    }
 }
 
 fn spans(spans: &[SpanFigures]) -> Value {
@@ -104,22 +86,6 @@ fn spans(spans: &[SpanFigures]) -> Value {
         ((*name).to_owned(), figure)
     };
     Value::Object(USE_NAMES.iter().zip(spans).map(entry).collect())
-}
-
-fn classes(figures: &Snapshot) -> Value {
-    let entry = |class: &ClassFigures| {
-        json!({
-            "bytes": class.bytes,
-            "slabs": class.slabs,
-            "blocks": class.blocks,
-            "free": class.free,
-            "cached": class.cached,
-            "live": live(class),
-            "refills": class.refills,
-            "flushes": class.flushes,
-        })
-    };
-    used(figures).map(entry).collect()
 }
 
 fn page_heap(coarse: &Coarse) -> Value {

@@ -2,7 +2,7 @@
 //! here; a test checks that `docs/grafana-neap.json` uses no other. (The prometheus-client crate
 //! writes OpenMetrics, which declares counters without their `_total`.)
 
-use super::{State, View, live, slices, used};
+use super::{State, View, slices, used};
 use neap_shared::ledger::Ledger;
 use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
 use std::fmt::Write;
@@ -57,7 +57,7 @@ const METRICS: &[Metric] = &[
     metric("span_bytes", "Bytes of spans of the page heap, by use.",
         Values::By("use", |view| by_use(view, |span| slices(span.slices)))),
     metric("class_live_blocks", "Blocks in the program's hands, by size class.",
-        Values::By("class", |view| by_class(view, live))),
+        Values::By("class", |view| by_class(view, ClassFigures::live))),
     metric("class_free_blocks", "Blocks free in slabs, by size class.",
         Values::By("class", |view| by_class(view, |class| class.free))),
     metric("class_cached_blocks", "Blocks free in magazines, by size class.",

@@ -50,22 +50,13 @@ pub struct View {
     pub taken_ms: u64,
 }
 
-/// Whether the figures are current.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The process wrote them after the request.
-    Fresh,
-    /// The process has not answered; its last figures, if any, are older.
-    Pending,
-}
-
-impl State {
-    /// Its name in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            State::Fresh => "fresh",
-            State::Pending => "pending",
-        }
+choice! {
+    /// Whether the figures are current.
+    pub enum State {
+        /// The process wrote them after the request.
+        Fresh = "fresh",
+        /// The process has not answered; its last figures, if any, are older.
+        Pending = "pending",
     }
 }
 
@@ -176,12 +167,6 @@ impl View {
 /// Converts slices to bytes.
 pub fn slices(slices: u64) -> u64 {
     slices.saturating_mul(1 << neap_shared::units::SLICE_SHIFT)
-}
-
-/// Live blocks.
-pub fn live(class: &ClassFigures) -> u64 {
-    let free = class.free.saturating_add(class.cached);
-    class.blocks.saturating_sub(free)
 }
 
 /// A sum over the classes.

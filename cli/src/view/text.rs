@@ -1,6 +1,6 @@
 //! A process at one moment, as tables for people.
 
-use super::{State, View, live, slices, total, used};
+use super::{State, View, slices, total, used};
 use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
 use neap_shared::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, ending};
@@ -184,7 +184,7 @@ fn spans(spans: &[SpanFigures]) -> String {
 fn classes(figures: &Snapshot) -> String {
     let mut out = heading("class", &["slabs", "live", "free", "cached", "bytes live"]);
     for class in used(figures).filter(|class| class.blocks > 0) {
-        let live = live(class);
+        let live = class.live();
         let bytes = Bytes(live.saturating_mul(class.bytes));
         let counts: [&dyn Display; 5] = [&class.slabs, &live, &class.free, &class.cached, &bytes];
         out += &row(&class.bytes, &counts);

@@ -1,5 +1,6 @@
 //! Files that people hand to the command.
 
+use crate::choice::Choice;
 use crate::classes::Histogram;
 use crate::file::Memory;
 use crate::profile::{self, Profile, Value, collapsed, flamegraph, json, leaks, pprof, tree};
@@ -34,7 +35,7 @@ pub fn profile(bytes: &[u8]) {
 /// Any profile that was read can be printed in every form.
 pub fn print(profile: &Profile) {
     let folded = profile.folded();
-    for value in Value::ALL {
+    for &value in Value::ALL {
         assert!(tree(profile, value).ends_with('\n'));
         assert!(leaks(&folded, value).ends_with('\n'));
         assert!(!collapsed(profile, value).contains('\u{1b}'));

@@ -1,6 +1,7 @@
 //! Hostile bytes: each leads to an error message and to nothing worse.
 
 use super::{own_maps, planted, region, site};
+use crate::choice::Choice;
 use crate::profile::{Profile, Value, collapsed, json, leaks, listing, pprof, tree};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -175,7 +176,7 @@ fn files_that_blow_up_are_refused() {
 
 /// Any profile that was read can be printed.
 fn print(profile: &Profile) {
-    for value in Value::ALL {
+    for &value in Value::ALL {
         assert!(tree(profile, value).ends_with('\n'));
         assert!(leaks(profile, value).ends_with('\n'));
         assert!(!collapsed(profile, value).contains('\u{1b}'));

@@ -1,6 +1,7 @@
 //! The texts for people.
 
 use super::planted;
+use crate::choice::Choice;
 use crate::profile::{
     Extent, Frame, Profile, Value, check_pattern, collapsed, flamegraph, json, leaks, listing, tree,
 };
@@ -78,7 +79,7 @@ fn small_calls_are_left_out_and_counted() {
 
 #[test]
 fn a_profile_of_nothing_says_so() {
-    for value in Value::ALL {
+    for &value in Value::ALL {
         let nothing = format!("The profile has no {}.", value.phrase(Extent::Whole));
         assert!(tree(&Profile::default(), value).contains(&nothing));
         assert!(leaks(&Profile::default(), value).contains(&nothing));

@@ -17,7 +17,7 @@ pub const FLOOR: u64 = 10_000_000;
 pub const SMALL_FLOOR: u64 = 500_000;
 
 /// A notable part of the process's memory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Finding {
     /// An identifier for tools.
     pub kind: &'static str,
@@ -257,14 +257,13 @@ impl Rule {
             bytes,
             share: share(bytes, whole),
             of,
-            site: None,
-            text: None,
             headline: (self.what.replace("{bytes}", &Bytes(bytes).to_string()))
                 .replace("{share}", &percent(bytes, whole))
                 .replace("{of}", of)
                 + ".",
             detail: self.why.to_owned(),
             remedy: self.remedy.to_owned(),
+            ..Finding::default()
         })
     }
 }
@@ -277,8 +276,6 @@ fn not_ours(told: &Told) -> Option<Finding> {
         bytes,
         share: share(bytes, whole),
         of: "the process's resident memory",
-        site: None,
-        text: None,
         headline: format!(
             "{} ({} of the process) is not in the heap at all.",
             Bytes(bytes),
@@ -292,6 +289,7 @@ fn not_ours(told: &Told) -> Option<Finding> {
                  own (Java, Go, JavaScript) has options for its size; CPython keeps small objects \
                  to itself unless `PYTHONMALLOC=malloc`."
                 .to_owned(),
+        ..Finding::default()
     })
 }
 
@@ -369,8 +367,6 @@ impl Growth {
                 Count::Requested => "what the program held at the end",
                 Count::Spans => "what slabs and large blocks took at the end",
             },
-            site: None,
-            text: None,
             headline: format!(
                 "{} grew until the end: from {} to {} in {}.",
                 match self.by {
@@ -392,6 +388,7 @@ impl Growth {
                 }
             ),
             remedy: next.to_owned(),
+            ..Finding::default()
         })
     }
 }

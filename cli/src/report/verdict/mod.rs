@@ -286,15 +286,12 @@ fn memory_error(errors: &Errors) -> Finding {
     };
     Finding {
         kind: MEMORY_ERROR,
-        bytes: 0,
-        share: 0.0,
-        of: "",
-        site: None,
         headline: format!("Guarded samples found {count} memory error{plural} in {name}."),
         detail: "The program accessed memory outside a block or after its free, or freed a block \
                  wrongly. Few allocations are guarded, so the error may be frequent."
             .to_owned(),
         remedy: remedy.to_owned(),
         text: Some(errors.reports.clone()).filter(|text| !text.is_empty()),
+        ..Finding::default()
     }
 }

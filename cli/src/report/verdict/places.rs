@@ -73,7 +73,6 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
             share: share(live_bytes, whole),
             of: "what was live then",
             site: Some(site.function.clone()),
-            text: None,
             headline: format!(
                 "Near the peak, {} ({}) were held by {}.",
                 Bytes(live_bytes),
@@ -95,6 +94,7 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
                 }
             }
             .to_owned(),
+            ..Finding::default()
         })
     })
 }
@@ -158,10 +158,10 @@ fn leak(
         share: share(live_bytes, total.live_bytes),
         of,
         site: Some(site.function.clone()),
-        text: None,
         headline,
         detail,
         remedy: remedy.to_owned(),
+        ..Finding::default()
     })
 }
 
@@ -221,7 +221,6 @@ fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) ->
         share: share(bytes, usable),
         of: "the site's blocks",
         site: Some(site.function.clone()),
-        text: None,
         headline: format!(
             "Rounding wastes {} ({}) of the blocks from {}: {}.",
             Bytes(bytes),
@@ -236,6 +235,7 @@ fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) ->
             path(site)
         ),
         remedy: fitting(site.block(classes)).to_owned(),
+        ..Finding::default()
     })
 }
 
@@ -283,7 +283,6 @@ fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Opt
             share: share(mean, held),
             of,
             site: Some(site.function.clone()),
-            text: None,
             headline: format!(
                 "{} allocates {} of {}{}.",
                 site.name(),
@@ -300,6 +299,7 @@ fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Opt
             remedy: "Allocate what is used: read into a buffer of 64 KiB and let it grow, reuse \
                      one buffer, or map the file."
                 .to_owned(),
+            ..Finding::default()
         }
     })
 }
