@@ -180,11 +180,12 @@ fn tables(record: &Record, view: &View) -> String {
         let title = format!("{what}, {base} = 1 ({legend})");
         let names = measured(record, Measure::Time);
         section(&title, "workload", (&names, &peers), |case, peer| {
-            match *peer == base {
-                true => record
+            if *peer == base {
+                record
                     .median(case, base, figure)
-                    .map(|value| absolute(value, figure)),
-                false => record.compare(case, peer, base, figure).map(verdict),
+                    .map(|value| absolute(value, figure))
+            } else {
+                record.compare(case, peer, base, figure).map(verdict)
             }
         })
     };
@@ -286,9 +287,10 @@ fn absolute(value: f64, figure: &str) -> String {
 
 /// A number with significant digits only.
 fn number(value: f64) -> String {
-    match value.fract() == 0.0 || value >= 10_000.0 {
-        true => format!("{value:.0}"),
-        false => format!("{value:.1}"),
+    if value.fract() == 0.0 || value >= 10_000.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}")
     }
 }
 

@@ -53,9 +53,10 @@ const STEPS: [(&str, &str); 8] = [
 /// Runs the pattern under every peer, one process after the other.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let (rounds, blocks) = (settings.rounds(1), settings.number("blocks"));
-    let (blocks, sleep) = match settings.is_quick() {
-        true => (blocks.min(QUICK_BLOCKS), QUICK_SLEEP),
-        false => (blocks, SLEEP),
+    let (blocks, sleep) = if settings.is_quick() {
+        (blocks.min(QUICK_BLOCKS), QUICK_SLEEP)
+    } else {
+        (blocks, SLEEP)
     };
     let (sleep, seed) = (sleep.as_millis() as u64, settings.number("seed"));
     let peers = available_peers(settings)?;

@@ -126,15 +126,12 @@ fn check(golden: &str, counted: &str) -> ExitCode {
     for difference in &differing {
         println!("{difference}");
     }
-    match differing.is_empty() {
-        true => {
-            println!("the instruction counts are those of the golden file");
-            ExitCode::SUCCESS
-        }
-        false => {
-            println!("bless the golden file if that is meant: neap-lab golden --bless");
-            ExitCode::FAILURE
-        }
+    if differing.is_empty() {
+        println!("the instruction counts are those of the golden file");
+        ExitCode::SUCCESS
+    } else {
+        println!("bless the golden file if that is meant: neap-lab golden --bless");
+        ExitCode::FAILURE
     }
 }
 

@@ -149,11 +149,12 @@ fn note(runs: &[Reading], rate: u64, campaign: &mut Campaign) {
     for (case, told, truth, objects) in sides {
         let told: Vec<Totals> = runs.iter().map(told).collect();
         let worst = worst(&told, truth, deviation(&known, objects, rate));
-        let figure = match worst.abs() <= MOST {
-            true => Ok(vec![Figure::number(name.as_str(), worst)]),
-            false => Err(anyhow::anyhow!(
+        let figure = if worst.abs() <= MOST {
+            Ok(vec![Figure::number(name.as_str(), worst)])
+        } else {
+            Err(anyhow::anyhow!(
                 "{name}: the mean is off by {worst:.2} standard errors"
-            )),
+            ))
         };
         campaign.note((case, part, 0), figure);
     }

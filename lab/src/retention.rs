@@ -57,9 +57,10 @@ struct Terms {
 
 impl Terms {
     fn new(bytes: usize, quick: bool) -> Terms {
-        let (moments, idle): (&[u64], _) = match quick {
-            true => (&QUICK_READINGS, QUICK_IDLE),
-            false => (&READINGS, IDLE),
+        let (moments, idle): (&[u64], _) = if quick {
+            (&QUICK_READINGS, QUICK_IDLE)
+        } else {
+            (&READINGS, IDLE)
         };
         let moments = moments.iter().copied().map(Duration::from_millis).collect();
         Terms {
@@ -76,9 +77,10 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let peers = available_peers(settings)?;
     let patterns = settings.chosen(("only", "pattern"), Pattern::ALL.to_vec(), |one| one.name())?;
     let (rounds, quick) = (settings.rounds(1), settings.is_quick());
-    let mib = match quick {
-        true => settings.number("mib").min(QUICK_MIB),
-        false => settings.number("mib"),
+    let mib = if quick {
+        settings.number("mib").min(QUICK_MIB)
+    } else {
+        settings.number("mib")
     };
     let options = [("rounds", rounds.to_string()), ("MiB", mib.to_string())];
     campaign.head(&options, &peers);

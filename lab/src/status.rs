@@ -63,6 +63,15 @@ pub struct Purges {
     pub regretted: u64,
 }
 
+impl From<Coarse> for Purges {
+    fn from(heap: Coarse) -> Purges {
+        Purges {
+            purged: heap.purged_bytes,
+            regretted: heap.regretted_bytes,
+        }
+    }
+}
+
 impl Purges {
     fn and(self, other: Purges) -> Purges {
         Purges {
@@ -82,15 +91,21 @@ impl Purges {
 
 /// The part of what was purged that was regretted; 0 if nothing was.
 pub fn share(purged: f64, regretted: f64) -> f64 {
-    match purged > 0.0 {
-        true => regretted / purged,
-        false => 0.0,
+    if purged > 0.0 {
+        regretted / purged
+    } else {
+        0.0
     }
 }
 
-/// Those of the calling process; `None` if it has no status page.
+/// The page heap's figures of a process; `None` if it has no status page.
+pub fn of_process(process: u32) -> Option<Coarse> {
+    latest(&page_of(process)?)
+}
+
+/// What the calling process gave back; `None` if it has no status page.
 pub fn own() -> Option<Purges> {
-    latest(&page_of(std::process::id())?)
+    of_process(std::process::id()).map(Purges::from)
 }
 
 /// The status pages of processes. A page stays open until its process has ended, and then gives its
@@ -114,7 +129,7 @@ impl StatusPages {
         let ended = self
             .open
             .extract_if(|life, _| tree::life(life.0) != Some(*life));
-        let figures = ended.filter_map(|(_, page)| latest(&page));
+        let figures = ended.filter_map(|(_, page)| purges(&page));
         self.closed = figures.chain(self.closed).reduce(Purges::and);
     }
 
@@ -126,14 +141,14 @@ impl StatusPages {
                 self.renew(life, page);
             }
         }
-        let open = self.open.values().filter_map(latest);
+        let open = self.open.values().filter_map(purges);
         open.chain(self.closed).reduce(Purges::and)
     }
 
     /// Opens the page that a process has now, and keeps the figures of the one that it had before.
     fn renew(&mut self, life: Life, page: File) {
         let is_other = |before: &&File| file_of(before) != file_of(&page);
-        let figures = self.open.get(&life).filter(is_other).and_then(latest);
+        let figures = self.open.get(&life).filter(is_other).and_then(purges);
         self.closed = figures.into_iter().chain(self.closed).reduce(Purges::and);
         self.open.insert(life, page);
     }
@@ -155,17 +170,17 @@ fn page_of(process: u32) -> Option<File> {
 /// How often a page that is being written is read again.
 const TRIES: usize = 100;
 
-fn latest(page: &File) -> Option<Purges> {
+fn latest(page: &File) -> Option<Coarse> {
     let once = || {
         let coarse: Coarse = read(page, COARSE_AT).ok()?;
         let after: u64 = read(page, COARSE_AT).ok()?;
         (coarse.sequence.is_multiple_of(2) && after == coarse.sequence).then_some(coarse)
     };
-    let coarse = (0..TRIES).find_map(|_| once())?;
-    Some(Purges {
-        purged: coarse.purged_bytes,
-        regretted: coarse.regretted_bytes,
-    })
+    (0..TRIES).find_map(|_| once())
+}
+
+fn purges(page: &File) -> Option<Purges> {
+    latest(page).map(Purges::from)
 }
 
 #[cfg(test)]
@@ -267,7 +282,7 @@ mod tests {
         drop(pages);
         assert_eq!(own(), None);
         let torn = made(u64::from(me), 3);
-        assert_eq!(latest(&torn), None, "it is being written");
+        assert_eq!(purges(&torn), None, "it is being written");
         assert_eq!((share(4_000.0, 100.0), share(0.0, 0.0)), (0.025, 0.0));
     }
 }

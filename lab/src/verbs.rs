@@ -120,9 +120,10 @@ fn show_text(text: &str, arguments: &ShowArguments) -> anyhow::Result<()> {
         let picture = (experiment.picture)(&record, &view);
         write(file, &picture.context("such a record has no picture")?)?;
     }
-    match arguments.json {
-        true => println!("{:#}", experiment.json(&record, &view)),
-        false => println!("{}", (experiment.tables)(&record, &view)),
+    if arguments.json {
+        println!("{:#}", experiment.json(&record, &view))
+    } else {
+        println!("{}", (experiment.tables)(&record, &view))
     }
     Ok(())
 }

@@ -43,9 +43,10 @@ fn with_packages(name: &'static str, check: Check) -> Trial {
         if packages_are_there() {
             return check().map(|()| Completion::Completed);
         }
-        match std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1") {
-            true => Err(Failed::from(ADVICE)),
-            false => Ok(Completion::ignored_with(ADVICE)),
+        if std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1") {
+            Err(Failed::from(ADVICE))
+        } else {
+            Ok(Completion::ignored_with(ADVICE))
         }
     })
 }
@@ -81,16 +82,18 @@ fn text(bytes: &[u8]) -> String {
 /// Fails unless the command ended with `code`; returns its standard error.
 fn errors(output: &Output, code: i32) -> Result<String, Failed> {
     let errors = text(&output.stderr);
-    match output.status.code() == Some(code) {
-        true => Ok(errors),
-        false => Err(format!("{}, not {code}: {errors}", output.status).into()),
+    if output.status.code() == Some(code) {
+        Ok(errors)
+    } else {
+        Err(format!("{}, not {code}: {errors}", output.status).into())
     }
 }
 
 fn ensure(holds: bool, told: &str) -> Result<(), Failed> {
-    match holds {
-        true => Ok(()),
-        false => Err(Failed::from(told)),
+    if holds {
+        Ok(())
+    } else {
+        Err(Failed::from(told))
     }
 }
 

@@ -120,14 +120,10 @@ func main() {
 	fmt.Printf("heap=%s\n", runtime.Version())
 	actions := bufio.NewScanner(os.Stdin)
 	for actions.Scan() {
-		if actions.Text() == "tell" {
-			fmt.Println("unknown")
-			continue
-		}
 		before, start := faults(), time.Now()
 		p.act(actions.Text())
 		live := uint64(p.parked) * p.bytesEach / 1024
-		fmt.Printf("faults=%d ns=%d full_kib=%d live_kib=%d coroutines=%d note=\n",
+		fmt.Printf(`{"faults":%d,"ns":%d,"full_kib":%d,"live_kib":%d,"coroutines":%d,"note":""}`+"\n",
 			faults()-before, time.Since(start).Nanoseconds(), p.fullKiB, live, p.parked)
 	}
 }

@@ -60,9 +60,10 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let chosen = choose(&settings.names("only"), reach, memory)?;
     let peers = available_peers(settings)?;
     let rounds = if quick { 1 } else { settings.rounds(1) };
-    let time = match quick {
-        true => QUICK_TIME,
-        false => Duration::from_millis(settings.number("milliseconds")),
+    let time = if quick {
+        QUICK_TIME
+    } else {
+        Duration::from_millis(settings.number("milliseconds"))
     };
     let options = [
         ("rounds", rounds.to_string()),
@@ -136,16 +137,6 @@ const STAND_IN: Size = Size {
 /// The largest size of a quick run.
 const LARGEST_QUICK: u64 = 10 * MIB;
 
-/// The size with that name.
-pub fn find_size(name: &str) -> Option<&'static Size> {
-    SIZES.iter().find(|size| size.name == name)
-}
-
-/// The pattern with that name.
-pub fn find_touch(name: &str) -> Option<Touch> {
-    Touch::ALL.into_iter().find(|touch| touch.name() == name)
-}
-
 /// The sizes to use if none is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
@@ -172,9 +163,7 @@ pub struct Chosen {
 /// # Errors
 /// If a name is neither, or nothing is left.
 pub fn choose(only: &[String], reach: Reach, available: u64) -> anyhow::Result<Chosen> {
-    let unknown = only
-        .iter()
-        .find(|n| find_size(n).is_none() && find_touch(n).is_none());
+    let unknown = only.iter().find(|name| !known().contains(&name.as_str()));
     if let Some(name) = unknown {
         bail!(
             "no size and no pattern {name:?}; there are {}",
@@ -183,13 +172,14 @@ pub fn choose(only: &[String], reach: Reach, available: u64) -> anyhow::Result<C
     }
     let named = |name: &str| only.iter().any(|n| n == name);
     let mut touches = Touch::ALL.to_vec();
-    if only.iter().any(|n| find_touch(n).is_some()) {
+    if only.iter().any(|n| Touch::find(n).is_some()) {
         touches.retain(|touch| named(touch.name()));
     }
     let asked: Vec<&'static Size> = SIZES.iter().filter(|size| named(size.name)).collect();
-    let (sizes, left_out) = match asked.is_empty() {
-        true => default_sizes(reach, available),
-        false => allowed(&asked, available),
+    let (sizes, left_out) = if asked.is_empty() {
+        default_sizes(reach, available)
+    } else {
+        allowed(&asked, available)
     };
     ensure!(!sizes.is_empty(), "nothing to run: {}", left_out.join(", "));
     Ok(Chosen {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::case::Case;
+use super::party::Failure;
 use super::tree::Held;
 use crate::engine::record::Run;
 use crate::engine::record::{Figure, Unit};
@@ -41,15 +42,6 @@ pub struct Moment {
 pub struct Mark {
     pub at: Duration,
     pub sample: usize,
-}
-
-/// Why a run has no result.
-#[derive(Debug, PartialEq)]
-pub struct Failure {
-    /// In a few words, for the table.
-    pub what: String,
-    /// What the program said.
-    pub said: String,
 }
 
 /// Everything that was observed of a run.

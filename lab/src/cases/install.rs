@@ -166,9 +166,10 @@ fn from_debian(packages: &[String], say: &dyn Fn(&str)) -> anyhow::Result<()> {
     }
     done?;
     let left = absent(packages);
-    match left.is_empty() {
-        true => Ok(()),
-        false => bail!("apt-get did not install {}", left.join(" ")),
+    if left.is_empty() {
+        Ok(())
+    } else {
+        bail!("apt-get did not install {}", left.join(" "))
     }
 }
 

@@ -113,9 +113,10 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let ready: Vec<_> = allocators.iter().map(|one| one.ready.clone()).collect();
     campaign.head(&options, &ready);
     tree::adopt_orphans();
-    let keeping = match settings.is_on("keep-work") {
-        true => Keeping::Directory,
-        false => Keeping::Nothing,
+    let keeping = if settings.is_on("keep-work") {
+        Keeping::Directory
+    } else {
+        Keeping::Nothing
     };
     campaign.rounds(rounds, (&here, &allocators), |(case, home), allocator| {
         run(case, home, allocator, keeping)
@@ -159,9 +160,10 @@ fn chosen_allocators(settings: &Settings) -> anyhow::Result<Vec<&'static Allocat
     })?;
     let is_brief = |one: &&Allocator| [NEAP, GLIBC].contains(&one.name);
     Ok(
-        match settings.is_quick() && settings.names("peers").is_empty() {
-            true => chosen.into_iter().filter(is_brief).collect(),
-            false => chosen,
+        if settings.is_quick() && settings.names("peers").is_empty() {
+            chosen.into_iter().filter(is_brief).collect()
+        } else {
+            chosen
         },
     )
 }
@@ -187,9 +189,10 @@ fn here<'a>(
     }
     ensure!(!here.is_empty(), "no case can run: {}", absent.join("; "));
     for told in absent {
-        match settings.names("only").is_empty() {
-            true => campaign.leave_out(told),
-            false => campaign.fail(told),
+        if settings.names("only").is_empty() {
+            campaign.leave_out(told)
+        } else {
+            campaign.fail(told)
         }
     }
     Ok(here)
@@ -206,9 +209,10 @@ fn judge(campaign: &mut Campaign, cases: &[(&Case, Home)], allocators: &[Located
             continue;
         };
         let told = format!("{case} under {name}: {fault}");
-        match [NEAP, GLIBC].contains(&name.as_str()) {
-            true => campaign.fail(told),
-            false => campaign.leave_out(told),
+        if [NEAP, GLIBC].contains(&name.as_str()) {
+            campaign.fail(told)
+        } else {
+            campaign.leave_out(told)
         }
     }
 }

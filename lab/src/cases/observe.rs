@@ -1,14 +1,13 @@
 //! One run: a subject under an allocator, from its start to its end.
 
-use std::process::ExitStatus;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::allocators::Located;
 use super::case::Case;
 use super::case::{Home, Work};
-use super::figures::{Failure, Mark, Moment, Observed};
-use super::party::{Heard, Party, in_words, is_orderly};
+use super::figures::{Mark, Moment, Observed};
+use super::party::{Failure, Heard, Parties, Party};
 use super::tree::{self, Look, Tree};
 use crate::engine::record::Figure;
 use crate::status::StatusPages;
@@ -19,9 +18,6 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const SHARE: u32 = 10;
 /// Samples from one search for new processes to the next.
 const ROUND: usize = 10;
-/// For the end of a program whose input is closed, and for one that was asked to end.
-const LONGEST_END: Duration = Duration::from_secs(30);
-const LONGEST_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs `case` once under `allocator`. A run that fails is a result, too.
 ///
@@ -37,7 +33,7 @@ pub fn once(
     let _end = tree::EndAll;
     let mut run = Run::start((case, home), (allocator, variables), &work)?;
     let outcome = run.carry_out();
-    run.observed.outcome = outcome.and_then(|()| run.finish());
+    run.observed.outcome = outcome.and_then(|()| run.parties.finish());
     if let Keeping::Directory = keeping {
         eprintln!("the directory of the run is {}", work.keep().display());
     }
@@ -56,9 +52,7 @@ pub enum Keeping {
 /// A run in progress.
 struct Run<'a> {
     case: &'a Case,
-    subject: Party,
-    driver: Option<Party>,
-    heard: Receiver<Heard>,
+    parties: Parties,
     tree: Tree,
     start: Instant,
     is_own: bool,
@@ -74,35 +68,23 @@ impl Run<'_> {
         work: &Work,
     ) -> anyhow::Result<Run<'a>> {
         let library = allocator.ready.library.as_path();
-        let mut command = home.command(&case.subject, Some(work))?;
-        for (name, value) in &case.env {
-            command.env(name, home.filled(value, Some(work)));
-        }
-        command.envs(variables.iter().cloned());
-        if !allocator.is_own() {
-            command.env("LD_PRELOAD", library);
-        }
-        let (ear, heard) = mpsc::channel();
-        let is_driven = !case.driver.is_empty();
         let start = Instant::now();
-        let ears = (!is_driven).then(|| ear.clone());
-        let subject = Party::start("subject", command, ears)?;
-        let driver = match is_driven {
-            true => {
-                let mut command = home.command(&case.driver, Some(work))?;
-                command.env("CASE_SUBJECT", subject.id().to_string());
-                Some(Party::start("driver", command, Some(ear))?)
+        let parties = Parties::start((case, home), work, |command| {
+            for (name, value) in &case.env {
+                command.env(name, home.filled(value, Some(work)));
             }
-            false => None,
-        };
+            command.envs(variables.iter().cloned());
+            if !allocator.is_own() {
+                command.env("LD_PRELOAD", library);
+            }
+        })?;
         let real = library.canonicalize();
         let library = real.as_deref().unwrap_or(library);
-        let tree = Tree::new(subject.id(), driver.as_ref().map(Party::id), library);
+        let driver = parties.driver.as_ref().map(Party::id);
+        let tree = Tree::new(parties.subject.id(), driver, library);
         Ok(Run {
             case,
-            subject,
-            driver,
-            heard,
+            parties,
             tree,
             start,
             is_own: allocator.is_own(),
@@ -125,10 +107,10 @@ impl Run<'_> {
                     break;
                 }
                 let left = left.min(self.left_of_rest());
-                match self.heard.recv_timeout(left) {
+                match self.parties.heard.recv_timeout(left) {
                     Ok(Heard::Line(at, line)) => self.hear(at, line.trim())?,
                     Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => {
-                        return Err(self.silent());
+                        return Err(self.parties.silent());
                     }
                     Err(RecvTimeoutError::Timeout) => {}
                 }
@@ -208,18 +190,11 @@ impl Run<'_> {
             }
             (_, Some(spent)) => ("rest", u64::MAX, spent),
         };
-        let parties = [Some(&mut self.subject), self.driver.as_mut()];
-        let early = parties
-            .into_iter()
-            .flatten()
-            .find_map(|party| Some((party.role, party.ended()?)));
-        if let Some((role, status)) = early {
-            return Err(self.failed(format!("{role} ended early: {}", in_words(status))));
+        self.parties.ensure_running()?;
+        if spent > Duration::from_secs(limit) {
+            return Err(self.parties.failed(format!("{phase} over {limit} s")));
         }
-        match spent > Duration::from_secs(limit) {
-            true => Err(self.failed(format!("{phase} over {limit} s"))),
-            false => Ok(false),
-        }
+        Ok(false)
     }
 
     fn rest(&self) -> Duration {
@@ -231,61 +206,5 @@ impl Run<'_> {
         let over = self.observed.rest.map(|mark| mark.at + self.rest());
         let left = over.map(|over| over.saturating_sub(self.start.elapsed()));
         left.unwrap_or(INTERVAL).min(INTERVAL)
-    }
-
-    /// The driving program has closed its standard output too early.
-    fn silent(&mut self) -> Failure {
-        let party = self.driver.as_mut().unwrap_or(&mut self.subject);
-        let what = match party.wait(LONGEST_GRACE).map(in_words) {
-            Some(status) => format!("{} ended early: {status}", party.role),
-            None => format!("{} closed its output early", party.role),
-        };
-        self.failed(what)
-    }
-
-    fn failed(&self, what: String) -> Failure {
-        // The readers of the standard errors may be behind.
-        std::thread::sleep(INTERVAL);
-        let parties = [Some(&self.subject), self.driver.as_ref()];
-        let words = parties.into_iter().flatten().map(|party| {
-            let words = party.last_words();
-            (!words.is_empty()).then(|| format!("{}: {words}", party.role))
-        });
-        let said: Vec<String> = words.flatten().collect();
-        Failure {
-            what,
-            said: said.join(" / "),
-        }
-    }
-
-    /// Lets the programs end.
-    fn finish(&mut self) -> Result<(), Failure> {
-        let Some(driver) = &mut self.driver else {
-            self.subject.dismiss();
-            let status = self.subject.wait(LONGEST_END);
-            return self.judge("subject", status, |status| status.success());
-        };
-        driver.dismiss();
-        let status = driver.wait(LONGEST_END);
-        self.judge("driver", status, |status| status.success())?;
-        self.subject.dismiss();
-        if self.subject.wait(LONGEST_GRACE).is_none() {
-            self.subject.terminate();
-        }
-        let status = self.subject.wait(LONGEST_END);
-        self.judge("subject", status, is_orderly)
-    }
-
-    fn judge(
-        &self,
-        role: &str,
-        status: Option<ExitStatus>,
-        is_good: fn(ExitStatus) -> bool,
-    ) -> Result<(), Failure> {
-        match status {
-            None => Err(self.failed(format!("{role} does not end"))),
-            Some(status) if is_good(status) => Ok(()),
-            Some(status) => Err(self.failed(format!("{role} ended badly: {}", in_words(status)))),
-        }
     }
 }

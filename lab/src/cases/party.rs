@@ -1,13 +1,15 @@
-//! One of a run's two programs: the subject, or its driver.
+//! A run's two programs: the subject, and its driver.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+
+use super::case::{Case, Home, Work};
 
 /// A running program.
 pub struct Party {
@@ -124,6 +126,148 @@ impl Party {
     }
 }
 
+/// Both.
+pub struct Parties {
+    pub subject: Party,
+    pub driver: Option<Party>,
+    /// What is heard of the driver, or of the subject if there is none.
+    pub heard: Receiver<Heard>,
+}
+
+/// Why a run has no result.
+#[derive(Debug, PartialEq)]
+pub struct Failure {
+    /// In a few words, for the table.
+    pub what: String,
+    /// What the program said.
+    pub said: String,
+}
+
+impl std::error::Error for Failure {}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Failure { what, said } = self;
+        match said.as_str() {
+            "" => out.write_str(what),
+            said => write!(out, "{what}: {said}"),
+        }
+    }
+}
+
+/// For the end of a program whose input is closed, and for one that was asked to end.
+const LONGEST_END: Duration = Duration::from_secs(60);
+/// The readers of the standard errors may be behind by this.
+const BEHIND: Duration = Duration::from_millis(50);
+
+impl Parties {
+    /// Starts both; `equip` adds to the subject's variables.
+    ///
+    /// # Errors
+    /// If one does not start.
+    pub fn start(
+        (case, home): (&Case, &Home),
+        work: &Work,
+        equip: impl FnOnce(&mut Command),
+    ) -> anyhow::Result<Parties> {
+        let mut command = home.command(&case.subject, Some(work))?;
+        equip(&mut command);
+        let (ear, heard) = mpsc::channel();
+        if case.driver.is_empty() {
+            let subject = Party::start("subject", command, Some(ear))?;
+            let driver = None;
+            return Ok(Parties {
+                subject,
+                driver,
+                heard,
+            });
+        }
+        let subject = Party::start("subject", command, None)?;
+        let mut command = home.command(&case.driver, Some(work))?;
+        command.env("CASE_SUBJECT", subject.id().to_string());
+        let driver = Some(Party::start("driver", command, Some(ear))?);
+        Ok(Parties {
+            subject,
+            driver,
+            heard,
+        })
+    }
+
+    /// Fails if one has ended.
+    ///
+    /// # Errors
+    /// If so.
+    pub fn ensure_running(&mut self) -> Result<(), Failure> {
+        let parties = [Some(&mut self.subject), self.driver.as_mut()];
+        let early = |party: &mut Party| Some((party.role, party.ended()?));
+        let found = parties.into_iter().flatten().find_map(early);
+        found.map_or(Ok(()), |(role, end)| {
+            Err(self.failed(format!("{role} ended early: {}", in_words(end))))
+        })
+    }
+
+    /// The driving program has closed its standard output too early.
+    pub fn silent(&mut self) -> Failure {
+        let party = self.driver.as_mut().unwrap_or(&mut self.subject);
+        let what = match party.wait(LONGEST_GRACE).map(in_words) {
+            Some(status) => format!("{} ended early: {status}", party.role),
+            None => format!("{} closed its output early", party.role),
+        };
+        self.failed(what)
+    }
+
+    /// What happened, with the programs' last words.
+    pub fn failed(&self, what: String) -> Failure {
+        std::thread::sleep(BEHIND);
+        let parties = [Some(&self.subject), self.driver.as_ref()];
+        let words = parties.into_iter().flatten().map(|party| {
+            let words = party.last_words();
+            (!words.is_empty()).then(|| format!("{}: {words}", party.role))
+        });
+        let said = words.flatten().collect::<Vec<_>>().join(" / ");
+        Failure { what, said }
+    }
+
+    /// Lets the programs end: the driver first, if there is one. The subject then has some time
+    /// from the end of its input until it is asked to.
+    ///
+    /// # Errors
+    /// If one does not end, or not in order.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        if let Some(driver) = &mut self.driver {
+            driver.dismiss();
+            let end = driver.wait(LONGEST_END);
+            self.judge("driver", end, |end| end.success())?;
+        }
+        self.subject.dismiss();
+        if self.driver.is_none() {
+            let end = self.subject.wait(LONGEST_END);
+            return self.judge("subject", end, |end| end.success());
+        }
+        if self.subject.wait(LONGEST_GRACE).is_none() {
+            self.subject.terminate();
+        }
+        let end = self.subject.wait(LONGEST_END);
+        self.judge("subject", end, is_orderly)
+    }
+
+    fn judge(
+        &self,
+        role: &str,
+        end: Option<ExitStatus>,
+        is_good: fn(ExitStatus) -> bool,
+    ) -> Result<(), Failure> {
+        match end {
+            None => Err(self.failed(format!("{role} does not end"))),
+            Some(end) if is_good(end) => Ok(()),
+            Some(end) => Err(self.failed(format!("{role} ended badly: {}", in_words(end)))),
+        }
+    }
+}
+
+/// From the end of a subject's input until it is asked to end.
+const LONGEST_GRACE: Duration = Duration::from_secs(5);
+
 /// How many lines of a standard error are shown.
 const LINES: usize = 4;
 
@@ -137,7 +281,7 @@ pub fn in_words(status: ExitStatus) -> String {
 }
 
 /// Whether a program that was asked to end did so in order, whatever its code.
-pub fn is_orderly(status: ExitStatus) -> bool {
+fn is_orderly(status: ExitStatus) -> bool {
     let orderly = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGKILL];
     status
         .signal()

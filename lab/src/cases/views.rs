@@ -239,9 +239,10 @@ fn faults(record: &Record) -> String {
         ))
     };
     let lines: Vec<String> = distinct(record.runs().filter_map(line));
-    match lines.is_empty() {
-        true => String::new(),
-        false => format!("\nRuns that did not go well\n{}", lines.concat()),
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("\nRuns that did not go well\n{}", lines.concat())
     }
 }
 

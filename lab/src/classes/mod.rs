@@ -130,9 +130,10 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         tables: Vec::new(),
         programs: programs(&folder, campaign),
         rounds: settings.rounds(FULL_ROUNDS),
-        terms: match settings.is_quick() {
-            true => QUICK_TERMS,
-            false => FULL,
+        terms: if settings.is_quick() {
+            QUICK_TERMS
+        } else {
+            FULL
         },
     };
     let options = [

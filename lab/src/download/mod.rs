@@ -116,9 +116,10 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
             .map_err(|error| campaign.fail(format!("{}: {error:#}", peer.name)))
             .is_ok()
     });
-    let buffers: &[Buffers] = match settings.is_on("control") {
-        true => &[Buffers::Zeroed, Buffers::Unzeroed],
-        false => &[Buffers::Zeroed],
+    let buffers: &[Buffers] = if settings.is_on("control") {
+        &[Buffers::Zeroed, Buffers::Unzeroed]
+    } else {
+        &[Buffers::Zeroed]
     };
     let chunk = |mb| buffers.iter().map(move |&buffers| Chunk { mb, buffers });
     let chunks: Vec<Chunk> = settings

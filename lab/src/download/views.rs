@@ -82,9 +82,10 @@ pub fn tables(record: &Record) -> String {
     let timed_out = record
         .runs()
         .any(|run| run.text(END) == Some(End::TimeUp.name()));
-    let legend = match timed_out {
-        true => "medians (least to most); *: stopped when its time was up, with what had come",
-        false => "medians (least to most)",
+    let legend = if timed_out {
+        "medians (least to most); *: stopped when its time was up, with what had come"
+    } else {
+        "medians (least to most)"
     };
     rates(record, &format!("MiB a second, {legend}"), Buffers::Zeroed)
         + &rates(
@@ -127,9 +128,10 @@ fn shares(record: &Record) -> String {
 }
 
 fn percent(part: f64, whole: f64) -> String {
-    match whole > 0.0 {
-        true => format!("{:.1} %", 100.0 * part / whole),
-        false => MISSING.into(),
+    if whole > 0.0 {
+        format!("{:.1} %", 100.0 * part / whole)
+    } else {
+        MISSING.into()
     }
 }
 

@@ -12,9 +12,10 @@ use crate::peers::locate::Ready;
 use crate::stats::Rng;
 
 /// How the workers' own loops were compiled.
-const HARNESS: &str = match cfg!(debug_assertions) {
-    true => "debug build",
-    false => "optimised",
+const HARNESS: &str = if cfg!(debug_assertions) {
+    "debug build"
+} else {
+    "optimised"
 };
 
 /// What is run under what: a case, a peer.
@@ -252,9 +253,10 @@ pub struct Progress {
 impl Progress {
     /// Progress on standard error.
     pub fn new() -> Progress {
-        Progress::of(match std::io::stderr().is_terminal() {
-            true => Shown::Line,
-            false => Shown::Phases,
+        Progress::of(if std::io::stderr().is_terminal() {
+            Shown::Line
+        } else {
+            Shown::Phases
         })
     }
 

@@ -94,9 +94,10 @@ impl Experiment {
         if let Some(folder) = &folder {
             ensure_writable(folder)?;
         }
-        let progress = match settings.is_on("quiet") {
-            true => Progress::silent(),
-            false => Progress::new(),
+        let progress = if settings.is_on("quiet") {
+            Progress::silent()
+        } else {
+            Progress::new()
         };
         let mut campaign = Campaign::new(
             self.name,
@@ -113,17 +114,19 @@ impl Experiment {
             base: base_in(&campaign.record, settings),
         };
         if !campaign.record.rows.is_empty() {
-            match settings.is_on("json") {
-                true => println!("{:#}", self.json(&campaign.record, &view)),
-                false => self.print(&campaign.record, &view),
+            if settings.is_on("json") {
+                println!("{:#}", self.json(&campaign.record, &view))
+            } else {
+                self.print(&campaign.record, &view)
             }
             if let Some(folder) = &folder {
                 self.keep(folder, &campaign, &view)?;
             }
         }
-        Ok(match campaign.verdict() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        Ok(if campaign.verdict() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
         })
     }
 

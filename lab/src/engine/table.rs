@@ -55,9 +55,10 @@ pub fn by_case(record: &Record) -> String {
         let names = distinct(rows.iter().map(|row| row.figure.name.as_str()));
         let peers = distinct(rows.iter().map(|row| row.peer.as_str()));
         // Only bytes of processes are shown in millions, without a unit in their cells.
-        let corner = match rows.iter().any(|row| row.figure.unit == Unit::Bytes) {
-            true => "MB (10⁶ bytes), counts, times",
-            false => "",
+        let corner = if rows.iter().any(|row| row.figure.unit == Unit::Bytes) {
+            "MB (10⁶ bytes), counts, times"
+        } else {
+            ""
         };
         section(case, corner, (&names, &peers), |name, peer| {
             let is_it = |row: &&&Row| row.peer == **peer && row.figure.name == **name;
@@ -86,9 +87,10 @@ fn cell<'a>(figures: impl Iterator<Item = &'a Figure>) -> Option<String> {
         shown(spread.median),
         shown(spread.quartiles.1),
     );
-    Some(match spread.rounds >= LEAST_FOR_QUARTILES && low != high {
-        true => format!("{median} ({low}–{high})"),
-        false => median,
+    Some(if spread.rounds >= LEAST_FOR_QUARTILES && low != high {
+        format!("{median} ({low}–{high})")
+    } else {
+        median
     })
 }
 

@@ -81,9 +81,10 @@ fn claim(room: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(room)?;
     // SAFETY: only reads the credentials of this process.
     let is_own = meta.uid() == unsafe { libc::geteuid() };
-    match meta.is_dir() && is_own && meta.mode() & 0o022 == 0 && may_execute(room)? {
-        true => Ok(()),
-        false => Err(io::ErrorKind::PermissionDenied.into()),
+    if meta.is_dir() && is_own && meta.mode() & 0o022 == 0 && may_execute(room)? {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
     }
 }
 

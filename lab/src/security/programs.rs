@@ -160,9 +160,12 @@ pub fn judge(output: &Output, library: &Path) -> anyhow::Result<(Outcome, String
 
 /// Addresses differ between runs.
 fn without_addresses(line: &str) -> String {
-    let word = |word: &str| match word.starts_with("0x") {
-        true => "ADDR".to_string(),
-        false => word.to_string(),
+    let word = |word: &str| {
+        if word.starts_with("0x") {
+            "ADDR".to_string()
+        } else {
+            word.to_string()
+        }
     };
     line.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }

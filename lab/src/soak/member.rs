@@ -1,23 +1,20 @@
 //! One program of the load, with its driver: from its start to its end.
 
 use std::path::Path;
-use std::process::Command;
-use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::bail;
 
 use super::views::Sample;
-use crate::cases::case::Case;
-use crate::cases::case::{Home, Work};
-use crate::cases::party::{Heard, Party, in_words, is_orderly};
+use crate::cases::case::{Case, Home, Work};
+use crate::cases::party::{Heard, Parties};
 use crate::cases::tree;
 use crate::machine;
 
-/// For a program to get ready, to answer again, and to end.
+/// For a program to get ready, and to answer again.
 const LONGEST_START: Duration = Duration::from_secs(120);
 const LONGEST_SILENCE: Duration = Duration::from_secs(90);
-const LONGEST_END: Duration = Duration::from_secs(60);
 
 /// A running member.
 pub struct Member {
@@ -32,9 +29,7 @@ pub struct Member {
     /// When that number was last another.
     answered: Instant,
     is_ready: bool,
-    subject: Party,
-    driver: Option<Party>,
-    heard: Receiver<Heard>,
+    parties: Parties,
     _work: Work,
 }
 
@@ -49,21 +44,12 @@ impl Member {
         variables: impl IntoIterator<Item = (&'static str, &'static str)>,
     ) -> anyhow::Result<Member> {
         let work = Work::new()?;
-        let (ear, heard) = mpsc::channel();
-        let mut command = home.command(&case.subject, Some(&work))?;
-        command.env("LD_PRELOAD", library).envs(variables);
-        for (name, value) in &case.env {
-            command.env(name, home.filled(value, Some(&work)));
-        }
-        let driven = !case.driver.is_empty();
-        let subject = Party::start("subject", command, (!driven).then(|| ear.clone()))?;
-        let driver = match driven {
-            true => {
-                let command: Command = home.command(&case.driver, Some(&work))?;
-                Some(Party::start("driver", command, Some(ear))?)
+        let parties = Parties::start((case, home), &work, |command| {
+            command.env("LD_PRELOAD", library).envs(variables);
+            for (name, value) in &case.env {
+                command.env(name, home.filled(value, Some(&work)));
             }
-            false => None,
-        };
+        })?;
         Ok(Member {
             name: case.name.clone(),
             samples: Vec::new(),
@@ -71,16 +57,14 @@ impl Member {
             guarded: None,
             answered: Instant::now(),
             is_ready: false,
-            subject,
-            driver,
-            heard,
+            parties,
             _work: work,
         })
     }
 
     /// Its process.
     pub fn id(&self) -> u32 {
-        self.subject.id()
+        self.parties.subject.id()
     }
 
     /// Waits until it is under load. Its programs have mapped `library` by then, unless they have
@@ -91,12 +75,10 @@ impl Member {
     pub fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let start = Instant::now();
         while !self.is_ready {
-            ensure!(
-                start.elapsed() < LONGEST_START,
-                "{}",
-                self.told("it does not get ready")
-            );
             self.listen()?;
+            if start.elapsed() > LONGEST_START {
+                bail!(self.parties.failed("it does not get ready".into()));
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
@@ -115,8 +97,10 @@ impl Member {
     pub fn look(&mut self, at: Duration) -> anyhow::Result<()> {
         self.listen()?;
         let silent = self.answered.elapsed();
-        let told = format!("it has not answered for {} s", silent.as_secs());
-        ensure!(silent < LONGEST_SILENCE, "{}", self.told(&told));
+        if silent > LONGEST_SILENCE {
+            let told = format!("it has not answered for {} s", silent.as_secs());
+            bail!(self.parties.failed(told));
+        }
         let bytes = machine::resident_kib(&self.id().to_string())? * 1_024;
         self.samples.push(Sample { at, bytes });
         Ok(())
@@ -124,23 +108,14 @@ impl Member {
 
     fn listen(&mut self) -> anyhow::Result<()> {
         loop {
-            match self.heard.try_recv() {
+            match self.parties.heard.try_recv() {
                 Ok(Heard::Line(at, line)) => self.hear(at, line.trim()),
-                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Empty) => return Ok(self.parties.ensure_running()?),
                 Ok(Heard::Closed) | Err(TryRecvError::Disconnected) => {
-                    // Its last words may be behind.
-                    std::thread::sleep(Duration::from_millis(100));
-                    bail!("{}", self.told("it ended early"));
+                    bail!(self.parties.silent());
                 }
             }
         }
-        let ended = self.subject.ended().map(in_words);
-        ensure!(
-            ended.is_none(),
-            "{}",
-            self.told(&format!("it ended early: {}", ended.unwrap_or_default()))
-        );
-        Ok(())
     }
 
     fn hear(&mut self, at: Instant, line: &str) {
@@ -156,41 +131,11 @@ impl Member {
         }
     }
 
-    /// What happened, with the last words of its programs.
-    fn told(&self, what: &str) -> String {
-        let words = [Some(&self.subject), self.driver.as_ref()];
-        let words = words.into_iter().flatten().map(Party::last_words);
-        let words: Vec<String> = words.filter(|words| !words.is_empty()).collect();
-        match words.is_empty() {
-            true => what.to_string(),
-            false => format!("{what}: {}", words.join(" / ")),
-        }
-    }
-
     /// Ends it: the driver first, or the program itself if it has none.
     ///
     /// # Errors
     /// If a program does not end, or not in order.
     pub fn finish(&mut self) -> anyhow::Result<()> {
-        let first = self.driver.as_mut().unwrap_or(&mut self.subject);
-        first.dismiss();
-        let status = first.wait(LONGEST_END);
-        let status = status.with_context(|| self.told("it does not end"))?;
-        ensure!(
-            status.success(),
-            "{}",
-            self.told(&format!("it ended badly: {}", in_words(status)))
-        );
-        if self.driver.is_some() {
-            self.subject.terminate();
-            let status = self.subject.wait(LONGEST_END);
-            let status = status.with_context(|| self.told("it does not end when asked to"))?;
-            ensure!(
-                is_orderly(status),
-                "{}",
-                self.told(&format!("it ended badly: {}", in_words(status)))
-            );
-        }
-        Ok(())
+        Ok(self.parties.finish()?)
     }
 }

@@ -80,13 +80,15 @@ enum Guards {
 
 impl Terms {
     fn of(settings: &Settings) -> Terms {
-        let guards = match settings.is_on("unguarded") {
-            true => Guards::Off,
-            false => Guards::On,
+        let guards = if settings.is_on("unguarded") {
+            Guards::Off
+        } else {
+            Guards::On
         };
-        let (load, interval) = match settings.is_quick() {
-            true => (15, Duration::from_millis(250)),
-            false => (60 * settings.number("minutes"), Duration::from_secs(2)),
+        let (load, interval) = if settings.is_quick() {
+            (15, Duration::from_millis(250))
+        } else {
+            (60 * settings.number("minutes"), Duration::from_secs(2))
         };
         Terms {
             load: Duration::from_secs(load),

@@ -54,12 +54,12 @@ fn slope(one: &Sample, other: &Sample) -> Option<f64> {
 pub fn sum<'a>(courses: impl Iterator<Item = &'a [Sample]>) -> Vec<Sample> {
     let mut sum: Vec<Sample> = Vec::new();
     for course in courses {
-        match sum.is_empty() {
-            true => sum = course.to_vec(),
-            false => sum
-                .iter_mut()
+        if sum.is_empty() {
+            sum = course.to_vec()
+        } else {
+            sum.iter_mut()
                 .zip(course)
-                .for_each(|(sum, one)| sum.bytes += one.bytes),
+                .for_each(|(sum, one)| sum.bytes += one.bytes)
         }
     }
     sum

@@ -11,9 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::engines::Present;
 use super::observed::{Run, Sample, Seen, Step};
-use crate::work::tide::protocol::Sizes;
-use crate::work::tide::protocol::{Action, Done, Heap};
-use crate::{command, machine};
+use crate::work::tide::protocol::{Action, Done, Sizes};
+use crate::{command, machine, status};
 
 /// How often the resident size is read.
 const EVERY: Duration = Duration::from_millis(20);
@@ -101,14 +100,13 @@ impl Worker {
         let rss = machine::resident_kib(&pid.to_string())?;
         let to = self.watch.now();
         let tables = machine::tables_kib(pid)?;
-        let later = match waits && step != Step::Start {
-            true => {
-                std::thread::sleep(wait);
-                Some(machine::resident_kib(&pid.to_string())?)
-            }
-            false => None,
-        };
-        let heap = Heap::parse(&self.ask(Action::Tell)?)?;
+        let mut later = None;
+        if waits && step != Step::Start {
+            std::thread::sleep(wait);
+            later = Some(machine::resident_kib(&pid.to_string())?);
+        }
+        let neap =
+            status::of_process(pid).map(|heap| (heap.free_dirty >> 10, heap.purged_bytes >> 10));
         Ok(Seen {
             step,
             ms: (from, to),
@@ -117,7 +115,7 @@ impl Worker {
             rss,
             later,
             tables,
-            heap,
+            neap,
         })
     }
 

@@ -3,7 +3,8 @@
 
 use crate::engine::record::{self, Figure, Record, Unit};
 use crate::names::named;
-use crate::work::tide::protocol::{Action, Done, Heap};
+use crate::status::PURGED;
+use crate::work::tide::protocol::{Action, Done};
 
 named! {
     /// A step, named as in the write-up after what was just done.
@@ -74,7 +75,6 @@ pub fn case(run: Run, step: Step) -> String {
 }
 
 /// An observed step; sizes in KiB.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The step.
     pub step: Step,
@@ -90,8 +90,9 @@ pub struct Seen {
     pub peak: u64,
     /// Page tables as soon as the step was done.
     pub tables: u64,
-    /// The heap's own figures, after the wait if there was one.
-    pub heap: Heap,
+    /// Neap's free pages that may be resident, and what it gave back so far, after the wait if
+    /// there was one. Both lag by less than a sixty-fourth of the heap, or 1 MiB.
+    pub neap: Option<(u64, u64)>,
 }
 
 /// Resident KiB at a moment.
@@ -103,63 +104,46 @@ pub struct Sample {
     pub kib: u64,
 }
 
+/// The names of a step's figures.
+pub const BEGAN: &str = "began";
+pub const ENDED: &str = "ended";
+pub const RSS: &str = "RSS";
+pub const LATER: &str = "RSS later";
+pub const PEAK: &str = "peak RSS";
+pub const FULL: &str = "RSS when full";
+pub const LIVE: &str = "live";
+pub const TABLES: &str = "page tables";
+pub const FAULTS: &str = "minor faults";
+pub const TIME: &str = "time";
+pub const COROUTINES: &str = "coroutines";
+pub const DIRTY: &str = "free and dirty";
+pub const NOTE: &str = "note";
+
 /// A step's figures.
 pub fn figures(seen: &Seen) -> Vec<Figure> {
     let ms = |name, ms: u64| Figure::new(name, Unit::Milliseconds, ms as f64);
     let done = &seen.done;
     let mut figures = vec![
-        ms("began", seen.ms.0),
-        ms("ended", seen.ms.1),
-        Figure::kib("RSS", seen.rss),
+        ms(BEGAN, seen.ms.0),
+        ms(ENDED, seen.ms.1),
+        Figure::kib(RSS, seen.rss),
     ];
-    figures.extend(seen.later.map(|kib| Figure::kib("RSS later", kib)));
+    figures.extend(seen.later.map(|kib| Figure::kib(LATER, kib)));
     figures.extend([
-        Figure::kib("peak RSS", seen.peak),
-        Figure::kib("RSS when full", done.full_kib),
-        Figure::kib("live", done.live_kib),
-        Figure::kib("page tables", seen.tables),
-        Figure::count("minor faults", done.faults),
-        Figure::nanoseconds("time", done.ns as f64),
-        Figure::count("coroutines", done.coroutines),
+        Figure::kib(PEAK, seen.peak),
+        Figure::kib(FULL, done.full_kib),
+        Figure::kib(LIVE, done.live_kib),
+        Figure::kib(TABLES, seen.tables),
+        Figure::count(FAULTS, done.faults),
+        Figure::nanoseconds(TIME, done.ns as f64),
+        Figure::count(COROUTINES, done.coroutines),
     ]);
-    if let Some((dirty, purged)) = seen.heap.neap {
-        figures.extend([
-            Figure::kib("free and dirty", dirty),
-            Figure::kib("purged", purged),
-        ]);
+    if let Some((dirty, purged)) = seen.neap {
+        figures.extend([Figure::kib(DIRTY, dirty), Figure::kib(PURGED, purged)]);
     }
-    let note = (!done.note.is_empty()).then(|| Figure::text("note", &*done.note));
+    let note = (!done.note.is_empty()).then(|| Figure::text(NOTE, &*done.note));
     figures.extend(note);
     figures
-}
-
-/// The step that these figures are of; `None` if they are of something else.
-fn seen(figures: &record::Run) -> Option<(Run, Seen)> {
-    let (run, step) = figures.case().split_once(' ')?;
-    let (run, step) = (Run::find(run)?, Step::find(step)?);
-    let maybe = |name| figures.number(name).map(|number| number as u64);
-    let number = |name| maybe(name).unwrap_or(0);
-    let done = Done {
-        faults: number("minor faults"),
-        ns: number("time"),
-        full_kib: number("RSS when full"),
-        live_kib: number("live"),
-        coroutines: number("coroutines"),
-        note: figures.text("note").unwrap_or_default().to_string(),
-    };
-    let seen = Seen {
-        step,
-        ms: (number("began"), number("ended")),
-        done,
-        rss: number("RSS"),
-        later: maybe("RSS later"),
-        peak: number("peak RSS"),
-        tables: number("page tables"),
-        heap: Heap {
-            neap: maybe("free and dirty").zip(maybe("purged")),
-        },
-    };
-    Some((run, seen))
 }
 
 /// The resident size over time, as figures of the run's case.
@@ -182,63 +166,39 @@ fn sample(figure: &Figure) -> Option<Sample> {
 }
 
 /// A record, read as steps.
-pub struct Observed<'a> {
-    record: &'a Record,
-    steps: Vec<(&'a str, Run, Seen)>,
-}
+pub struct Observed<'a>(pub &'a Record);
 
 impl<'a> Observed<'a> {
-    /// What `record` says.
-    pub fn of(record: &'a Record) -> Observed<'a> {
-        let step = |figures: record::Run<'a>| {
-            let (run, seen) = seen(&figures)?;
-            Some((figures.peer(), run, seen))
-        };
-        Observed {
-            record,
-            steps: record.runs().filter_map(step).collect(),
-        }
-    }
-
     /// The engines with steps of one of these runs, in the order of the report.
     pub fn engines(&self, runs: &[Run]) -> Vec<&'a str> {
         let has = |engine: &&str| {
             runs.iter()
                 .any(|run| self.step(engine, *run, Step::Start).is_some())
         };
-        self.record.peers().into_iter().filter(has).collect()
+        self.0.peers().into_iter().filter(has).collect()
     }
 
-    /// A step.
-    pub fn step(&self, engine: &str, run: Run, step: Step) -> Option<&Seen> {
-        let is_it =
-            |(e, r, seen): &&(&str, Run, Seen)| *e == engine && *r == run && seen.step == step;
-        self.steps.iter().find(is_it).map(|(_, _, seen)| seen)
+    fn figures(&self, engine: &str, case: &str) -> Option<record::Run<'a>> {
+        let is_it = |run: &record::Run| run.peer() == engine && run.case() == case;
+        self.0.runs().find(is_it)
+    }
+
+    /// A step's figures.
+    pub fn step(&self, engine: &str, run: Run, step: Step) -> Option<record::Run<'a>> {
+        self.figures(engine, &case(run, step))
     }
 
     /// An engine's steps of a run, in order.
-    pub fn steps(&self, engine: &str, run: Run) -> Vec<&Seen> {
-        Step::ALL
-            .iter()
-            .filter_map(|step| self.step(engine, run, *step))
-            .collect()
+    pub fn steps(&self, engine: &str, run: Run) -> Vec<record::Run<'a>> {
+        let step = |step: &Step| self.step(engine, run, *step);
+        Step::ALL.iter().filter_map(step).collect()
     }
 
     /// The resident size during a run.
     pub fn samples(&self, engine: &str, run: Run) -> Vec<Sample> {
-        let of_run = self
-            .record
-            .runs()
-            .filter(|r| r.case() == run.name() && r.peer() == engine);
-        of_run
-            .flat_map(|run| run.figures())
-            .filter_map(sample)
-            .collect()
-    }
-
-    /// The value of a line in the head.
-    pub fn said(&self, key: &str) -> Option<&str> {
-        self.record.said(key)
+        let run = self.figures(engine, run.name());
+        let figures = run.iter().flat_map(record::Run::figures);
+        figures.filter_map(sample).collect()
     }
 }
 
@@ -313,7 +273,7 @@ pub mod tests {
             later: later.map(mib),
             peak: mib(rss.max(102)),
             tables: 512,
-            heap: Heap::default(),
+            neap: None,
         }
     }
 
@@ -356,7 +316,7 @@ pub mod tests {
     fn steps_and_samples_are_found_as_they_were() {
         let mut record = example();
         let mut noted = seen(Step::Created, 9, Some(8), 7, 6);
-        noted.heap.neap = Some((3, 4));
+        noted.neap = Some((3, 4));
         noted.done.note = "32,752 coroutines, then: Cannot allocate memory".into();
         record.push(
             &case(Run::AtOnce, Step::Created),
@@ -365,21 +325,14 @@ pub mod tests {
             figures(&noted),
         );
         let record = Record::from_csv(&record.to_csv()).unwrap();
-        let observed = Observed::of(&record);
+        let observed = Observed(&record);
         assert_eq!(observed.engines(&[Run::Waited]), ["go", "neap"]);
-        assert_eq!(
-            observed
-                .step("go", Run::Waited, Step::Closed)
-                .unwrap()
-                .later,
-            Some(mib(302))
-        );
+        let closed = observed.step("go", Run::Waited, Step::Closed).unwrap();
+        assert_eq!(closed.number(LATER), Some(mib(302) as f64));
         assert!(observed.step("glibc", Run::Waited, Step::Closed).is_none());
-        assert_eq!(
-            observed.step("glibc", Run::AtOnce, Step::Created),
-            Some(&noted)
-        );
+        let created = observed.step("glibc", Run::AtOnce, Step::Created).unwrap();
+        assert_eq!(created.figures().count(), figures(&noted).len());
+        assert_eq!(created.text(NOTE), Some(&*noted.done.note));
         assert_eq!(observed.samples("neap", Run::StacksFirst).len(), 4);
-        assert_eq!(observed.said("heap MB"), Some("100"));
     }
 }

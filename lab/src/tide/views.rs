@@ -1,11 +1,15 @@
 //! The tables, one per figure, with a row per engine and a column per step; and the picture, one
 //! panel per engine with the steps marked and live memory dashed.
 
-use super::observed::{Observed, Run, Sample, Seen, Step};
+use super::observed::{
+    BEGAN, COROUTINES, DIRTY, ENDED, FAULTS, FULL, LATER, LIVE, NOTE, Observed, PEAK, RSS, Run,
+    Sample, Step, TABLES, TIME,
+};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
-use crate::engine::record::Record;
+use crate::engine::record::{self, Record};
 use crate::engine::table::{MISSING, section};
 use crate::pagemap::page_size;
+use crate::status::PURGED;
 use crate::work::tide::thousands;
 
 /// The steps with a column.
@@ -17,44 +21,49 @@ const COLUMNS: [Step; 5] = [
     Step::CreatedAgain,
 ];
 
-/// A table of a figure: its title, and the cell of a step; the number is the resident size at the
+/// A step's figures.
+type Seen<'a> = record::Run<'a>;
+
+/// A table of a figure: its title, and the cell of a step; the number is the resident KiB at the
 /// start.
-type StepView = (&'static str, fn(&Seen, u64) -> Option<String>);
+type StepView = (&'static str, fn(Seen, f64) -> Option<String>);
 
 const VIEWS: [StepView; 7] = [
     ("RSS in MiB, at once and after the wait", |seen, _| {
-        let later = seen.later.map(|kib| format!(" → {}", mib(kib)));
-        Some(mib(seen.rss) + &later.unwrap_or_default())
+        let later = seen.number(LATER).map(|kib| format!(" → {}", mib(kib)));
+        Some(mib(seen.number(RSS)?) + &later.unwrap_or_default())
     }),
     (
         "RSS after the wait beyond what is live and what the process began with, in MiB",
         |seen, base| {
-            let excess = seen.later? as i64 - (base + seen.done.live_kib) as i64;
-            Some(format!("{:+.1}", excess as f64 / 1_024.0))
+            let excess = seen.number(LATER)? - base - seen.number(LIVE)?;
+            Some(format!("{:+.1}", excess / 1_024.0))
         },
     ),
     ("Peak of RSS during the step, in MiB", |seen, _| {
-        Some(mib(seen.peak))
+        seen.number(PEAK).map(mib)
     }),
     ("Page tables at once, in MiB", |seen, _| {
-        Some(format!("{:.1}", seen.tables as f64 / 1_024.0))
+        Some(format!("{:.1}", seen.number(TABLES)? / 1_024.0))
     }),
-    ("Minor faults", |seen, _| Some(seen.done.faults.to_string())),
+    ("Minor faults", |seen, _| {
+        Some(seen.number(FAULTS)?.to_string())
+    }),
     ("Time of the step in ms", |seen, _| {
-        Some(format!("{:.1}", seen.done.ns as f64 / 1e6))
+        Some(format!("{:.1}", seen.number(TIME)? / 1e6))
     }),
     (
         "Neap's own figures: free and dirty, purged so far, in MiB",
         |seen, _| {
-            let (dirty, purged) = seen.heap.neap?;
+            let (dirty, purged) = (seen.number(DIRTY)?, seen.number(PURGED)?);
             Some(format!("{}, {}", mib(dirty), mib(purged)))
         },
     ),
 ];
 
 /// Whole MiB; with a decimal below ten.
-fn mib(kib: u64) -> String {
-    match kib as f64 / 1_024.0 {
+fn mib(kib: f64) -> String {
+    match kib / 1_024.0 {
         mib if mib < 9.95 => format!("{mib:.1}"),
         mib => format!("{mib:.0}"),
     }
@@ -62,7 +71,7 @@ fn mib(kib: u64) -> String {
 
 /// Every table.
 pub fn tables(record: &Record) -> String {
-    let observed = &Observed::of(record);
+    let observed = &Observed(record);
     let steps = VIEWS.map(|view| step_table(observed, view)).concat();
     let (run, taken) = (what_was_run(observed), taken(observed));
     format!("{run}{steps}{taken}")
@@ -83,8 +92,8 @@ fn what_was_run(observed: &Observed) -> String {
                     .find_map(|run| observed.step(engine, *run, step))
             };
             match columns.iter().position(|known| known == column)? {
-                0 => of(Step::Start).map(|seen| mib(seen.rss)),
-                1 => of(Step::Created).map(|seen| mib(seen.done.live_kib)),
+                0 => of(Step::Start)?.number(RSS).map(mib),
+                1 => of(Step::Created)?.number(LIVE).map(mib),
                 _ => parked(observed, engine),
             }
         },
@@ -95,10 +104,8 @@ fn step_table(observed: &Observed, (title, cell): StepView) -> String {
     let engines = observed.engines(&[Run::Waited]);
     let names = COLUMNS.map(Step::name);
     section(title, "engine", (&engines, &names), |engine, name| {
-        let base = observed
-            .step(engine, Run::Waited, Step::Start)
-            .map_or(0, |seen| seen.rss);
-        cell(observed.step(engine, Run::Waited, Step::find(name)?)?, base)
+        let of = |step| observed.step(engine, Run::Waited, step);
+        cell(of(Step::find(name)?)?, of(Step::Start)?.number(RSS)?)
     })
 }
 
@@ -128,25 +135,23 @@ fn taken_by(observed: &Observed, engine: &str, run: Run, step: Step) -> Option<(
     let seen = observed.step(engine, run, step)?;
     let place = run.steps().iter().position(|known| *known == step)?;
     let before = observed.step(engine, run, run.steps()[place.checked_sub(1)?])?;
-    let before = before.later.unwrap_or(before.rss);
-    let needed = match seen.done.live_kib {
-        0 => observed.said("heap MB")?.parse::<u64>().ok()? << 10,
+    let before = before.number(LATER).or_else(|| before.number(RSS))?;
+    let needed = match seen.number(LIVE)? {
+        0.0 => observed.0.said("heap MB")?.parse::<f64>().ok()? * 1_024.0,
         live => live,
     };
-    let faulted = seen.done.faults * page_size() / 1_024;
-    let share = faulted as f64 / needed as f64;
-    let most = seen.rss.max(seen.done.full_kib);
-    Some((share, (most as f64 - before as f64) / 1_024.0))
+    let faulted = seen.number(FAULTS)? * page_size() as f64 / 1_024.0;
+    let most = seen.number(RSS)?.max(seen.number(FULL)?);
+    Some((faulted / needed, (most - before) / 1_024.0))
 }
 
 /// What an engine's runs could not do, each reason once, in order.
-fn notes_of<'a>(observed: &'a Observed, engine: &str) -> Vec<&'a str> {
+fn notes_of<'a>(observed: &Observed<'a>, engine: &str) -> Vec<&'a str> {
     let mut notes: Vec<&str> = Vec::new();
     let reason = |note: &str| note.split_once(", then: ").map(|(_, why)| why.to_string());
-    for seen in Run::ALL.iter().flat_map(|run| observed.steps(engine, *run)) {
-        let note = seen.done.note.as_str();
-        let is_known = notes.iter().any(|known| reason(known) == reason(note));
-        if !note.is_empty() && !is_known {
+    let steps = Run::ALL.iter().flat_map(|run| observed.steps(engine, *run));
+    for note in steps.filter_map(|seen| seen.text(NOTE)) {
+        if !notes.iter().any(|known| reason(known) == reason(note)) {
             notes.push(note);
         }
     }
@@ -163,7 +168,8 @@ fn parked(observed: &Observed, engine: &str) -> Option<String> {
     let count = Run::ALL
         .iter()
         .find_map(created)
-        .map(|seen| thousands(seen.done.coroutines));
+        .and_then(|seen| seen.number(COROUTINES))
+        .map(|count| thousands(count as u64));
     Some(count.unwrap_or(MISSING.into()))
 }
 
@@ -173,21 +179,18 @@ const NEEDED: Stroke = Stroke {
     is_dashed: true,
 };
 
-fn point(ms: u64, kib: u64) -> Point {
-    Point::at(ms as f64 / 1e3, kib as f64 / 1_024.0)
+fn point(ms: f64, kib: f64) -> Point {
+    Point::at(ms / 1e3, kib / 1_024.0)
 }
 
 /// An SVG document; `None` if no engine ran with waits.
 pub fn picture(record: &Record) -> Option<String> {
-    let observed = Observed::of(record);
+    let observed = Observed(record);
     let engines = observed.engines(&[Run::Waited]);
     let samples = |engine: &&str| observed.samples(engine, Run::Waited);
     let all: Vec<Sample> = engines.iter().flat_map(samples).collect();
-    let most = |of: fn(&Sample) -> u64| all.iter().map(of).max();
-    let end = point(
-        most(|sample| sample.ms)?.max(1),
-        most(|sample| sample.kib)?.max(1),
-    );
+    let most = |of: fn(&Sample) -> u64| all.iter().map(of).max().map(|most| most.max(1) as f64);
+    let end = point(most(|sample| sample.ms)?, most(|sample| sample.kib)?);
     let panel = |(place, engine): (usize, &&str)| {
         let y = Axis::linear(end.y * 1.06, |mb| mb.to_string());
         Panel {
@@ -201,7 +204,7 @@ pub fn picture(record: &Record) -> Option<String> {
             ],
         }
     };
-    let said = |key| observed.said(key).unwrap_or("?");
+    let said = |key| record.said(key).unwrap_or("?");
     let count = said("coroutines");
     let title = vec![
         "RSS in MiB over seconds; dashed: what the program needs".into(),
@@ -229,14 +232,10 @@ pub fn picture(record: &Record) -> Option<String> {
 
 /// The beginning of each step, and its number.
 fn marks(observed: &Observed, engine: &str) -> Vec<(f64, String)> {
-    let steps = observed
-        .steps(engine, Run::Waited)
-        .into_iter()
-        .enumerate()
-        .skip(1);
-    steps
-        .map(|(number, seen)| (seen.ms.0 as f64 / 1e3, number.to_string()))
-        .collect()
+    let steps = observed.steps(engine, Run::Waited);
+    let mark =
+        |(number, seen): (usize, &Seen)| Some((seen.number(BEGAN)? / 1e3, number.to_string()));
+    steps.iter().enumerate().skip(1).filter_map(mark).collect()
 }
 
 fn resident(samples: &[Sample], engine: &str) -> Series {
@@ -251,7 +250,7 @@ fn resident(samples: &[Sample], engine: &str) -> Series {
         draw: Draw::Area,
         points: samples
             .iter()
-            .map(|sample| point(sample.ms, sample.kib))
+            .map(|sample| point(sample.ms as f64, sample.kib as f64))
             .collect(),
     }
 }
@@ -259,17 +258,17 @@ fn resident(samples: &[Sample], engine: &str) -> Series {
 /// What the process began with plus what is live, from the end of each step to the next.
 fn needed(observed: &Observed, engine: &str) -> Series {
     let steps = observed.steps(engine, Run::Waited);
-    let base = steps.first().map_or(0, |start| start.rss);
-    let end = observed
-        .samples(engine, Run::Waited)
-        .last()
-        .map(|sample| sample.ms);
+    let number = |seen: &Seen, name| seen.number(name).unwrap_or(0.0);
+    let base = steps.first().map_or(0.0, |start| number(start, RSS));
+    let samples = observed.samples(engine, Run::Waited);
+    let end = samples.last().map(|sample| sample.ms as f64);
     let mut points = Vec::new();
     for (place, step) in steps.iter().enumerate() {
-        let next = steps.get(place + 1).map(|next| next.ms.1);
-        let until = next.or(end).unwrap_or(step.ms.1).max(step.ms.1);
-        let kib = base + step.done.live_kib;
-        points.extend([point(step.ms.1, kib), point(until, kib)]);
+        let from = number(step, ENDED);
+        let next = steps.get(place + 1).map(|next| number(next, ENDED));
+        let until = next.or(end).unwrap_or(from).max(from);
+        let kib = base + number(step, LIVE);
+        points.extend([point(from, kib), point(until, kib)]);
     }
     Series {
         name: String::new(),
@@ -319,7 +318,7 @@ mod tests {
             };
             record.rows.insert(at.unwrap(), row);
         }
-        let observed = Observed::of(&record);
+        let observed = Observed(&record);
         assert_eq!(
             parked(&observed, "go").unwrap(),
             "1 coroutines, then: no more"

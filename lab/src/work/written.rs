@@ -11,32 +11,12 @@ use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, ensure};
+use neap_shared::userfaultfd;
 
 use crate::pagemap::{PageMap, Wanted, page_size};
 
-/// `struct uffdio_api`.
-#[repr(C)]
-struct Handshake {
-    version: u64,
-    features: u64,
-    ioctls: u64,
-}
-
-/// `struct uffdio_register`.
-#[repr(C)]
-struct Registration {
-    start: u64,
-    len: u64,
-    mode: u64,
-    ioctls: u64,
-}
-
-const UFFDIO_API: libc::Ioctl = 0xc018_aa3f_u32 as libc::Ioctl;
-const UFFDIO_REGISTER: libc::Ioctl = 0xc020_aa00_u32 as libc::Ioctl;
-const USER_MODE_ONLY: libc::c_int = 1;
-const MARK_PAGES: u64 = 1 << 1;
 /// The features that marks need: the flag in a fault, unpopulated pages, no stop at a write.
-const ASYNCHRONOUS_MARKS: u64 = 1 << 0 | 1 << 13 | 1 << 15;
+const ASYNCHRONOUS_MARKS: u64 = userfaultfd::KNOWS_WRITES | 1 << 13 | 1 << 15;
 
 const HUGE_PAGE: u64 = 2 << 20;
 
@@ -96,7 +76,7 @@ impl Watch {
     pub fn prepare() -> anyhow::Result<Watch> {
         Ok(Watch {
             pagemap: PageMap::open()?,
-            marks: userfaultfd()?,
+            marks: descriptor()?,
             maps: Mapping::new(MAPS_LEN)?,
         })
     }
@@ -120,7 +100,8 @@ impl Watch {
     }
 
     fn cover(&self, start: u64, end: u64) -> anyhow::Result<()> {
-        register(&self.marks, start, end)?;
+        let range = [start, end - start, userfaultfd::WRITES, 0];
+        ask(&self.marks, userfaultfd::REGISTER, range).context("userfaultfd refuses a mapping")?;
         // Marking a part of a huge page maps it by small pages, each with a mark of its own.
         self.pagemap
             .each_range(start, end, Wanted::Huge, |from, to| {
@@ -231,47 +212,28 @@ fn first_nonzero(bytes: &[u8]) -> Option<usize> {
         .map(|at| start + at)
 }
 
-fn userfaultfd() -> anyhow::Result<OwnedFd> {
+fn descriptor() -> anyhow::Result<OwnedFd> {
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | userfaultfd::USER_MODE_ONLY;
     // SAFETY: the call takes flags and gives a descriptor or -1.
-    let number = unsafe {
-        libc::syscall(
-            libc::SYS_userfaultfd,
-            libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY,
-        )
-    };
+    let number = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
     let why = std::io::Error::last_os_error();
     let number = i32::try_from(number).ok().filter(|n| *n >= 0);
     let number = number.ok_or(why).context("userfaultfd")?;
     // SAFETY: the descriptor is new, and only this value owns it.
     let marks = unsafe { OwnedFd::from_raw_fd(number) };
-    let mut handshake = Handshake {
-        version: 0xaa,
-        features: ASYNCHRONOUS_MARKS,
-        ioctls: 0,
-    };
-    // SAFETY: the argument is the structure that the request names.
-    let rc = unsafe { libc::ioctl(marks.as_raw_fd(), UFFDIO_API, &raw mut handshake) };
-    let why = std::io::Error::last_os_error();
-    ensure!(
-        rc == 0,
-        "userfaultfd has no asynchronous marks (Linux 6.7): {why}"
-    );
+    let told = "userfaultfd has no asynchronous marks (Linux 6.7)";
+    let wanted = [userfaultfd::VERSION, ASYNCHRONOUS_MARKS, 0, 0];
+    ask(&marks, userfaultfd::API, wanted).context(told)?;
     Ok(marks)
 }
 
-fn register(marks: &OwnedFd, start: u64, end: u64) -> anyhow::Result<()> {
-    let mut registration = Registration {
-        start,
-        len: end - start,
-        mode: MARK_PAGES,
-        ioctls: 0,
-    };
-    // SAFETY: the argument is the structure that the request names; the program cannot observe
-    // asynchronous marks.
-    let rc = unsafe { libc::ioctl(marks.as_raw_fd(), UFFDIO_REGISTER, &raw mut registration) };
-    let why = std::io::Error::last_os_error();
-    ensure!(rc == 0, "userfaultfd refuses a mapping: {why}");
-    Ok(())
+/// Makes a request. The program cannot observe asynchronous marks.
+fn ask(marks: &OwnedFd, request: u32, mut words: [u64; 4]) -> std::io::Result<()> {
+    // SAFETY: the arguments of all requests are at most these words.
+    match unsafe { libc::ioctl(marks.as_raw_fd(), request as libc::Ioctl, &raw mut words) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 /// Whether the kernel may make new huge pages.

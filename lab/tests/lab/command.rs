@@ -141,21 +141,17 @@ fn a_library_that_does_not_take_fails_the_run() {
     let wrong = folder("wrong").join("libneap.so");
     std::fs::write(&wrong, "no library").expect("cannot write");
     let wrong = wrong.to_str().expect("a path of text");
-    let only = [
-        "--peers",
-        "neap",
-        "--only",
-        "pair-48",
-        "--quick",
-        "--no-counts",
-    ];
-    let output = lab(&[&["bench", "--neap", wrong], &only[..]].concat());
-    let errors = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(
-        errors.contains("the process uses the malloc of"),
-        "{errors}"
-    );
+    let common = ["--quick", "--peers", "neap", "--neap", wrong, "--only"];
+    for (verb, only) in [
+        ("bench", &["pair-48", "--no-counts"][..]),
+        ("calloc", &["64K,none"]),
+    ] {
+        let output = lab(&[&[verb], &common[..], only].concat());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let told = "the process uses the malloc of";
+        assert!(errors.contains(told), "{errors}");
+    }
 }
 
 #[test]
@@ -186,12 +182,12 @@ fn an_unknown_name_and_an_absent_library_are_refused() {
 
 #[test]
 fn a_budget_of_nothing_leaves_everything_out_and_says_so() {
-    let output = lab(&["bench", "--peers", "glibc", "--seconds", "0", "--quick"]);
-    let errors = text(&output.stderr);
-    assert!(
-        errors.contains("left out: time is up in round 1 of 1, before pair-48"),
-        "{errors}"
-    );
+    for (verb, first) in [("bench", "pair-48"), ("calloc", "64K none")] {
+        let output = lab(&[verb, "--peers", "glibc", "--seconds", "0", "--quick"]);
+        let errors = text(&output.stderr);
+        let told = format!("left out: time is up in round 1 of 1, before {first}");
+        assert!(errors.contains(&told), "{errors}");
+    }
 }
 
 #[test]

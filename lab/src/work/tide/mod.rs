@@ -7,14 +7,14 @@ pub mod stacks;
 use std::io::{BufRead as _, Write as _};
 use std::time::Instant;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 pub use stacks::thousands;
 use stacks::{Crowd, Own, Shared, Source, StackKind};
 
 use super::heap;
 use crate::machine;
 use crate::pagemap::page_size;
-use protocol::{Action, Blocks, Done, Heap, Sizes};
+use protocol::{Action, Blocks, Done, Sizes};
 
 /// Serves standard input to its end.
 ///
@@ -36,11 +36,7 @@ fn serve_on<S: Source>(source: &S, sizes: &Sizes) -> anyhow::Result<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let action = Action::find(&line).with_context(|| format!("no action {line:?}"))?;
-        let answer = match action {
-            Action::Tell => heap_now()?.line(),
-            _ => carry_out(action, sizes, &mut crowd)?.line(),
-        };
-        tell(&answer)?;
+        tell(&carry_out(action, sizes, &mut crowd)?.line()?)?;
     }
     // The process ends here with all of them, because ending each would take longer.
     std::mem::forget(crowd);
@@ -65,7 +61,6 @@ fn carry_out<S: Source>(
         Action::Allocate => full_kib = come_and_go(sizes)?,
         Action::Create => note = crowd.create(sizes.coroutines),
         Action::Close => crowd.close(),
-        Action::Tell => bail!("nothing to carry out"),
     }
     let elapsed = start.elapsed();
     Ok(Done {
@@ -76,45 +71,6 @@ fn carry_out<S: Source>(
         coroutines: crowd.len() as u64,
         note,
     })
-}
-
-/// The heap's own figures; none unless it is Neap.
-fn heap_now() -> anyhow::Result<Heap> {
-    match stacks::is_neap() {
-        true => Heap::parse_page(&stats_page()?),
-        false => Ok(Heap::default()),
-    }
-}
-
-/// The text that `malloc_stats` writes to standard error.
-fn stats_page() -> anyhow::Result<String> {
-    use std::io::{Read as _, Seek as _};
-    use std::os::fd::{AsRawFd as _, FromRawFd as _};
-
-    unsafe extern "C" {
-        safe fn malloc_stats();
-    }
-    let os = || std::io::Error::last_os_error();
-    // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(c"stats".as_ptr(), libc::MFD_CLOEXEC) };
-    anyhow::ensure!(fd >= 0, "memfd_create: {}", os());
-    // SAFETY: the descriptor was just made, and only this file owns it.
-    let mut page = unsafe { std::fs::File::from_raw_fd(fd) };
-    // SAFETY: descriptors only; standard error is this worker's own, and comes back below.
-    let saved = unsafe { libc::dup(2) };
-    anyhow::ensure!(saved >= 0, "dup: {}", os());
-    // SAFETY: as above.
-    unsafe { libc::dup2(page.as_raw_fd(), 2) };
-    malloc_stats();
-    // SAFETY: as above; the copy is no longer in use.
-    unsafe {
-        libc::dup2(saved, 2);
-        libc::close(saved);
-    }
-    let mut text = String::new();
-    page.rewind()?;
-    page.read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// Allocates and touches everything, then frees it. Returns the resident KiB in between.

@@ -4,11 +4,11 @@
 use std::str::FromStr;
 
 use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
 
 use crate::machine;
 use crate::names::named;
 use crate::pagemap::page_size;
-use crate::run::needed;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -120,13 +120,11 @@ named! {
         Create = "create",
         /// End all coroutines.
         Close = "close",
-        /// Report the heap's own figures.
-        Tell = "tell",
     }
 }
 
 /// The result of an action, from the worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// Minor faults.
     pub faults: u64,
@@ -144,19 +142,11 @@ pub struct Done {
 
 impl Done {
     /// The line that a worker prints.
-    pub fn line(&self) -> String {
-        let Done {
-            faults,
-            ns,
-            full_kib,
-            live_kib,
-            coroutines,
-            note,
-        } = self;
-        format!(
-            "faults={faults} ns={ns} full_kib={full_kib} live_kib={live_kib} \
-             coroutines={coroutines} note={note}"
-        )
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn line(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string(self)?)
     }
 
     /// Reads what [`Done::line`] wrote.
@@ -164,76 +154,8 @@ impl Done {
     /// # Errors
     /// If a figure is missing.
     pub fn parse(line: &str) -> anyhow::Result<Done> {
-        let (figures, note) = line.split_once(" note=").context("no note")?;
-        let figures = figures.replace(' ', "\n");
-        let number = |key: &str| -> anyhow::Result<u64> { Ok(needed(&figures, key)?.parse()?) };
-        Ok(Done {
-            faults: number("faults")?,
-            ns: number("ns")?,
-            full_kib: number("full_kib")?,
-            live_kib: number("live_kib")?,
-            coroutines: number("coroutines")?,
-            note: note.trim().to_string(),
-        })
+        serde_json::from_str(line).with_context(|| format!("no result: {line:?}"))
     }
-}
-
-/// Neap's own figures; other heaps have none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heap {
-    /// KiB of free pages that may be resident, and KiB given back so far.
-    pub neap: Option<(u64, u64)>,
-}
-
-impl Heap {
-    /// The line that a worker prints.
-    pub fn line(&self) -> String {
-        match self.neap {
-            Some((dirty, purged)) => format!("free_dirty_kib={dirty} purged_kib={purged}"),
-            None => "unknown".into(),
-        }
-    }
-
-    /// Reads what [`Heap::line`] wrote.
-    ///
-    /// # Errors
-    /// If a figure is missing.
-    pub fn parse(line: &str) -> anyhow::Result<Heap> {
-        if line == "unknown" {
-            return Ok(Heap::default());
-        }
-        let figures = line.replace(' ', "\n");
-        let number = |key: &str| -> anyhow::Result<u64> { Ok(needed(&figures, key)?.parse()?) };
-        Ok(Heap {
-            neap: Some((number("free_dirty_kib")?, number("purged_kib")?)),
-        })
-    }
-
-    /// Reads the page that Neap's `malloc_stats` writes.
-    ///
-    /// # Errors
-    /// If a figure is missing.
-    pub fn parse_page(page: &str) -> anyhow::Result<Heap> {
-        Ok(Heap {
-            neap: Some((kib_in(page, "free_dirty")?, kib_in(page, "purged")?)),
-        })
-    }
-}
-
-/// The figure in a line like `  purged   14.2 KiB  of free spans`.
-fn kib_in(page: &str, name: &str) -> anyhow::Result<u64> {
-    let line = page
-        .lines()
-        .find(|line| line.split_whitespace().next() == Some(name))
-        .with_context(|| format!("the heap's page has no {name}"))?;
-    let mut words = line.split_whitespace().skip(1);
-    let number: f64 = words.next().context("no figure")?.parse()?;
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let unit = words.next().unwrap_or("");
-    let power = units.iter().position(|known| *known == unit);
-    ensure!(power.is_some(), "no unit {unit:?}");
-    let scale = power.map_or(1.0, |power| 1_024_f64.powi(power as i32 - 1));
-    Ok((number * scale).round() as u64)
 }
 
 #[cfg(test)]
@@ -290,23 +212,8 @@ mod tests {
             coroutines: 5,
             note: "5 coroutines, then: Cannot allocate memory".into(),
         };
-        assert_eq!(Done::parse(&done.line()).unwrap(), done);
-        let plain = Done::default();
-        assert_eq!(Done::parse(&plain.line()).unwrap(), plain);
-        assert!(Done::parse("faults=1 ns=2 note=").is_err());
-        assert!(Done::parse(&done.line().replace("ns=2", "ns=two")).is_err());
-    }
-
-    #[test]
-    fn neaps_page_is_read() {
-        let page = "neap: the heap now\n  free_dirty      1.5 MiB  of these, pages\n\
-                    \x20 purged            512 B  of free spans\n";
-        let heap = Heap::parse_page(page).unwrap();
-        assert_eq!(heap.neap, Some((1_536, 1)));
-        assert_eq!(Heap::parse(&heap.line()).unwrap(), heap);
-        let other = Heap::default();
-        assert_eq!(Heap::parse(&other.line()).unwrap(), other);
-        assert!(Heap::parse_page("  purged 1.0 MiB x\n").is_err());
-        assert!(Heap::parse_page(&page.replace("MiB", "MB")).is_err());
+        let line = done.line().unwrap();
+        assert_eq!(Done::parse(&line).unwrap(), done);
+        assert!(Done::parse(&line.replace("ns", "ms")).is_err());
     }
 }

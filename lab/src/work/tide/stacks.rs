@@ -87,11 +87,6 @@ impl Shared {
     }
 }
 
-/// Whether this process's heap is Neap.
-pub fn is_neap() -> bool {
-    heap::symbol(c"neap_version").is_some()
-}
-
 /// One of Neap's stacks, given back when dropped.
 pub struct Lent {
     raw: Raw,
@@ -244,7 +239,6 @@ mod tests {
 
     #[test]
     fn a_process_without_neap_has_no_stacks_of_neap() {
-        assert!(!is_neap());
         let error = Shared::find().err().unwrap().to_string();
         assert!(error.contains("neap_stack_alloc"), "{error}");
     }
