@@ -96,9 +96,10 @@ pub fn shown<S: AsRef<OsStr> + ?Sized>(name: &S) -> Shown<'_> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.to_string_lossy();
-        match text.chars().any(char::is_control) || text.is_empty() {
-            true => write!(out, "{text:?}"),
-            false => out.write_str(&text),
+        if text.chars().any(char::is_control) || text.is_empty() {
+            write!(out, "{text:?}")
+        } else {
+            out.write_str(&text)
         }
     }
 }

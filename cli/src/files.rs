@@ -51,9 +51,10 @@ pub fn regular(file: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(file)?;
-    match open.metadata()?.is_file() {
-        true => Ok(open),
-        false => Err(io::Error::other("it is no regular file")),
+    if open.metadata()?.is_file() {
+        Ok(open)
+    } else {
+        Err(io::Error::other("it is no regular file"))
     }
 }
 
@@ -77,14 +78,15 @@ pub fn check_writable(file: &Path) -> Result<(), Failure> {
 /// It could not.
 pub fn appendable(file: &Path) -> Result<PathBuf, Failure> {
     let refused = |error: io::Error| failure(file, &error);
-    match fs::metadata(file).is_ok_and(|found| found.is_file()) {
-        true => drop(
+    if fs::metadata(file).is_ok_and(|found| found.is_file()) {
+        drop(
             OpenOptions::new()
                 .append(true)
                 .open(file)
                 .map_err(refused)?,
-        ),
-        false => check_writable(file)?,
+        )
+    } else {
+        check_writable(file)?
     }
     std::path::absolute(file).map_err(refused)
 }

@@ -164,9 +164,10 @@ enum Innermost {
 impl Innermost {
     /// By the line before the stack trace.
     fn of(line: &str) -> Self {
-        match line.starts_with("  the access by") {
-            true => Self::Instruction,
-            false => Self::Call,
+        if line.starts_with("  the access by") {
+            Self::Instruction
+        } else {
+            Self::Call
         }
     }
 

@@ -174,9 +174,10 @@ fn claim(room: &Path) -> io::Result<()> {
     }
     let meta = fs::symlink_metadata(room)?;
     let ours = meta.uid() == geteuid().as_raw();
-    match meta.is_dir() && ours && meta.mode() & 0o022 == 0 {
-        true => Ok(()),
-        false => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+    if meta.is_dir() && ours && meta.mode() & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from(io::ErrorKind::PermissionDenied))
     }
 }
 

@@ -86,9 +86,10 @@ pub enum Talk {
 impl Talk {
     /// From the command line.
     pub fn of(matches: &ArgMatches) -> Self {
-        match matches.get_flag("quiet") {
-            true => Self::Quiet,
-            false => Self::Normal,
+        if matches.get_flag("quiet") {
+            Self::Quiet
+        } else {
+            Self::Normal
         }
     }
 

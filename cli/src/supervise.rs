@@ -102,9 +102,12 @@ impl Clock {
     fn advance(&mut self) {
         let now = Instant::now();
         let next = self.next.and_then(|next| next.checked_add(self.interval));
-        self.next = next.map(|next| match next < now {
-            true => now + self.interval,
-            false => next,
+        self.next = next.map(|next| {
+            if next < now {
+                now + self.interval
+            } else {
+                next
+            }
         });
     }
 }

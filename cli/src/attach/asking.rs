@@ -47,9 +47,10 @@ impl StatusPage {
         let now = now_ms();
         let wanted = millis(interval).max(LEAST_INTERVAL_MS);
         let control = self.control()?;
-        let others = match control.lease_until_ms > now {
-            true => control.interval_ms.max(LEAST_INTERVAL_MS),
-            false => u64::MAX,
+        let others = if control.lease_until_ms > now {
+            control.interval_ms.max(LEAST_INTERVAL_MS)
+        } else {
+            u64::MAX
         };
         self.put(offset_of!(Control, interval_ms), wanted.min(others))?;
         let until = now.saturating_add(millis(lease).min(LEASE_MS));
@@ -156,12 +157,13 @@ impl StatusPage {
 
     /// Why the status page can no longer be reached.
     fn lost(&self, error: &io::Error) -> Failure {
-        match self.has_ended() {
-            true => self.over(),
-            false => failure!(
+        if self.has_ended() {
+            self.over()
+        } else {
+            failure!(
                 "{}: its status page cannot be reached: {error}",
                 self.title()
-            ),
+            )
         }
     }
 
@@ -179,42 +181,28 @@ impl StatusPage {
         )
     }
 
-    fn refusal(&self, why: u64, reasons: &Reasons) -> Failure {
-        let is = |refusal: Refusal| why == refusal as u64;
-        let reason = if is(Refusal::Rate) {
-            reasons.rate
-        } else if is(Refusal::Memory) {
-            reasons.memory
-        } else if is(Refusal::Sandbox) {
-            reasons.sandbox
-        } else {
-            reasons.unknown
-        };
-        failure!("{} {reason}", self.title())
+    fn refusal(&self, why: u64, reasons: &[&str; 4]) -> Failure {
+        let place = usize::try_from(why).map_or(reasons.len(), |why| why.clamp(1, reasons.len()));
+        failure!("{} {}", self.title(), reasons[place - 1])
     }
 }
 
-/// What the user is told for each [`Refusal`].
-struct Reasons {
-    rate: &'static str,
-    memory: &'static str,
-    sandbox: &'static str,
-    unknown: &'static str,
-}
+/// What the user is told, by the number of the [`Refusal`] from 1; last, for one that this neap
+/// does not know.
+const SAMPLING: [&str; 4] = [
+    "does not sample at this rate: it is out of bounds",
+    "cannot sample: there is no memory for the profile",
+    "cannot sample: it has forbidden itself the system calls that sampling needs",
+    "refuses to sample for a reason that this neap does not know",
+];
 
-const SAMPLING: Reasons = Reasons {
-    rate: "does not sample at this rate: it is out of bounds",
-    memory: "cannot sample: there is no memory for the profile",
-    sandbox: "cannot sample: it has forbidden itself the system calls that sampling needs",
-    unknown: "refuses to sample for a reason that this neap does not know",
-};
-
-const GUARDING: Reasons = Reasons {
-    rate: "does not guard allocations at this interval: it is out of bounds",
-    memory: "cannot guard allocations: there is no memory for the pool of guarded blocks",
-    sandbox: "cannot guard allocations: it has forbidden itself the system calls that this needs",
-    unknown: "refuses to guard allocations for a reason that this neap does not know",
-};
+/// See [`SAMPLING`].
+const GUARDING: [&str; 4] = [
+    "does not guard allocations at this interval: it is out of bounds",
+    "cannot guard allocations: there is no memory for the pool of guarded blocks",
+    "cannot guard allocations: it has forbidden itself the system calls that this needs",
+    "refuses to guard allocations for a reason that this neap does not know",
+];
 
 /// Whether `reached` is at or after `number`. Both wrap around.
 fn reaches(reached: u64, number: u64) -> bool {
@@ -234,38 +222,23 @@ fn millis(time: Duration) -> u64 {
 impl StatusPage {
     /// Why the process has not answered in time, and a remedy.
     pub fn silence(&self) -> Silence {
-        let size = Size::of_heap(self.coarse().as_ref());
-        Silence::of(&self.served(), self.is_own_heap(), size)
+        let is_small = is_small(self.coarse().as_ref());
+        Silence::of(&self.served(), self.is_own_heap(), is_small)
     }
 }
 
 /// Below this many bytes, the library starts no thread (`START_BYTES` of the purge thread).
 const SMALL: u64 = 4 << 20;
 
-/// The heap of a process that has not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
-    /// Below [`SMALL`].
-    Small,
-    /// At least [`SMALL`].
-    Large,
-}
-
-impl Size {
-    /// By the page heap's own figures. A process without them has not grown.
-    fn of_heap(coarse: Option<&Coarse>) -> Size {
-        let used = coarse.map_or(0, |coarse| {
-            let spans = coarse.spans.iter();
-            let taken = spans.fold(0_u64, |sum, span| {
-                sum.saturating_add(span.slices.saturating_mul(1 << SLICE_SHIFT))
-            });
-            taken.saturating_add(coarse.free_dirty)
-        });
-        match used < SMALL {
-            true => Size::Small,
-            false => Size::Large,
-        }
-    }
+/// Whether a heap is that small, by the page heap's own figures. A process without them has not
+/// grown.
+fn is_small(coarse: Option<&Coarse>) -> bool {
+    let used = coarse.map_or(0, |coarse| {
+        let slices = coarse.spans.iter().map(|span| span.slices);
+        let taken = slices.map(|slices| slices.saturating_mul(1 << SLICE_SHIFT));
+        taken.fold(coarse.free_dirty, u64::saturating_add)
+    });
+    used < SMALL
 }
 
 /// Why a process has not answered.
@@ -291,7 +264,7 @@ pub enum Outlook {
 
 impl Silence {
     /// Derived from what the process says of its thread, and from the size of its heap.
-    fn of(served: &Served, is_of_rust: bool, size: Size) -> Silence {
+    fn of(served: &Served, is_of_rust: bool, is_small: bool) -> Silence {
         let is = |state: ThreadState| served.thread == state as u64;
         let (why, remedy) = match () {
             () if is(ThreadState::Here) => (
@@ -314,7 +287,7 @@ impl Silence {
                  its own calls of the allocator do",
                 Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always"),
             ),
-            () if size == Size::Small => (
+            () if is_small => (
                 "its heap is small, so it has no thread that answers, only its own calls of the \
                  allocator do",
                 Some("start it with neap run --purge-thread always"),
@@ -325,9 +298,10 @@ impl Silence {
                 Some("start it with neap run --purge-thread always"),
             ),
         };
-        let outlook = match is(ThreadState::Sandboxed) {
-            true => Outlook::Hopeless,
-            false => Outlook::Open,
+        let outlook = if is(ThreadState::Sandboxed) {
+            Outlook::Hopeless
+        } else {
+            Outlook::Open
         };
         Silence {
             why,

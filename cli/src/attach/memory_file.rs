@@ -65,15 +65,16 @@ impl Reach {
             Ok(seals) if seals.contains(sealed) => {}
             _ => return Err(refused("is not sealed, so Neap did not make it".into())),
         }
-        match u64::try_from(stat.st_size) == Ok(kind.bytes) {
-            true => Ok(Reach {
+        if u64::try_from(stat.st_size) == Ok(kind.bytes) {
+            Ok(Reach {
                 file: File::from(descriptor),
                 base: None,
-            }),
-            false => Err(refused(format!(
+            })
+        } else {
+            Err(refused(format!(
                 "has {} bytes instead of {}: use the neap that came with the library",
                 stat.st_size, kind.bytes
-            ))),
+            )))
         }
     }
 

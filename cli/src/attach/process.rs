@@ -61,9 +61,10 @@ impl Process {
         let arguments = self.text("cmdline").unwrap_or_default();
         let first = arguments.split('\0').next().unwrap_or_default();
         let base = first.rsplit('/').next().unwrap_or_default();
-        match short.len() >= SHORT_NAME && base.starts_with(short) {
-            true => base.to_owned(),
-            false => short.to_owned(),
+        if short.len() >= SHORT_NAME && base.starts_with(short) {
+            base.to_owned()
+        } else {
+            short.to_owned()
         }
     }
 

@@ -114,9 +114,10 @@ impl Histogram {
             histogram.figures[step] = figure;
             ended = step == SIZES - 1;
         }
-        match ended {
-            true => Ok(histogram),
-            false => Err("its end is missing".into()),
+        if ended {
+            Ok(histogram)
+        } else {
+            Err("its end is missing".into())
         }
     }
 }

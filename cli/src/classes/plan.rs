@@ -115,9 +115,10 @@ impl Search {
         let mut below = vec![0; CANDIDATES + 1];
         let mut apart = 0;
         for (size, figure) in histogram.steps() {
-            match size <= 8 && smallest == Smallest::Eight {
-                true => apart += u128::from(figure.count) * 8,
-                false => below[size.div_ceil(STEP).max(1)] += u128::from(figure.count),
+            if size <= 8 && smallest == Smallest::Eight {
+                apart += u128::from(figure.count) * 8
+            } else {
+                below[size.div_ceil(STEP).max(1)] += u128::from(figure.count)
             }
         }
         for candidate in 1..=CANDIDATES {

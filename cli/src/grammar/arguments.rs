@@ -164,9 +164,10 @@ pub fn server(url: &str) -> Result<String, String> {
         _ => "expected http://HOST:PORT",
     })?;
     let uri = url.parse::<ureq::http::Uri>();
-    match uri.is_ok_and(|uri| uri.query().is_none()) && !server.contains('#') {
-        true => Ok(url.to_owned()),
-        false => Err("expected http://HOST:PORT".to_owned()),
+    if uri.is_ok_and(|uri| uri.query().is_none()) && !server.contains('#') {
+        Ok(url.to_owned())
+    } else {
+        Err("expected http://HOST:PORT".to_owned())
     }
 }
 

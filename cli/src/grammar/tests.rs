@@ -97,9 +97,10 @@ fn declared(option: &Declaration) -> String {
 /// The options of a verb without the library's.
 fn options(verb: &Command) -> Vec<&Arg> {
     let groups = ["run", "env"].contains(&verb.get_name());
-    let theirs: Vec<Arg> = match groups {
-        true => Group::ALL.into_iter().flat_map(of_group).collect(),
-        false => Vec::new(),
+    let theirs: Vec<Arg> = if groups {
+        Group::ALL.into_iter().flat_map(of_group).collect()
+    } else {
+        Vec::new()
     };
     verb.get_arguments()
         .filter(|one| one.get_long().is_some_and(|word| word != "help"))

@@ -64,9 +64,10 @@ fn verb(name: &'static str, about: &'static str, usage: &[&str]) -> Command {
         .map(|line| format!("neap {name} {line}"))
         .collect();
     let command = Command::new(name).about(about);
-    match lines.is_empty() {
-        true => command,
-        false => command.override_usage(lines.join("\n       ")),
+    if lines.is_empty() {
+        command
+    } else {
+        command.override_usage(lines.join("\n       "))
     }
 }
 

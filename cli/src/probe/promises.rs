@@ -46,14 +46,18 @@ enum Guard {
 pub fn promises(findings: &[Finding], variables: &[Finding]) -> Vec<Finding> {
     let machine = Machine::new(findings, variables);
     let locked = machine.guard_if_locked(machine.value("seccomp") != "off");
-    let (guard, filtered) = match machine.has("MADV_GUARD_INSTALL") {
-        true => (&Guard::Advice, &Guard::Advice),
-        false => (&locked, &machine.guard_if_locked(true)),
+    let (guard, filtered) = if machine.has("MADV_GUARD_INSTALL") {
+        (&Guard::Advice, &Guard::Advice)
+    } else {
+        (&locked, &machine.guard_if_locked(true))
     };
     let by_writes = matches!(guard, Guard::Writes);
-    let unless_by_writes = |name, state, value| match by_writes {
-        true => Finding::new(name, state, value, "use Linux 6.13 or newer"),
-        false => full(name, ""),
+    let unless_by_writes = |name, state, value| {
+        if by_writes {
+            Finding::new(name, state, value, "use Linux 6.13 or newer")
+        } else {
+            full(name, "")
+        }
     };
     let signal = if by_writes { "SIGBUS" } else { "SIGSEGV" };
     let [many, overflow, fork, closed, filter, mlockall, calloc, idle] = ROWS;

@@ -96,9 +96,10 @@ fn huge_pages() -> Finding {
 
 /// What a missing setting means. A container may not see the kernel's `settings` at all.
 fn unset(settings: &Path) -> &'static str {
-    match settings.is_dir() {
-        true => "not built in",
-        false => "/sys is not mounted, so the mode is unknown",
+    if settings.is_dir() {
+        "not built in"
+    } else {
+        "/sys is not mounted, so the mode is unknown"
     }
 }
 

@@ -30,9 +30,10 @@ pub unsafe fn guards_writes(page: *mut u8, bytes: usize) -> io::Result<()> {
     ask(WRITE_PROTECT, [start, length, PROTECTED, 0])?;
     // SAFETY: the caller's promise; the page has room for the byte.
     let written = unsafe { libc::syscall(libc::SYS_getrandom, page, 1, 0) };
-    match features & KNOWS_WRITES != 0 && written == -1 {
-        true => Ok(()),
-        false => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+    if features & KNOWS_WRITES != 0 && written == -1 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 }
 

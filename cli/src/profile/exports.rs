@@ -28,9 +28,10 @@ fn line(stack: &Stack) -> String {
     let names: Vec<String> = names
         .map(|frame| frame.function.replace(';', ":"))
         .collect();
-    match names.is_empty() {
-        true => "(unknown)".to_owned(),
-        false => names.join(";"),
+    if names.is_empty() {
+        "(unknown)".to_owned()
+    } else {
+        names.join(";")
     }
 }
 

@@ -71,27 +71,27 @@ fn is_entry(function: &str) -> bool {
 fn is_rust(frame: &Frame) -> bool {
     const CRATES: [&str; 4] = ["alloc::", "<alloc::", "core::", "<core::"];
     let is_source = |library: &str| frame.file.contains(library);
-    match frame.file.is_empty() {
-        false => is_source("/library/alloc/src/") || is_source("/library/core/src/"),
-        true => {
-            CRATES.iter().any(|start| frame.function.starts_with(start))
-                || frame.function.contains(" as alloc::")
-        }
+    if frame.file.is_empty() {
+        CRATES.iter().any(|start| frame.function.starts_with(start))
+            || frame.function.contains(" as alloc::")
+    } else {
+        is_source("/library/alloc/src/") || is_source("/library/core/src/")
     }
 }
 
 /// Whether the frame is of Rust's library, which calls on the program's behalf.
 pub fn is_rust_library(frame: &Frame) -> bool {
-    match frame.file.is_empty() {
-        false => [
+    if frame.file.is_empty() {
+        is_rust(frame) || frame.function.starts_with("std::")
+    } else {
+        [
             "/library/alloc/",
             "/library/core/",
             "/library/std/",
             "/hashbrown-",
         ]
         .iter()
-        .any(|library| frame.file.contains(library)),
-        true => is_rust(frame) || frame.function.starts_with("std::"),
+        .any(|library| frame.file.contains(library))
     }
 }
 

@@ -188,18 +188,19 @@ fn nothing(profile: &Profile, value: Value, pattern: &Regex) -> Failure {
         .take(3)
         .map(|((function, _), _)| *function)
         .collect();
-    Failure::own(match names.is_empty() {
-        true => format!(
+    Failure::own(if names.is_empty() {
+        format!(
             "the profile has no {}{}",
             phrase(profile, value),
             match elsewhere(profile) {
                 "" => ": nothing was sampled yet",
                 elsewhere => elsewhere,
             }
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "no function matches {pattern}; the largest are {}",
             names.join(", ")
-        ),
+        )
     })
 }

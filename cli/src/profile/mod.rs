@@ -75,9 +75,10 @@ impl Profile {
     /// # Errors
     /// The file is neither, or is damaged.
     pub fn from_file(bytes: &[u8]) -> Result<Self, Failure> {
-        match bytes.starts_with(&neap_shared::sites::MAGIC.to_le_bytes()) {
-            true => Self::from_region(bytes),
-            false => pprof::decode(bytes),
+        if bytes.starts_with(&neap_shared::sites::MAGIC.to_le_bytes()) {
+            Self::from_region(bytes)
+        } else {
+            pprof::decode(bytes)
         }
     }
 
@@ -125,9 +126,10 @@ fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
         })
     };
     Stack {
-        frames: match site.addresses.is_empty() {
-            true => vec![other()],
-            false => frames::without(frames),
+        frames: if site.addresses.is_empty() {
+            vec![other()]
+        } else {
+            frames::without(frames)
         },
         figures: site.figures,
     }

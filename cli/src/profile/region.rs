@@ -325,12 +325,13 @@ impl Base {
             }
         }
         let profile = Profile::named(&Region::parse(&bytes)?, pid);
-        Ok(match is_same {
-            true => Profile {
+        Ok(if is_same {
+            Profile {
                 began_ms: self.taken_ms,
                 ..profile
-            },
-            false => profile,
+            }
+        } else {
+            profile
         })
     }
 }

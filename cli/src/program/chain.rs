@@ -357,9 +357,10 @@ pub fn locate(name: &OsStr) -> Result<PathBuf, Obstacle> {
 fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Obstacle> {
     let mut obstacle = Why::NotFound.at(name);
     for room in env::split_paths(path) {
-        let file = match room.as_os_str().is_empty() {
-            true => Path::new(".").join(name),
-            false => room.join(name),
+        let file = if room.as_os_str().is_empty() {
+            Path::new(".").join(name)
+        } else {
+            room.join(name)
         };
         match is_executable(&file) {
             Ok(()) if !name.is_empty() => return Ok(file),

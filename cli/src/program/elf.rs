@@ -197,9 +197,10 @@ pub fn sanitizer_among<'a>(files: impl Iterator<Item = &'a Path>) -> Option<&'st
 /// cannot leave the process.
 pub fn sanitizer_refusal(name: &str, loader: &Path) -> String {
     let file = loader.file_name().unwrap_or_default().as_encoded_bytes();
-    let outcome = match file.starts_with(b"ld-musl") {
-        true => "do not combine them",
-        false => "it runs without Neap",
+    let outcome = if file.starts_with(b"ld-musl") {
+        "do not combine them"
+    } else {
+        "it runs without Neap"
     };
     format!("built with {name}, which needs a malloc of its own: {outcome}")
 }

@@ -202,9 +202,10 @@ pub mod tests {
             ledger,
             ..Heap::default()
         };
-        Record::Sample(Box::new(match t_ms.is_multiple_of(5) {
-            true => sample,
-            false => sample.with(heap),
+        Record::Sample(Box::new(if t_ms.is_multiple_of(5) {
+            sample
+        } else {
+            sample.with(heap)
         }))
     }
 

@@ -230,15 +230,16 @@ impl<'a> History<'a> {
         let changed = later.clone().any(|moment| !moment.agrees(last));
         let is_near = self.end_ms.saturating_sub(last.at_ms) <= self.near_ms;
         let moment = self.moments.last().copied().unwrap_or_default();
-        Some(match is_near && !changed {
-            true => Known::Yes(*last),
-            false => Known::No(Gap {
+        Some(if is_near && !changed {
+            Known::Yes(*last)
+        } else {
+            Known::No(Gap {
                 after_ms: None,
                 ..self.gap(Moment {
                     t_ms: moment.t_ms.max(last.at_ms),
                     ..moment
                 })
-            }),
+            })
         })
     }
 

@@ -112,12 +112,13 @@ fn of_guards(file: &Path) -> Result<Material, Failure> {
     // The reports say not when they were written: no earlier than their file.
     let began_ms = made.map_or(0, |made| made.as_millis() as u64);
     let errors = of_reports(&String::from_utf8_lossy(&text), began_ms);
-    match errors.is_empty() {
-        true => Err(failure!("{} has no report of a process", shown(file))),
-        false => Ok(Material {
+    if errors.is_empty() {
+        Err(failure!("{} has no report of a process", shown(file)))
+    } else {
+        Ok(Material {
             errors,
             ..Material::default()
-        }),
+        })
     }
 }
 
@@ -172,9 +173,10 @@ fn errors(recording: &Recording) -> Vec<Errors> {
         let most = counts.entry(pid).or_insert(0);
         *most = errors.max(*most);
     }
-    let text = match counts.is_empty() {
-        true => String::new(),
-        false => file(recording),
+    let text = if counts.is_empty() {
+        String::new()
+    } else {
+        file(recording)
     };
     let began_ms = recording.head.started_ms;
     let found = counts.into_iter().take(PROCESSES);
@@ -213,9 +215,10 @@ fn program(recording: &Recording, pid: u32) -> String {
     });
     let last = names.next_back().unwrap_or_default();
     let head = &recording.head;
-    match last.is_empty() && head.pid == pid.cast_signed() {
-        true => base(&head.program).to_owned(),
-        false => last,
+    if last.is_empty() && head.pid == pid.cast_signed() {
+        base(&head.program).to_owned()
+    } else {
+        last
     }
 }
 

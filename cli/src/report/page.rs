@@ -197,9 +197,10 @@ pub fn nonce() -> Result<String, Failure> {
 pub fn quoted(word: &(impl AsRef<OsStr> + ?Sized)) -> String {
     let word = word.as_ref().to_string_lossy();
     let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,+@%".contains(letter);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.into_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -101,9 +101,10 @@ impl Timeline {
         let outline = outline(&scale, &points);
         Some(Self {
             areas: areas(&scale, &points, peak),
-            unknown: match is_known(&points) {
-                true => String::new(),
-                false => format!("M0 {HEIGHT}L{outline}L{WIDTH} {HEIGHT}Z"),
+            unknown: if is_known(&points) {
+                String::new()
+            } else {
+                format!("M0 {HEIGHT}L{outline}L{WIDTH} {HEIGHT}Z")
             },
             outline,
             grid: scale.grid(),
@@ -146,9 +147,10 @@ fn unknown(
 ) -> Vec<Point> {
     let ends = before.into_iter().chain(after);
     let top = ends.map(|told| told.rss).max().unwrap_or(0);
-    let least = match is_joined {
-        true => top.saturating_add(top / 20),
-        false => 0,
+    let least = if is_joined {
+        top.saturating_add(top / 20)
+    } else {
+        0
     };
     let point = |moment: &Moment| Point {
         t_ms: moment.t_ms,

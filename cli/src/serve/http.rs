@@ -313,9 +313,10 @@ fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 /// The time until a deadline.
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
-    match left.is_zero() {
-        true => Err(ErrorKind::TimedOut.into()),
-        false => Ok(left),
+    if left.is_zero() {
+        Err(ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
     }
 }
 

@@ -50,9 +50,10 @@ impl Asked {
             return Err(Refusal(Status::BAD_REQUEST, why));
         }
         Ok(Asked {
-            kind: match request.path.ends_with("allocs") {
-                true => Kind::Allocs,
-                false => Kind::Heap,
+            kind: if request.path.ends_with("allocs") {
+                Kind::Allocs
+            } else {
+                Kind::Heap
             },
             pid: number(request, "pid")?,
             program: text(request, "program").next().map(str::to_owned),
@@ -105,10 +106,11 @@ impl From<Failure> for Refusal {
 pub fn heap(watched: &Watched, request: &Request, client: &Client) -> Response {
     let response = Asked::of(request).and_then(|asked| {
         let profile = asked_for(watched, &asked, client)?;
-        Ok(match asked.is_text {
-            true => Response::new("text/plain; charset=utf-8", legacy(&profile)),
-            false => Response::new("application/octet-stream", encoded(&profile, asked.kind))
-                .with("content-disposition", "attachment; filename=\"heap.pb.gz\""),
+        Ok(if asked.is_text {
+            Response::new("text/plain; charset=utf-8", legacy(&profile))
+        } else {
+            Response::new("application/octet-stream", encoded(&profile, asked.kind))
+                .with("content-disposition", "attachment; filename=\"heap.pb.gz\"")
         })
     });
     response.unwrap_or_else(Response::from)

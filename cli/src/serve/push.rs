@@ -198,9 +198,10 @@ fn refusal(response: Response<ureq::Body>) -> Refusal {
     let status = response.status();
     let may_pass = status.is_server_error() || [408, 429].contains(&status.as_u16());
     let why = explained(response);
-    match may_pass {
-        true => Refusal::All(why),
-        false => Refusal::Profile(why),
+    if may_pass {
+        Refusal::All(why)
+    } else {
+        Refusal::Profile(why)
     }
 }
 

@@ -95,9 +95,10 @@ impl Watched {
                 .any(|under| under.target.pid == pid && !under.status_page.has_ended()),
             Scope::All => crate::attach::may_watch(user),
         };
-        match is_served {
-            true => StatusPage::open(pid),
-            false => Err(failure!("process {pid} is not served here")),
+        if is_served {
+            StatusPage::open(pid)
+        } else {
+            Err(failure!("process {pid} is not served here"))
         }
     }
 }

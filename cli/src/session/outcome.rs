@@ -60,9 +60,10 @@ impl ProfileFile {
             failure!("cannot write the profile to {file}: {what}")
         };
         files::check_writable(file)?;
-        let start = match file.is_file() {
-            true => files::read(file, 2)?,
-            false => Vec::new(),
+        let start = if file.is_file() {
+            files::read(file, 2)?
+        } else {
+            Vec::new()
         };
         if !start.is_empty() && start != pprof::GZIP {
             return Err(refused(
@@ -110,9 +111,10 @@ impl Session {
     /// not change the exit code, because the program ran.
     pub fn finish(mut self, ending: Ending, outputs: Outputs, program: &OsStr) {
         self.conclude(ending);
-        let profiles = match self.wants_profiles(&outputs) {
-            true => self.profiles(),
-            false => Vec::new(),
+        let profiles = if self.wants_profiles(&outputs) {
+            self.profiles()
+        } else {
+            Vec::new()
         };
         self.embed(&profiles);
         if let Some(file) = &outputs.recording {

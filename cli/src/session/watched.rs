@@ -107,13 +107,14 @@ impl Watched {
 
     /// Its kind of heap, from its status page.
     pub fn frontend(&self) -> Frontend {
-        match self
+        if self
             .status_page
             .as_ref()
             .is_some_and(StatusPage::is_own_heap)
         {
-            true => Frontend::Rust,
-            false => Frontend::Library,
+            Frontend::Rust
+        } else {
+            Frontend::Library
         }
     }
 

@@ -174,9 +174,10 @@ fn ledger(canvas: &mut Canvas, area: Area, ledger: &Ledger, look: &Look) {
         (figure, Align::Right),
         REST,
     ];
-    let columns = match area.columns >= LEDGER_WITH_MEANINGS {
-        true => &columns[..],
-        false => &columns[..3],
+    let columns = if area.columns >= LEDGER_WITH_MEANINGS {
+        &columns[..]
+    } else {
+        &columns[..3]
     };
     let area = canvas.line(area, "ledger", BOLD);
     canvas.table(area, columns, ledger_rows(ledger, look));

@@ -103,10 +103,7 @@ impl Feed {
             (Some(figures), Some(last)) => figures.at_ms != last.at_ms,
             (figures, _) => figures.is_some(),
         };
-        let state = match is_new {
-            true => State::Fresh,
-            false => State::Pending,
-        };
+        let state = if is_new { State::Fresh } else { State::Pending };
         self.renew()?;
         if !is_new {
             self.status_page.nudge()?;

@@ -29,9 +29,10 @@ fn follow(terminal: &mut Terminal, mut state: State) -> Result<Stop, Failure> {
             return Ok(stop);
         }
         if let Err(error) = terminal.draw(|canvas| draw::screen(canvas, &state)) {
-            return match is_gone(Duration::ZERO) {
-                true => Ok(Stop::Signal(libc::SIGHUP)),
-                false => Err(unusable(&error)),
+            return if is_gone(Duration::ZERO) {
+                Ok(Stop::Signal(libc::SIGHUP))
+            } else {
+                Err(unusable(&error))
             };
         }
         if Instant::now() >= next {

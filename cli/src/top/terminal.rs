@@ -48,9 +48,10 @@ impl Terminal {
         handle(libc::SIGTSTP, note_stop);
         handle(libc::SIGCONT, note_continue);
         let mut terminal = Terminal {
-            colours: match std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
-                true => Colours::Shown,
-                false => Colours::Refused,
+            colours: if std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+                Colours::Shown
+            } else {
+                Colours::Refused
             },
             size: (0, 0),
             shown: Vec::new(),

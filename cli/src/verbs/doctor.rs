@@ -39,9 +39,10 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
             .then(|| Verdict::of(&words))
             .transpose()?,
     };
-    let text = match format::<TextOrJson>(matches) == TextOrJson::Json {
-        true => format!("{:#}\n", json!(report)),
-        false => report.to_text(),
+    let text = if format::<TextOrJson>(matches) == TextOrJson::Json {
+        format!("{:#}\n", json!(report))
+    } else {
+        report.to_text()
     };
     output::print(&text)?;
     Ok(report.program.map_or(0, |verdict| verdict.status()))
@@ -81,9 +82,12 @@ fn library_findings() -> Vec<Finding> {
         Err(failure) => return vec![Finding::absent("libneap.so", failure.to_string(), meaning)],
     };
     let place = shown(&file).to_string();
-    let exported = |is_defined| match is_defined {
-        true => Ok(()),
-        false => Err(io::Error::other("not exported")),
+    let exported = |is_defined| {
+        if is_defined {
+            Ok(())
+        } else {
+            Err(io::Error::other("not exported"))
+        }
     };
     let defined = defines(&file, "malloc").and_then(exported);
     vec![
@@ -163,9 +167,10 @@ impl Verdict {
         }
         match loads(link, library, preload) {
             Ok(()) => {
-                let meaning = match link.elf.as_ref().is_some_and(|elf| elf.has_neap) {
-                    true => "has Neap inside, so it needs no neap run",
-                    false => "verified: the loader maps the library for it",
+                let meaning = if link.elf.as_ref().is_some_and(|elf| elf.has_neap) {
+                    "has Neap inside, so it needs no neap run"
+                } else {
+                    "verified: the loader maps the library for it"
                 };
                 self.note(link, State::Ok, meaning);
             }
@@ -184,9 +189,10 @@ impl Verdict {
     }
 
     fn status(&self) -> i32 {
-        match self.takes || self.has_neap {
-            true => 0,
-            false => DOES_NOT_TAKE,
+        if self.takes || self.has_neap {
+            0
+        } else {
+            DOES_NOT_TAKE
         }
     }
 

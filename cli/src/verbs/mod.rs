@@ -142,9 +142,10 @@ fn advice(patience: Duration, silence: Silence) -> String {
     let wait = is_longer.then(|| format!("--timeout {longer}s waits longer"));
     let remedy = silence.remedy.map(str::to_owned);
     let parts: Vec<String> = remedy.into_iter().chain(wait).collect();
-    match parts.is_empty() {
-        true => String::new(),
-        false => format!("  ({})\n", parts.join("; ")),
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!("  ({})\n", parts.join("; "))
     }
 }
 

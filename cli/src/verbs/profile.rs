@@ -102,14 +102,17 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
             shown(path)
         ));
     }
-    Profile::from_file(&bytes).map_err(|failure| match is_alien(&bytes) {
-        true => failure!(
-            "{} is not a pprof profile: give a file of `neap run --profile`, of `neap profile \
+    Profile::from_file(&bytes).map_err(|failure| {
+        if is_alien(&bytes) {
+            failure!(
+                "{} is not a pprof profile: give a file of `neap run --profile`, of `neap profile \
              --format pprof` or of \
              another tool that writes pprof's format",
-            shown(path)
-        ),
-        false => failure!("{}: {failure}", shown(path)),
+                shown(path)
+            )
+        } else {
+            failure!("{}: {failure}", shown(path))
+        }
     })
 }
 

@@ -53,9 +53,10 @@ impl Answer {
             let advice = advice(time(matches, "timeout"), silence);
             format!("pending: {title} has not {what} yet: {why}\n{advice}")
         };
-        print(&match format::<TextOrJson>(matches) == TextOrJson::Json {
-            true => format!("{}\n", self.object),
-            false => self.done.unwrap_or_else(pending),
+        print(&if format::<TextOrJson>(matches) == TextOrJson::Json {
+            format!("{}\n", self.object)
+        } else {
+            self.done.unwrap_or_else(pending)
         })?;
         Ok(if is_done { 0 } else { i32::from(TIMED_OUT) })
     }

@@ -96,13 +96,17 @@ struct Wishes {
 
 impl Wishes {
     fn of(matches: &ArgMatches, program: &OsStr) -> Result<Self, Failure> {
-        let recording = file(matches, "record").map(|file| match file.as_os_str().is_empty() {
-            true => PathBuf::from(named_after("", program, ".neap")),
-            false => file,
+        let recording = file(matches, "record").map(|file| {
+            if file.as_os_str().is_empty() {
+                PathBuf::from(named_after("", program, ".neap"))
+            } else {
+                file
+            }
         });
-        let leaks = match matches.get_flag("leaks") {
-            true => Leaks::Printed,
-            false => Leaks::Unasked,
+        let leaks = if matches.get_flag("leaks") {
+            Leaks::Printed
+        } else {
+            Leaks::Unasked
         };
         let profile = match matches.get_one::<OsString>("profile") {
             None => None,
@@ -154,9 +158,10 @@ fn report(inbox: &Inbox, ended: Ended, program: &OsStr) {
     match (inbox.print(ended.pid), ended.ending) {
         (Ok(1..), _) => {}
         (Ok(0), Ending::Signal(signal)) => {
-            let advice = match env::var_os(LIMIT).is_some_and(|limit| !limit.is_empty()) {
-                true => "; if its limit refused it memory, a higher --limit helps",
-                false => "",
+            let advice = if env::var_os(LIMIT).is_some_and(|limit| !limit.is_empty()) {
+                "; if its limit refused it memory, a higher --limit helps"
+            } else {
+                ""
             };
             say!("no statistics arrived: {program} was killed by signal {signal}{advice}");
         }

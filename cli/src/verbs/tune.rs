@@ -104,9 +104,10 @@ fn tell(
 fn next_command(matches: &ArgMatches, file: &Path) -> String {
     let words = program(matches);
     let words: Vec<String> = words.iter().map(quoted).collect();
-    let program = match words.is_empty() {
-        true => "PROGRAM".to_owned(),
-        false => words.join(" "),
+    let program = if words.is_empty() {
+        "PROGRAM".to_owned()
+    } else {
+        words.join(" ")
     };
     format!("neap run --classes {} -- {program}", quoted(file))
 }

@@ -188,9 +188,10 @@ pub fn write(out: &mut String, name: &str, help: &str, samples: &[Sample]) {
     if samples.is_empty() {
         return;
     }
-    let kind = match name.ends_with("_total") {
-        true => "counter",
-        false => "gauge",
+    let kind = if name.ends_with("_total") {
+        "counter"
+    } else {
+        "gauge"
     };
     // Writing to a string cannot fail.
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");

@@ -46,6 +46,12 @@ fn code_of_this_process_has_its_name_and_line() {
     assert!(!mapping.unwrap().path.is_empty());
 }
 
+/// The names of the first stack.
+fn functions(profile: &Profile) -> Vec<&str> {
+    let frames = profile.stacks[0].frames.iter();
+    frames.map(|frame| &*frame.function).collect()
+}
+
 #[test]
 fn a_module_that_is_gone_gives_offsets() {
     let maps = "\
@@ -55,13 +61,8 @@ fn a_module_that_is_gone_gives_offsets() {
     let addresses = [0x40_0235, 0x50_0011, 0x90_0000];
     let bytes = region(maps, &[Site::default(), site(&addresses, 1, 8, 8)]);
     let profile = Profile::from_region(&bytes).unwrap();
-    let names: Vec<_> = profile.stacks[0]
-        .frames
-        .iter()
-        .map(|frame| &*frame.function)
-        .collect();
     assert_eq!(
-        names,
+        functions(&profile),
         ["libgone.so.1+0x1234", "\u{fffd}[31mred+0x1010", "0x900000"]
     );
     assert_eq!(profile.program, "libgone.so.1");
@@ -75,12 +76,7 @@ fn the_allocator_s_own_frames_are_dropped() {
     let addresses = [0x40_0100, 0x40_0200, 0x50_0001, 0x40_0300];
     let bytes = region(maps, &[Site::default(), site(&addresses, 1, 8, 8)]);
     let profile = Profile::from_region(&bytes).unwrap();
-    let names: Vec<_> = profile.stacks[0]
-        .frames
-        .iter()
-        .map(|frame| &*frame.function)
-        .collect();
-    assert_eq!(names, ["program+0x0", "libneap.so+0x2ff"]);
+    assert_eq!(functions(&profile), ["program+0x0", "libneap.so+0x2ff"]);
 }
 
 #[test]

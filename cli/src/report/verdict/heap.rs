@@ -221,9 +221,12 @@ const RULES: [Rule; 11] = [
     },
     Rule {
         kind: ROUNDING,
-        bytes: |ledger| match ledger.requested_by != Requested::Guessed as u64 {
-            true => ledger.rounding,
-            false => 0,
+        bytes: |ledger| {
+            if ledger.requested_by != Requested::Guessed as u64 {
+                ledger.rounding
+            } else {
+                0
+            }
         },
         whole: Whole::AskedFor,
         least: 0.12,

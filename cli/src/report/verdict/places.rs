@@ -86,12 +86,11 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
                 Bytes(left),
                 path(site)
             ),
-            remedy: match left >= live_bytes / 2 {
-                true => STAYED,
-                false => {
-                    "This is what decides how much memory the program needs: work in smaller \
+            remedy: if left >= live_bytes / 2 {
+                STAYED
+            } else {
+                "This is what decides how much memory the program needs: work in smaller \
                      pieces there, or free a part before the next is made."
-                }
             }
             .to_owned(),
             ..Finding::default()
