@@ -401,6 +401,39 @@ fn open() -> Result<OpenFile, i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::child::{Limit, succeeds};
+
+    /// The kernel refuses the third page, at which nothing is mapped. In a child, because no other
+    /// thread may make guards meanwhile.
+    #[test]
+    fn a_guard_that_is_refused_half_way_protects_no_page() {
+        const PAGES: usize = 8;
+        let page = process::auxiliary(libc::AT_PAGESZ);
+        let start = mapping::map_reserved(PAGES * page).unwrap();
+        let at = |number: usize| start.as_ptr().wrapping_add(number * page);
+        let is_guard = |number| stops_writes(NonNull::new(at(number)).unwrap());
+        let refused_whole = || {
+            process::note_own();
+            sandbox::note_start();
+            let all = start.as_ptr().addr()..at(PAGES).addr();
+            let install = |from, pages: usize| {
+                let start = NonNull::new(at(from)).unwrap();
+                let bytes = pages * page;
+                let guard = Guard { start, bytes, page };
+                // SAFETY: this test's own pages.
+                unsafe { install(guard, all.clone(), all.clone(), 1 << 16) }
+            };
+            // SAFETY: as above.
+            assert!(unsafe { mapping::protect(at(0), PAGES * page, mapping::committed()) });
+            if install(0, 2).is_err() {
+                return true;
+            }
+            // SAFETY: as above.
+            unsafe { mapping::unmap(at(6), page) };
+            install(4, 4).is_err() && is_guard(1) && ![4, 5, 7].into_iter().any(is_guard)
+        };
+        assert!(succeeds(Limit::None, refused_whole));
+    }
 
     #[test]
     fn a_page_that_may_be_written_is_no_guard() {
