@@ -62,6 +62,7 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
     ),
     ("runtime's file name", "the runtime is this machine's"),
     ("compilers", "they are this machine's"),
+    ("a browser", "it is this machine's"),
     ("programs/overflow.c", "musl has no makecontext"),
     ("programs/leap.c", "musl has no makecontext"),
     ("programs/chosen_stack.c", "musl has no makecontext"),
@@ -115,6 +116,7 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
         "programs/sanitized.c",
         "no compiler here has sanitizers for musl",
     ),
+    ("a browser", "it is this machine's"),
     (
         "small-stack",
         "musl allows stacks of 2 KiB, and the heap needs 3 KiB",
@@ -133,6 +135,7 @@ const NOT_WITH_OLD_GLIBC: &[(&str, &str)] = &[
     ),
     ("runtime's file name", "the runtime is this machine's"),
     ("compilers", "they are this machine's"),
+    ("a browser", "it is this machine's"),
 ];
 
 /// Whether a test leaves out `what` with the C library under test. Says so on stderr.

@@ -2,11 +2,15 @@
 //! not notice.
 
 use crate::c_library::leaves_out;
+use crate::places::scratch;
+use crate::skips::announce;
 use crate::support::{
-    Artifact, Built, compile, compile_strictly, library, run, start, succeeds, succeeds_or_skips,
+    Artifact, Built, Machine, compile, compile_strictly, library, run, start, succeeds,
+    succeeds_or_skips, text,
 };
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The thread stays for longer than any test: whatever is done, is done while it lives.
@@ -144,6 +148,34 @@ fn rights_that_are_given_up_are_not_the_purge_threads_either() {
 #[test]
 fn a_namespace_for_children_leaves_the_purge_thread_alone() {
     passes("rights", &["children", "children-by-number"], &[LONG]);
+}
+
+/// Chromium's zygote aborts if the process that it begins in has a second thread. Its own `malloc`
+/// serves it.
+#[test]
+fn a_browser_under_guards_opens_a_page() {
+    let browser = Path::new("/usr/bin/chromium");
+    let is_own = Machine::under_test() == Machine::Own;
+    if leaves_out("a browser") || !is_own {
+        return;
+    }
+    if !browser.exists() {
+        return announce("no browser here (Debian: apt install chromium)");
+    }
+    let home = scratch().join(format!("browser-{}", std::process::id()));
+    let profile = format!("--user-data-dir={}", home.display());
+    for option in [("NEAP_ANSWER", "1"), ("NEAP_GUARD", "20ms")] {
+        let page = "data:text/html,<script>document.write(6*7)</script>";
+        let flags = ["--headless", "--no-sandbox", "--disable-gpu", &profile];
+        let arguments = [&flags[..], &["--dump-dom", page]].concat();
+        let arguments: Vec<_> = arguments.into_iter().map(OsStr::new).collect();
+        let output = run(browser, &arguments, &[option]);
+        assert!(
+            text(&output.stdout).contains("42"),
+            "{option:?}: {output:?}"
+        );
+    }
+    let _ = fs::remove_dir_all(home);
 }
 
 #[test]
