@@ -10,7 +10,7 @@ use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, ROUNDS, Setting, Setti
 use crate::peers;
 use crate::peers::locate::{Places, Ready};
 use crate::run;
-use crate::work::sites::{Known, Part, Reading, SIZES, Totals, readings};
+use crate::work::sites::{KnownSite, Part, Reading, SIZES, Totals, readings};
 
 /// The accuracy of the sampling profiler.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -168,7 +168,7 @@ type Side = (&'static str, fn(&Reading) -> Totals, Totals, usize);
 /// The standard deviation of one profile's count for `objects` objects. Each is sampled with the
 /// probability `p = 1 - exp(-usable / rate)` and then represents `1 / p`. Rounding to whole parts
 /// adds an error of up to one part.
-fn deviation(known: &Known, objects: usize, rate: u64) -> f64 {
+fn deviation(known: &KnownSite, objects: usize, rate: u64) -> f64 {
     let p = -(-(known.usable as f64) / rate as f64).exp_m1();
     let rounding = 1.0 / neap_shared::sites::PARTS as f64;
     let of_one = (1.0 - p) / p + rounding * rounding;
@@ -199,7 +199,7 @@ fn worst(told: &[Totals], truth: Totals, deviation: f64) -> f64 {
 }
 
 /// The runs' standard deviation over the theoretical one.
-fn spread(runs: &[Reading], known: &Known, rate: u64) -> f64 {
+fn spread(runs: &[Reading], known: &KnownSite, rate: u64) -> f64 {
     let squares = runs
         .iter()
         .map(|run| (run.allocated.objects - known.objects as f64).powi(2));
@@ -210,7 +210,7 @@ fn spread(runs: &[Reading], known: &Known, rate: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const KNOWN: Known = Known {
+    const KNOWN: KnownSite = KnownSite {
         size: 100,
         part: Part::Half,
         objects: 1_000,

@@ -81,8 +81,8 @@ impl Process {
     }
 
     /// Where it runs.
-    pub fn place(&self) -> Place {
-        Place::of(&self.text("cgroup").unwrap_or_default())
+    pub fn place(&self) -> Whereabouts {
+        Whereabouts::of(&self.text("cgroup").unwrap_or_default())
     }
 
     /// Whether it has ended: it is gone, or a zombie.
@@ -182,25 +182,25 @@ fn memory_mount() -> Option<u64> {
 
 /// Where a process runs. What its control group does not tell is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Whereabouts {
     container: Option<String>,
     pod: Option<String>,
     unit: Option<String>,
 }
 
-impl Place {
+impl Whereabouts {
     /// The place in the text of `/proc/PID/cgroup`. Of several hierarchies, the one that tells most
     /// counts: where a runtime does not manage a hierarchy, its containers are in its own group.
-    pub fn of(groups: &str) -> Place {
+    pub fn of(groups: &str) -> Whereabouts {
         let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-        paths.map(Place::of_path).max().unwrap_or_default()
+        paths.map(Whereabouts::of_path).max().unwrap_or_default()
     }
 
     /// The outermost pod and its outermost container. Deeper groups may be the container's own,
     /// with names that it chose.
-    fn of_path(path: &str) -> Place {
+    fn of_path(path: &str) -> Whereabouts {
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-        let mut place = Place::default();
+        let mut place = Whereabouts::default();
         // containerd without its systemd driver joins a pod's slice, the runtime and the container
         // to one name.
         for name in path.split(['/', ':']) {
@@ -305,11 +305,11 @@ mod tests {
 
     /// The pod, the container and the unit in the text of a process.
     fn told(groups: &str) -> [Option<String>; 3] {
-        let Place {
+        let Whereabouts {
             container,
             pod,
             unit,
-        } = Place::of(groups);
+        } = Whereabouts::of(groups);
         [pod, container, unit]
     }
 
@@ -436,13 +436,13 @@ mod tests {
         ] {
             assert_path(path, None, None, None);
         }
-        assert_eq!(Place::of("::\n\n0\n0:\nx:y"), Place::default());
+        assert_eq!(Whereabouts::of("::\n\n0\n0:\nx:y"), Whereabouts::default());
     }
 
     proptest! {
         #[test]
         fn any_text_is_a_place(groups in "([0-9]{0,2}:[a-z,=]{0,9}:)?[/.:a-f0-9podslice_\u{e9}\n-]{0,200}") {
-            let labels = Place::of(&groups).labels(1, "a");
+            let labels = Whereabouts::of(&groups).labels(1, "a");
             prop_assert!(labels.len() <= 5);
         }
     }

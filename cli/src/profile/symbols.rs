@@ -82,7 +82,7 @@ impl Symbols {
         };
         // The process chose the offset of its mapping.
         let offset = (call - mapped.mapping.start).saturating_add(mapped.mapping.offset);
-        let place = Place {
+        let place = Call {
             module: &mapped.mapping.path,
             address,
         };
@@ -123,12 +123,12 @@ impl Symbols {
 }
 
 /// The source location of a call.
-struct Place<'a> {
+struct Call<'a> {
     module: &'a str,
     address: u64,
 }
 
-impl Place<'_> {
+impl Call<'_> {
     fn frames(&self, symbol: &Sym<'_>) -> Vec<Frame> {
         let inlined = symbol.inlined.iter().rev();
         let mut frames: Vec<Frame> = inlined

@@ -36,7 +36,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         kernel,
         environment,
         program: (!words.is_empty())
-            .then(|| Verdict::of(&words))
+            .then(|| Judgement::of(&words))
             .transpose()?,
     };
     let text = if format::<TextOrJson>(matches) == TextOrJson::Json {
@@ -54,7 +54,7 @@ struct Report {
     promises: Vec<Finding>,
     kernel: Vec<Finding>,
     environment: Vec<Finding>,
-    program: Option<Verdict>,
+    program: Option<Judgement>,
 }
 
 impl Report {
@@ -120,7 +120,7 @@ fn variable(name: &OsStr, value: &OsStr) -> Finding {
 
 /// The findings about one program.
 #[derive(Serialize)]
-struct Verdict {
+struct Judgement {
     files: Vec<Finding>,
     obstacle: Option<String>,
     takes: bool,
@@ -128,7 +128,7 @@ struct Verdict {
     has_neap: bool,
 }
 
-impl Verdict {
+impl Judgement {
     fn of(words: &[OsString]) -> Result<Self, Failure> {
         let library = library::find()?;
         let preload = library::preload(&library)?;

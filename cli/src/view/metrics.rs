@@ -227,7 +227,7 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::Place;
+    use crate::attach::Whereabouts;
     use crate::view::tests::view_at_rest;
     use std::collections::BTreeSet;
 
@@ -236,7 +236,7 @@ mod tests {
         figures.classes[3].blocks = 4;
         View {
             program: "a".into(),
-            place: Place::of("0::/system.slice/a.service"),
+            place: Whereabouts::of("0::/system.slice/a.service"),
             figures: Some(figures),
             ..view_at_rest()
         }

@@ -16,7 +16,7 @@ pub mod metrics;
 pub mod text;
 
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Place, Process, Silence, StatusPage, now_ms};
+use crate::attach::{Process, Silence, StatusPage, Whereabouts, now_ms};
 use crate::failure::Failure;
 use guarded::Guarded;
 use neap_shared::stats::{ClassFigures, Snapshot};
@@ -31,7 +31,7 @@ pub struct View {
     /// Its name.
     pub program: String,
     /// Where it runs; empty in a view for frequent use.
-    pub place: Place,
+    pub place: Whereabouts,
     /// Whether it has answered.
     pub state: State,
     /// Its last figures.
@@ -135,7 +135,7 @@ impl View {
         View {
             pid: process.map_or(0, |process| process.pid()),
             program: process.map(|process| process.name()).unwrap_or_default(),
-            place: Place::default(),
+            place: Whereabouts::default(),
             state,
             figures,
             coarse: status_page.coarse(),
@@ -221,7 +221,7 @@ pub mod tests {
         View {
             pid: 7,
             program: "rest".into(),
-            place: Place::default(),
+            place: Whereabouts::default(),
             state: State::Fresh,
             figures: Some(Snapshot::default()),
             coarse: None,

@@ -3,7 +3,7 @@
 
 use crate::attach::StatusPage;
 use crate::attach::kernel::KernelView;
-use crate::attach::{Place, Silence};
+use crate::attach::{Silence, Whereabouts};
 use crate::classes::{Comparison, Histogram};
 use crate::file::Memory;
 use crate::profile::{Base, Profile};
@@ -92,7 +92,7 @@ fn view(page: &StatusPage) -> View {
     View {
         pid: 7,
         program: page.title(),
-        place: Place::default(),
+        place: Whereabouts::default(),
         state: match page.is_own_heap() {
             true => State::Fresh,
             false => State::Pending,

@@ -1,6 +1,6 @@
 //! Texts of the kernel, of runtimes, of HTTP clients, and of the environment.
 
-use crate::attach::{Place, kernel};
+use crate::attach::{Whereabouts, kernel};
 use crate::probe;
 use crate::profile::Jit;
 use crate::serve;
@@ -17,7 +17,7 @@ pub fn texts(bytes: &[u8]) {
         0 => jit(&text),
         1 => smaps(&text),
         2 => groups(&text),
-        3 => assert!(Place::of(&text).labels(1, "a").len() <= 5),
+        3 => assert!(Whereabouts::of(&text).labels(1, "a").len() <= 5),
         _ => {
             let _ = probe::bracketed(&text);
             let _ = kernel::field(&text, "Rss:");

@@ -162,14 +162,14 @@ pub fn once(
         .arg(terms.downloads.to_string())
         .arg(buffers.name())
         .env("LD_PRELOAD", library);
-    let told = Told::parse(&command::output(&mut client)?)?;
+    let told = ClientReport::parse(&command::output(&mut client)?)?;
     identity::ensure_same(Path::new(&told.heap), library)?;
     told.ensure_right(terms, chunk, &mut |bytes| server.crc32(bytes))?;
     Ok(told.sample)
 }
 
 /// A client's report.
-struct Told {
+struct ClientReport {
     sample: Sample,
     /// The bytes of each download, and their CRC-32.
     downloads: Vec<(u64, u32)>,
@@ -177,8 +177,8 @@ struct Told {
     heap: String,
 }
 
-impl Told {
-    fn parse(report: &str) -> anyhow::Result<Told> {
+impl ClientReport {
+    fn parse(report: &str) -> anyhow::Result<ClientReport> {
         let pairs: HashMap<&str, &str> = report.lines().filter_map(|l| l.split_once('=')).collect();
         let value = |key: &str| {
             let found = pairs.get(key).copied();
@@ -193,7 +193,7 @@ impl Told {
         let downloads = downloads_in(report)?;
         let end = value("end")?;
         let end = End::find(end).with_context(|| format!("no such end: {end:?}"))?;
-        Ok(Told {
+        Ok(ClientReport {
             sample: Sample {
                 bytes: downloads.iter().map(|&(bytes, _)| bytes).sum(),
                 seconds,
@@ -277,12 +277,12 @@ mod tests {
 
     /// Checks a report; the server's checksum is always 77.
     fn judge(report: &str) -> anyhow::Result<()> {
-        Told::parse(report)?.ensure_right(&TERMS, MIB, &mut |_| Ok(77))
+        ClientReport::parse(report)?.ensure_right(&TERMS, MIB, &mut |_| Ok(77))
     }
 
     #[test]
     fn a_report_is_read_and_its_rate_is_in_mb_a_second() {
-        let told = Told::parse(REPORT).unwrap();
+        let told = ClientReport::parse(REPORT).unwrap();
         assert_eq!(told.sample.rate(), 8.0);
         assert_eq!((told.sample.end, told.sample.reads), (End::Whole, 260));
         assert_eq!(told.heap, "/lib/lib=one.so");
@@ -297,7 +297,10 @@ mod tests {
             ("end=body", "end=never"),
             ("heap=", "home="),
         ] {
-            assert!(Told::parse(&REPORT.replace(good, bad)).is_err(), "{bad}");
+            assert!(
+                ClientReport::parse(&REPORT.replace(good, bad)).is_err(),
+                "{bad}"
+            );
         }
     }
 
@@ -322,12 +325,12 @@ mod tests {
         assert!(judge(&timed.replacen("\ndownload=2097152", "\ndownload=16384", 1)).is_ok());
         assert!(judge(&timed.replacen("download=2097152", "download=16384", 1)).is_err());
         let one = timed.replacen("download=2097152:77\n", "", 1);
-        let record = Told::parse(&one.replace("2097152", "16384"))
+        let record = ClientReport::parse(&one.replace("2097152", "16384"))
             .unwrap()
             .sample;
         assert_eq!(record.rate(), bound(record.seconds));
         let nothing = one.replace("2097152", "0");
-        assert_eq!(Told::parse(&nothing).unwrap().sample.rate(), 0.0);
+        assert_eq!(ClientReport::parse(&nothing).unwrap().sample.rate(), 0.0);
         assert!(judge(&nothing).is_ok());
     }
 }

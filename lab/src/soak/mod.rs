@@ -29,7 +29,7 @@ use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, Setting, Settings};
 use crate::peers;
 use crate::peers::locate::{Places, Ready};
 use member::Member;
-use observers::{Observers, Seen};
+use observers::{Looks, Observers};
 use views::{ALL, ANSWERS, GUARDED, sum};
 
 /// The soak.
@@ -230,7 +230,7 @@ fn finish(members: &mut [Member]) -> anyhow::Result<()> {
 }
 
 /// Adds the figures of every member and of all together.
-fn note(campaign: &mut Campaign, members: &[Member], seen: Seen) {
+fn note(campaign: &mut Campaign, members: &[Member], seen: Looks) {
     for member in members {
         let mut figures = views::figures(&member.samples);
         figures.push(Figure::count(ANSWERS, member.answers));

@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What came of the looks.
 #[derive(Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct Looks {
     /// Looks that went well.
     pub looks: u64,
     /// Those that did not, with the command.
@@ -46,7 +46,7 @@ pub struct Seen {
 /// Looks into every member in turn, in a thread of its own.
 pub struct Observers {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Seen>,
+    thread: JoinHandle<Looks>,
 }
 
 impl Observers {
@@ -59,17 +59,17 @@ impl Observers {
     }
 
     /// Ends the looks, the last one when it is over.
-    pub fn stop(self) -> Seen {
+    pub fn stop(self) -> Looks {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_else(|_| Seen {
+        self.thread.join().unwrap_or_else(|_| Looks {
             looks: 0,
             complaints: vec!["the observers panicked".into()],
         })
     }
 }
 
-fn look_on(neap: &Path, members: &[(String, u32)], is_over: &AtomicBool) -> Seen {
-    let mut seen = Seen::default();
+fn look_on(neap: &Path, members: &[(String, u32)], is_over: &AtomicBool) -> Looks {
+    let mut seen = Looks::default();
     let turns = members
         .iter()
         .flat_map(|member| LOOKS.map(|look| (member, look)));

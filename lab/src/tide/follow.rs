@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 
 use super::engines::Present;
-use super::observed::{Run, Sample, Seen, Step};
+use super::observed::{Observation, Run, Sample, Step};
 use crate::work::tide::protocol::{Action, Done, Sizes};
 use crate::{command, machine, status};
 
@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_millis(20);
 /// The observations of a run.
 pub struct Followed {
     /// Its steps.
-    pub steps: Vec<Seen>,
+    pub steps: Vec<Observation>,
     /// The resident size over time.
     pub samples: Vec<Sample>,
 }
@@ -90,7 +90,7 @@ impl Worker {
         self.answer()
     }
 
-    fn step(&mut self, step: Step, waits: bool, wait: Duration) -> anyhow::Result<Seen> {
+    fn step(&mut self, step: Step, waits: bool, wait: Duration) -> anyhow::Result<Observation> {
         let pid = self.child.id();
         let from = self.watch.now();
         let done = match step.action() {
@@ -107,7 +107,7 @@ impl Worker {
         }
         let neap =
             status::of_process(pid).map(|heap| (heap.free_dirty >> 10, heap.purged_bytes >> 10));
-        Ok(Seen {
+        Ok(Observation {
             step,
             ms: (from, to),
             peak: rss.max(done.full_kib),
@@ -120,7 +120,7 @@ impl Worker {
     }
 
     /// Lets the process end, and combines the observations.
-    fn end(mut self, seen: anyhow::Result<Vec<Seen>>) -> anyhow::Result<Followed> {
+    fn end(mut self, seen: anyhow::Result<Vec<Observation>>) -> anyhow::Result<Followed> {
         drop(self.actions.take());
         let mut errors = String::new();
         if let Some(stderr) = &mut self.child.stderr {

@@ -75,7 +75,7 @@ pub fn case(run: Run, step: Step) -> String {
 }
 
 /// An observed step; sizes in KiB.
-pub struct Seen {
+pub struct Observation {
     /// The step.
     pub step: Step,
     /// When it began and ended, in ms since the process began.
@@ -120,7 +120,7 @@ pub const DIRTY: &str = "free and dirty";
 pub const NOTE: &str = "note";
 
 /// A step's figures.
-pub fn figures(seen: &Seen) -> Vec<Figure> {
+pub fn figures(seen: &Observation) -> Vec<Figure> {
     let ms = |name, ms: u64| Figure::new(name, Unit::Milliseconds, ms as f64);
     let done = &seen.done;
     let mut figures = vec![
@@ -255,10 +255,10 @@ pub mod tests {
         faulted: (200, 100),
     };
 
-    fn seen(step: Step, rss: u64, later: Option<u64>, live: u64, faulted: u64) -> Seen {
+    fn seen(step: Step, rss: u64, later: Option<u64>, live: u64, faulted: u64) -> Observation {
         let at = Step::ALL.iter().position(|s| *s == step).unwrap_or(0) as u64 * 3_000;
         let allocates = matches!(step, Step::Allocated | Step::AllocatedAgain);
-        Seen {
+        Observation {
             step,
             ms: (at, at + 900),
             done: Done {

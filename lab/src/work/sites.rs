@@ -57,7 +57,7 @@ impl Part {
 
 /// The allocations of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownSite {
     /// Requested bytes of a block.
     pub size: usize,
     /// What happened to the blocks.
@@ -79,7 +79,7 @@ pub struct Totals {
     pub usable: f64,
 }
 
-impl Known {
+impl KnownSite {
     /// The truth about `objects` of its blocks.
     fn totals(&self, objects: usize) -> Totals {
         Totals {
@@ -104,7 +104,7 @@ impl Known {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// The truth.
-    pub known: Known,
+    pub known: KnownSite,
     /// The profile's figures for all allocations.
     pub allocated: Totals,
     /// The profile's figures for live blocks.
@@ -113,7 +113,7 @@ pub struct Reading {
 
 impl Reading {
     /// A reading without profile figures yet.
-    pub fn of(known: Known) -> Reading {
+    pub fn of(known: KnownSite) -> Reading {
         Reading {
             known,
             allocated: Totals::default(),
@@ -161,26 +161,26 @@ pub fn readings(report: &str) -> anyhow::Result<Vec<Reading>> {
 const CHUNK: usize = 64;
 
 /// A place that allocates, and its allocations.
-struct Place {
+struct CallSite {
     size: usize,
     part: Part,
     allocate: fn(usize) -> usize,
 }
 
 /// A separate function for each size and part, so that each is a site of its own.
-fn place<const SIZE: usize, const PART: usize>() -> Place {
-    Place {
+fn place<const SIZE: usize, const PART: usize>() -> CallSite {
+    CallSite {
         size: SIZE,
         part: Part::ALL[PART],
         allocate: allocate::<SIZE, PART>,
     }
 }
 
-fn places_of<const SIZE: usize>() -> [Place; 3] {
+fn places_of<const SIZE: usize>() -> [CallSite; 3] {
     [place::<SIZE, 0>(), place::<SIZE, 1>(), place::<SIZE, 2>()]
 }
 
-fn places() -> Vec<Place> {
+fn places() -> Vec<CallSite> {
     let all = [
         places_of::<{ SIZES[0] }>(),
         places_of::<{ SIZES[1] }>(),
@@ -230,7 +230,7 @@ pub fn tell(bytes: usize) -> anyhow::Result<String> {
     for place in &places {
         let objects = place.part.objects(place.size, bytes);
         let usable = (place.allocate)(objects);
-        readings.push(Reading::of(Known {
+        readings.push(Reading::of(KnownSite {
             size: place.size,
             part: place.part,
             objects,
@@ -267,10 +267,10 @@ const LONGEST: usize = 4 << 10;
 
 /// The place that contains a site's innermost frame in this program. Frames of the allocator are
 /// far away.
-fn place_of(places: &[Place], site: &Site) -> Option<usize> {
+fn place_of(places: &[CallSite], site: &Site) -> Option<usize> {
     let depth = (site.depth as usize).min(sites::FRAMES);
     site.frames[..depth].iter().find_map(|&frame| {
-        let offset = |place: &Place| (frame as usize).wrapping_sub(place.allocate as usize);
+        let offset = |place: &CallSite| (frame as usize).wrapping_sub(place.allocate as usize);
         let (at, nearest) = places
             .iter()
             .map(offset)
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_reading_comes_back_as_it_was() {
-        let known = Known {
+        let known = KnownSite {
             size: 24,
             part: Part::Half,
             objects: 10,
