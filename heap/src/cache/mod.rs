@@ -22,12 +22,9 @@ mod aarch64;
 #[cfg(not(loom))]
 mod arming;
 #[cfg_attr(loom, allow(dead_code))]
-#[cfg_attr(loom, allow(dead_code))]
 pub mod bounds;
 #[cfg(not(loom))]
 pub mod budget;
-#[cfg(not(loom))]
-mod colour;
 #[cfg(not(loom))]
 pub mod countdown;
 #[cfg(not(loom))]
@@ -40,8 +37,6 @@ mod entry;
 pub mod flush;
 #[cfg(not(loom))]
 mod fork;
-#[cfg(not(loom))]
-mod gone;
 #[cfg(not(loom))]
 pub mod heap;
 #[cfg(not(loom))]

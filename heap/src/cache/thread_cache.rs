@@ -115,14 +115,14 @@ const NO_THREAD: usize = 0;
 pub const CACHE_BYTES: usize = 8 << 10;
 
 /// Most bytes that a cache begins after the start of its memory: tops are three words apart (see
-/// `colour`).
+/// `entry`).
 pub const MOST_SHIFT: usize = size_of::<Magazine>() - size_of::<usize>();
 
 const _: () = assert!(size_of::<Cache>() + MOST_SHIFT <= CACHE_BYTES);
 // So that a tag finds them without a shift.
 const _: () = assert!(size_of::<Bounds>() == size_of::<Magazine>());
 #[cfg(not(target_arch = "aarch64"))]
-// The address of this word must not collide with that of a magazine's top (see `colour`).
+// The address of this word must not collide with that of a magazine's top (see `entry`).
 const _: () =
     assert!(!(core::mem::offset_of!(Cache, below) % 4096).is_multiple_of(size_of::<Magazine>()));
 

@@ -4,10 +4,9 @@
 //! What runs in the handler is safe there: it allocates nothing, and takes no lock but that of a
 //! [`Watch`], which is never held while signals are let in.
 
-use super::arch::in_its_place;
+use super::arch::{call, in_its_place};
 use super::errno::keep_errno;
 use super::futex;
-use super::interrupted::fault_of;
 use super::signal_frame::Call;
 use super::thread::{self, SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
@@ -15,7 +14,29 @@ use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::ffi::{c_int, c_void};
 use core::hint::spin_loop;
 use core::mem::{MaybeUninit, transmute};
-use core::ptr::{null, null_mut};
+use core::ptr::{NonNull, null, null_mut};
+
+/// A fault that the kernel reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// The address that could not be accessed.
+    pub address: usize,
+    /// The instruction; 0 if unknown.
+    pub pc: usize,
+    /// What it did.
+    pub access: Access,
+}
+
+/// What an instruction did that faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It read.
+    Read,
+    /// It wrote.
+    Write,
+    /// The kernel does not tell.
+    Unknown,
+}
 
 /// What a reporter says of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +60,6 @@ pub enum Where {
     /// Only on the thread's alternate stack, because the fault says that the other has no room.
     Alternate,
 }
-
-pub use super::interrupted::{Access, Fault};
 
 type Action = libc::sigaction;
 type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
@@ -460,4 +479,90 @@ fn die(signal: c_int, is_fault: bool) {
         // returned.
         thread::signal_self(signal);
     }
+}
+
+/// # Safety
+/// - The arguments are those of a handler of a fault.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
+    // SAFETY: the caller's promise.
+    let (address, registers) = unsafe {
+        let context = context.cast::<libc::ucontext_t>();
+        ((*info).si_addr().addr(), (*context).uc_mcontext.gregs)
+    };
+    Fault {
+        address,
+        pc: registers[libc::REG_RIP as usize] as usize,
+        // The second bit of the processor's error code.
+        access: match registers[libc::REG_ERR as usize] & 2 {
+            0 => Access::Read,
+            _ => Access::Write,
+        },
+    }
+}
+
+/// # Safety
+/// - The arguments are those of a handler of a fault.
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the caller's promise.
+    let pc = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize };
+    #[cfg(not(target_arch = "aarch64"))]
+    let (pc, _) = (0, context);
+    Fault {
+        // SAFETY: the caller's promise.
+        address: unsafe { (*info).si_addr().addr() },
+        pc,
+        access: Access::Unknown,
+    }
+}
+
+/// The calling thread's alternate stack for handlers: its lowest byte, if it has one.
+pub fn alternate_stack() -> Option<NonNull<u8>> {
+    let mut now = MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: the buffer is as large as the kernel's answer; zeros are also valid.
+    let now = unsafe {
+        switch_stack(null(), now.as_mut_ptr());
+        now.assume_init()
+    };
+    NonNull::new(now.ss_sp.cast()).filter(|_| now.ss_flags & libc::SS_DISABLE == 0)
+}
+
+/// Lets handlers of the calling thread run on these bytes. False if the kernel refuses.
+///
+/// # Safety
+/// - They are the caller's, until the thread has ended or [`remove_alternate_stack`] was called.
+pub unsafe fn set_alternate_stack(lowest: NonNull<u8>, bytes: usize) -> bool {
+    let stack = libc::stack_t {
+        ss_sp: lowest.as_ptr().cast(),
+        ss_flags: 0,
+        ss_size: bytes,
+    };
+    // SAFETY: a valid structure; the caller's promise.
+    unsafe { switch_stack(&stack, null_mut()) }
+}
+
+/// Takes the calling thread's alternate stack away if it is the one that begins at `lowest`.
+pub fn remove_alternate_stack(lowest: NonNull<u8>) {
+    if alternate_stack() != Some(lowest) {
+        return;
+    }
+    let none = libc::stack_t {
+        ss_sp: null_mut(),
+        ss_flags: libc::SS_DISABLE,
+        ss_size: 0,
+    };
+    // SAFETY: a valid structure.
+    unsafe { switch_stack(&none, null_mut()) };
+}
+
+/// `sigaltstack(2)`. False if the kernel refuses.
+///
+/// # Safety
+/// - As `sigaltstack(2)`.
+unsafe fn switch_stack(new: *const libc::stack_t, old: *mut libc::stack_t) -> bool {
+    let [new, old] = [new.expose_provenance(), old.expose_provenance()];
+    // SAFETY: the caller's promise.
+    unsafe { call(libc::SYS_sigaltstack, [new, old, 0, 0]) == 0 }
 }

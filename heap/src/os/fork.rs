@@ -17,7 +17,7 @@
 //!
 //! - The forking thread itself. It forks in a signal handler that interrupted the heap. The
 //!   operation goes on in both processes when the handler returns, and the lock stays held in both.
-//! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder
+//! - A thread that [waits](Waits) for a lock of the forking thread, or for one whose holder
 //!   does. It cannot go on before the handler returns. A thread waits for a lock only where the
 //!   data under its other locks is consistent.
 //! - A thread that is about to fork itself, in a handler that interrupted a change. A fork whose
@@ -31,12 +31,11 @@
 //!
 //! `testing/gate_models.rs` has the loom models.
 
-use super::gate::GATE;
+use super::gate::{GATE, Waiting, Waits};
 use super::lock::FutexLock;
 use super::lock_order::{Rank, forget_others};
 use super::machine::{MOST_WAITS, me};
 use super::thread::{SignalMask, mask_signals};
-use super::waits::{Waiting, Waits};
 use crate::base::sync::UnsafeCell;
 
 /// How long a fork sleeps, in ms, before it checks again whether the holder itself waits, and

@@ -3,13 +3,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `system` | the trait [`Os`]: what the page heap needs of an operating system |
-//! | `linux`, `mapping`, `mmap` | the real one; anonymous mappings; the calls about them |
+//! | `linux`, `mapping` | the real one; anonymous mappings, and the calls about them |
 //! | `claim` | mappings at chosen addresses |
 //! | `pagemap`, `pagemap_file` | which pages are populated; the file that says so |
 //! | `file`, `process`, `thread` | thin wrappers by noun |
 //! | `inquiry`, `cgroup` | files that one thread reads now and then; the control group's limits |
 //! | `shared` | memory that other processes read |
-//! | `fault`, `interrupted`, `alternate_stack` | the handler of SIGSEGV; what it interrupted; the stack that it runs on |
+//! | `fault` | the handler of SIGSEGV; what it interrupted; the stack that it runs on |
 //! | `signal_frame` | where the handler of the program that follows runs |
 //! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
 //! | `loader`, `elf` | functions that not every process has; the tables of loaded objects |
@@ -17,7 +17,7 @@
 //! | `write_guard` | guards by write protection, where the kernel has none by advice |
 //! | `tagging`, `untagged` | memory tags, where the machine has them |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
-//! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
+//! | `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
 //! | `lock_order` | the table of all locks; debug builds check it |
 //! | `late`, `own_stack` | tables mapped at first use; work on a stack of its own |
 //! | `x86_64`, `aarch64`, `portable` | what each machine needs in assembly |
@@ -32,8 +32,6 @@ pub mod abort;
 #[cfg(test)]
 #[path = "../testing/access.rs"]
 mod access;
-#[cfg(not(loom))]
-pub mod alternate_stack;
 pub mod cgroup;
 #[cfg(test)]
 #[path = "../testing/child.rs"]
@@ -54,8 +52,6 @@ mod gate;
 #[path = "../testing/gate_models.rs"]
 mod gate_models;
 pub mod inquiry;
-#[cfg(not(loom))]
-mod interrupted;
 pub mod late;
 pub mod linux;
 pub mod loader;
@@ -66,7 +62,6 @@ mod lock_loom;
 pub mod lock_order;
 mod machine;
 mod mapping;
-mod mmap;
 pub mod operators;
 pub mod own_stack;
 mod pagemap;
@@ -84,7 +79,6 @@ pub mod tagging;
 #[path = "untagged.rs"]
 pub mod tagging;
 pub mod thread;
-mod waits;
 pub mod write_guard;
 
 #[cfg(target_arch = "aarch64")]

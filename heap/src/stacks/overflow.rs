@@ -6,7 +6,6 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::abort::Lossy;
 use crate::os::abort::warn;
-use crate::os::alternate_stack;
 use crate::os::fault::{self, Fault, Verdict, Where};
 use crate::os::thread::Key;
 use core::ffi::{CStr, c_void};
@@ -96,7 +95,7 @@ fn key() -> Option<Key> {
 
 /// Gives the calling thread an alternate stack if it has none.
 fn has_alternate_stack() -> bool {
-    if alternate_stack::current().is_some() {
+    if fault::alternate_stack().is_some() {
         return true;
     }
     let (Some(key), Ok(stack)) = (key(), Stack::new(ALTERNATE_BYTES)) else {
@@ -104,10 +103,10 @@ fn has_alternate_stack() -> bool {
     };
     // SAFETY: the stack is this thread's until `at_thread_end`, or dropped here if it did not
     // become its own.
-    let ours = unsafe { alternate_stack::set(stack.limit(), stack.bytes()) };
+    let ours = unsafe { fault::set_alternate_stack(stack.limit(), stack.bytes()) };
     // SAFETY: the destructor takes the top of a stack that was leaked for it.
     if ours && !unsafe { key.set(stack.top().as_ptr().cast()) } {
-        alternate_stack::remove(stack.limit());
+        fault::remove_alternate_stack(stack.limit());
         return false;
     }
     if ours {
@@ -121,6 +120,6 @@ unsafe extern "C" fn at_thread_end(top: *mut c_void) {
     if let Some(top) = NonNull::new(top.cast()) {
         // SAFETY: given up by `has_alternate_stack`, for this thread.
         let stack = unsafe { Stack::from_raw(top) };
-        alternate_stack::remove(stack.limit());
+        fault::remove_alternate_stack(stack.limit());
     }
 }

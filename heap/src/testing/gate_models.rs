@@ -32,8 +32,6 @@ mod gate;
 mod lock;
 #[path = "../os/lock_order.rs"]
 mod lock_order;
-#[path = "../os/waits.rs"]
-mod waits;
 
 /// For the models with three threads; those with two have one more.
 const PREEMPTIONS: usize = 2;
