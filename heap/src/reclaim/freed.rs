@@ -1,25 +1,28 @@
-//! How many bytes went back past magazines, and whether a thread should deal with them.
+//! How many bytes went back past magazines, and from how many on the purge thread should look.
 //!
-//! Whoever frees adds its bytes, then reads the wish. Whoever deals with them forgets the wish,
-//! then reads the bytes. A full barrier stands between the two steps on either side, so one of the
-//! two sees the other: a wish that is forgotten is for bytes that were read, and bytes that were
-//! not read find no wish.
+//! A thread that frees adds its bytes, then reads where the purge thread is due. The purge thread
+//! sets that anew, then, before it sleeps, reads the bytes. A full barrier stands between the two
+//! steps on either side, so one of the two sees the other's: the thread that frees rings, or the
+//! purge thread does not sleep.
 //!
 //! `testing/freed_models.rs` has the loom model.
 
-use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, fence, full_barrier_after_rmw};
+use crate::base::sync::{AtomicUsize, Ordering, full_barrier_after_rmw};
 
 /// Freed bytes that are worth waking the purge thread: a wake-up costs some 15 µs.
 pub(crate) const FLOOR_BYTES: usize = 2 << 20;
 
-/// The bytes, and the wish.
+/// The bytes, and where the purge thread is due.
 pub struct Freed {
     /// Bytes that went back past a magazine so far; wraps.
     bytes: AtomicUsize,
-    /// What `bytes` was when a thread last dealt with it.
-    attended: AtomicUsize,
-    /// More than the floor was freed since.
-    wanted: AtomicBool,
+    /// With more bytes than this, the purge thread is due; wraps.
+    most: AtomicUsize,
+}
+
+/// Whether `bytes` are more than `most`. Both wrap.
+fn exceeds(bytes: usize, most: usize) -> bool {
+    bytes.wrapping_sub(most).cast_signed() > 0
 }
 
 impl Freed {
@@ -28,8 +31,7 @@ impl Freed {
     pub(crate) const fn new() -> Freed {
         Freed {
             bytes: AtomicUsize::new(0),
-            attended: AtomicUsize::new(0),
-            wanted: AtomicBool::new(false),
+            most: AtomicUsize::new(FLOOR_BYTES),
         }
     }
 
@@ -38,35 +40,30 @@ impl Freed {
     pub(crate) fn new() -> Freed {
         Freed {
             bytes: AtomicUsize::new(0),
-            attended: AtomicUsize::new(0),
-            wanted: AtomicBool::new(false),
+            most: AtomicUsize::new(FLOOR_BYTES),
         }
     }
 
-    /// Notes that `bytes` went back past a magazine. True if a thread should deal with them, and
-    /// the caller is to [wish](Freed::want) for that.
+    /// Notes that `bytes` went back past a magazine. True if the purge thread is due by these
+    /// bytes, and the caller is to ring for it.
     #[inline]
     pub fn note(&self, bytes: usize) -> bool {
-        let freed = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         full_barrier_after_rmw();
-        let freed = freed.wrapping_add(bytes);
-        // Negative if a thread has dealt with later bytes meanwhile.
-        let since = freed.wrapping_sub(self.attended.load(Ordering::Relaxed)) as isize;
-        let over = since > FLOOR_BYTES as isize;
-        // The first to say so has rung. Or `attend` has not seen these bytes, and its word is read.
-        over && !self.wanted.load(Ordering::Relaxed)
+        let most = self.most.load(Ordering::Relaxed);
+        exceeds(before.wrapping_add(bytes), most) && !exceeds(before, most)
     }
 
-    /// A thread should deal with what is freed, however little that is.
-    #[inline]
+    /// The purge thread is due, however little is freed.
     pub fn want(&self) {
-        self.wanted.store(true, Ordering::Relaxed);
+        let most = self.bytes().wrapping_sub(1);
+        self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Whether a thread should deal with what is freed.
+    /// Whether the purge thread is due.
     #[inline]
     pub fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
+        exceeds(self.bytes(), self.most.load(Ordering::Relaxed))
     }
 
     /// The bytes so far; wraps.
@@ -76,22 +73,9 @@ impl Freed {
 
     /// A thread deals with all that was freed so far, or gives up on it: as many bytes as returned.
     pub fn attend(&self) -> usize {
-        self.forget();
-        fence(Ordering::SeqCst);
-        self.read()
-    }
-
-    /// The first half of [`Freed::attend`].
-    #[inline]
-    pub(crate) fn forget(&self) {
-        self.wanted.store(false, Ordering::Relaxed);
-    }
-
-    /// The second half.
-    #[inline]
-    pub(crate) fn read(&self) -> usize {
-        let freed = self.bytes.load(Ordering::Relaxed);
-        self.attended.store(freed, Ordering::Relaxed);
-        freed
+        let bytes = self.bytes();
+        self.most
+            .store(bytes.wrapping_add(FLOOR_BYTES), Ordering::Relaxed);
+        bytes
     }
 }

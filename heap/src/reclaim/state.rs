@@ -73,15 +73,15 @@ impl Tide {
         }
     }
 
-    /// Notes that `bytes` went back past a magazine.
+    /// Notes that `bytes` went back past a magazine. Wakes the purge thread if it is due by these.
     #[inline]
     pub fn note_freed(&self, bytes: usize) {
         if self.freed.note(bytes) {
-            self.want();
+            self.bell.ring(Urgency::Soon);
         }
     }
 
-    /// A thread should deal with what is freed, however little that is: the purge thread, if it is
+    /// The purge thread should deal with what is freed, however little that is. Wakes it if it is
     /// parked.
     #[cold]
     pub fn want(&self) {

@@ -1,14 +1,14 @@
 //! Models of the purge thread's work, explored by loom: threads free memory past their magazines
 //! while the purge thread deals with it and goes to sleep.
 //!
-//! The count, the wish and the bell are the real ones; the kernel's futex is that of
+//! The count and the bell are the real ones; the kernel's futex is that of
 //! [`super::wakeup_models`]. If the thread sleeps while more than the floor is freed, and all
 //! others are done, the model wakes it and fails.
 //!
 //! Bounds: one sleeper, one or two threads that free twice in all; interleavings within four
 //! preemptions, those of two threads within two.
 //!
-//! The last tests break the rules on purpose and expect that the thread oversleeps.
+//! The last test breaks a rule on purpose and expects that the thread oversleeps.
 
 use super::wakeup_models::{Flaw, Pair};
 use crate::reclaim::freed::{FLOOR_BYTES, Freed};
@@ -22,13 +22,11 @@ const BYTES: usize = FLOOR_BYTES + 1;
 /// Calls in all.
 const CALLS: usize = 2;
 
-/// How the thread deals with what is freed.
+/// How the thread goes to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Right,
-    /// It reads the bytes before it forgets the wish.
-    ReadsFirst,
-    /// It does not look for a wish once all threads can see that it sleeps.
+    /// It does not read the bytes once all threads can see that it sleeps.
     NoLastLook,
 }
 
@@ -41,23 +39,13 @@ impl World {
     /// As `Tide::note_freed`.
     fn free(&self) {
         if self.freed.note(BYTES) {
-            self.freed.want();
             self.bell.ring(Urgency::Soon);
         }
     }
 
-    fn attend(&self, way: Way) -> usize {
-        if way != Way::ReadsFirst {
-            return self.freed.attend();
-        }
-        let freed = self.freed.read();
-        self.freed.forget();
-        freed
-    }
-
     /// The thread, until it has dealt with all calls.
     fn purge(&self, way: Way) {
-        while self.attend(way) < CALLS * BYTES {
+        while self.freed.attend() < CALLS * BYTES {
             let looks = way != Way::NoLastLook;
             self.bell
                 .rest(Rest::Park(None), || looks && self.freed.is_wanted());
@@ -94,10 +82,10 @@ fn dealt_with(way: Way, threads: usize) {
     });
 }
 
-/// A thread that frees less than the floor wishes for nothing, even if the purge thread has already
+/// A thread that frees less than the floor rings for nothing, even if the purge thread has already
 /// dealt with later bytes.
 #[test]
-fn little_that_is_freed_causes_no_wish() {
+fn little_that_is_freed_causes_no_ring() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
@@ -105,7 +93,7 @@ fn little_that_is_freed_causes_no_wish() {
         let others: Vec<_> = (0..2)
             .map(|_| {
                 let freed = freed.clone();
-                loom::thread::spawn(move || assert!(!freed.note(1), "a wish for nothing"))
+                loom::thread::spawn(move || assert!(!freed.note(1), "a ring for nothing"))
             })
             .collect();
         freed.attend();
@@ -125,12 +113,6 @@ fn two_threads_that_free_are_noticed() {
 
 #[test]
 #[should_panic(expected = "freed bytes are slept over")]
-fn bytes_read_before_the_wish_is_forgotten_are_slept_over() {
-    dealt_with(Way::ReadsFirst, 1);
-}
-
-#[test]
-#[should_panic(expected = "freed bytes are slept over")]
-fn without_the_last_look_a_wish_is_slept_over() {
+fn without_the_last_look_freed_bytes_are_slept_over() {
     dealt_with(Way::NoLastLook, 1);
 }
