@@ -1,5 +1,6 @@
 //! What every layer shares: units, the façade for atomics, the ordered tree.
 
+pub mod policy;
 pub mod sync;
 pub mod tree;
 pub mod units;

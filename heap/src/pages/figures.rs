@@ -85,6 +85,31 @@ pub(super) struct Counts {
     pub(super) purged_bytes: usize,
     pub(super) regretted_bytes: usize,
     pub(super) refused_purges: usize,
+    /// Purged lately of the heap's own accord, and not wanted again so far.
+    purged_lately: Recent,
+}
+
+/// A sum of bytes over the last decay time, in two generations.
+#[derive(Debug, Default)]
+struct Recent {
+    young: usize,
+    old: usize,
+    /// When the young generation began, in ms.
+    since: u64,
+}
+
+impl Recent {
+    /// Forgets what was added more than a decay time ago, and maybe some of the older half of the
+    /// rest.
+    fn forget(&mut self, now: u64, decay_ms: u64) {
+        let half = decay_ms / 2;
+        match now.saturating_sub(self.since).checked_div(half) {
+            Some(0) => return,
+            Some(1) => (self.old, self.since) = (self.young, self.since + half),
+            Some(_) | None => (self.old, self.since) = (0, now),
+        }
+        self.young = 0;
+    }
 }
 
 /// The running counts behind [`Calls`]: calls are made without the lock.
@@ -158,7 +183,36 @@ impl Counts {
             purged_bytes: 0,
             regretted_bytes: 0,
             refused_purges: 0,
+            purged_lately: Recent {
+                young: 0,
+                old: 0,
+                since: 0,
+            },
         }
+    }
+
+    /// Notes that `bytes` resident bytes were purged of the heap's own accord, at `now` (ms).
+    pub(super) fn note_purged(&mut self, bytes: usize, now: u64, decay_ms: u64) {
+        self.purged_lately.forget(now, decay_ms);
+        self.purged_lately.young += bytes;
+    }
+
+    /// Notes that `bytes` bytes are about to be faulted in, at `now` (ms). The heap does not
+    /// remember which pages it purged. Up to as many bytes as it purged within the last decay time
+    /// count as regretted: without the purge these pages, or others in their place, would have
+    /// been resident.
+    pub(super) fn note_wanted(&mut self, bytes: usize, now: impl FnOnce() -> (u64, u64)) {
+        let purged = &mut self.purged_lately;
+        if bytes == 0 || purged.young + purged.old == 0 {
+            return;
+        }
+        let (now, decay_ms) = now();
+        purged.forget(now, decay_ms);
+        let old = bytes.min(purged.old);
+        let young = (bytes - old).min(purged.young);
+        purged.old -= old;
+        purged.young -= young;
+        self.regretted_bytes += old + young;
     }
 
     /// Slices become part of spans in use.

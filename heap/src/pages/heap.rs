@@ -6,7 +6,6 @@ use super::huge::{Policy, SplitUnits};
 use super::layout::Sides;
 use super::limits::{Footprint, Limits};
 use super::predictor::Predictor;
-use super::regret::Regrets;
 use super::span::{Queue, Queued, SpanRecord, Use};
 use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
@@ -110,7 +109,8 @@ pub(super) struct Inner {
     /// The span in use whose tail is on its way to the kernel, or null.
     pub(super) tail: *const SpanRecord,
     pub(super) counts: Counts,
-    pub(super) regrets: Regrets,
+    /// The most bytes that the heap held before a large block was taken.
+    pub(super) most_held: usize,
     /// Where other processes see them.
     pub(super) mirror: Option<Mirror>,
     /// Slices in use when they were last copied there.
@@ -259,7 +259,7 @@ impl<O: Os> PageHeap<O> {
                 tail_pages: 0,
                 tail: null(),
                 counts: Counts::new(),
-                regrets: Regrets::new(),
+                most_held: 0,
                 mirror: None,
                 mirrored_slices: 0,
             }),

@@ -201,8 +201,8 @@ impl Limits {
         }
     }
 
-    /// For how long callers leave free pages dirty, in ms; `None`: they leave them to the thread.
-    pub(super) fn age_for_callers(&self) -> Option<u64> {
+    /// The decay time by which callers purge, in ms; `None`: they leave it to the thread.
+    pub(super) fn decay_for_callers(&self) -> Option<u64> {
         let decay_ms = self.decay_ms();
         // What goes at once waits for no thread.
         (self.driver() == Driver::Callers || decay_ms == 0).then_some(decay_ms)

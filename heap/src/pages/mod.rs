@@ -9,12 +9,10 @@
 //! | `layout`, `arena` | one reserved address range: its tables, and a slice found by its address |
 //! | `zero_state` | which pages may be dirty: a mask for each slice, or one word for a whole span |
 //! | `figures`, `limits` | counts, and the bounds on them |
-//! | `regret` | what was purged lately and wanted again |
 //! | `huge`, `predictor` | where huge pages are; what `calloc` expects of a reused block |
 //! | `heap` | the page heap itself: its parts, its locks, slices by address |
 //! | `free_spans` | which free span serves a request; splitting, merging, ageing |
 //! | `reserve`, `decommit` | address space and tables; commit and huge pages given up |
-//! | `retention` | how many free pages stay resident, and for how long |
 //! | `purge` | which dirty pages go back to the kernel, and in what pieces |
 //! | `admission` | what the hard limit grants: spans, and pages that come back |
 //! | `commit` | room for a request that finds none ready |
@@ -44,12 +42,10 @@ mod limits;
 mod predictor;
 mod purge;
 mod query;
-mod regret;
 mod renew;
 mod request;
 mod reserve;
 mod residence;
-mod retention;
 mod span;
 mod spans;
 mod tails;

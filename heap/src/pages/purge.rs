@@ -11,9 +11,10 @@
 use super::arena::SliceRef;
 use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
-use super::regret::Cause;
+use super::limits::Footprint;
 use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
+use crate::base::policy::{self, FreeSince};
 use crate::os::lock::FutexGuard;
 use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
 use core::ops::Range;
@@ -51,8 +52,6 @@ pub(super) enum Due {
     Until(u64),
     /// As many as leave at most this number of dirty pages.
     Above(usize),
-    /// As many as leave the heap at most this number of bytes, spans in use among them.
-    Over(usize),
     /// All that the program did not lock into memory.
     All,
     /// All, locked or not.
@@ -60,25 +59,10 @@ pub(super) enum Due {
 }
 
 impl Due {
-    /// Why they go, unless a caller asked for it.
-    fn cause(self) -> Option<Cause> {
-        match self {
-            Due::Until(_) => Some(Cause::Age),
-            Due::Above(_) | Due::Over(_) => Some(Cause::Room),
-            Due::All | Due::Locked => None,
-        }
+    /// Whether no caller asked for it.
+    fn is_own(self) -> bool {
+        matches!(self, Due::Until(_) | Due::Above(_))
     }
-}
-
-/// Free pages that are to go at once, piece by piece.
-#[derive(Debug)]
-pub struct Excess {
-    /// How many bytes the heap is to hold at most.
-    most: usize,
-    /// How many bytes may still go.
-    left: usize,
-    /// How long the next piece may be.
-    reach: usize,
 }
 
 /// What was found to do under the lock.
@@ -101,9 +85,10 @@ enum Belief {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Gives back the pages that became free at `time` (ms) or before. Returns how many bytes.
-    pub fn purge_until(&self, time: u64) -> usize {
-        self.purge_by_pieces(Due::Until(time))
+    /// Gives back the free pages that are due by their age. Returns how many bytes.
+    pub fn purge_aged(&self) -> usize {
+        let due = self.locked().aged();
+        due.map_or(0, |due| self.purge_by_pieces(due))
     }
 
     /// Gives back free pages, oldest first, until at most `bytes` of them may be resident. Returns
@@ -113,26 +98,27 @@ impl<O: Os> PageHeap<O> {
         self.purge_by_pieces(Due::Above(most))
     }
 
-    /// An order to give back free pages, oldest first, until the heap holds at most `most` bytes,
-    /// spans in use among them. It ends when as many bytes went as are too many now: what the heap
-    /// grows by meanwhile is a matter of later orders.
-    pub fn excess_over(&self, most: usize) -> Excess {
-        let held = self.footprint();
-        Excess {
-            most,
-            left: held.total().saturating_sub(most).min(held.dirty),
-            reach: MOST_SPARSE,
-        }
+    /// A large block was just taken, of which `cold` bytes are not resident. If free pages are to
+    /// give way to it, returns how many bytes of them may stay.
+    pub fn room_beside(&self, cold: usize) -> Option<usize> {
+        let locked = self.locked();
+        let Footprint { used, dirty } = locked.footprint();
+        let most_held = &mut locked.inner.most_held;
+        *most_held = (*most_held).max((used + dirty).saturating_sub(cold));
+        let stays = policy::room_beside_block(used, dirty, *most_held)?;
+        Some(stays.max(self.limits.kept()))
     }
 
-    /// Gives one piece of an excess back. Returns what is left.
-    pub fn purge_excess(&self, mut excess: Excess) -> Option<Excess> {
-        let most = self.footprint().total().saturating_sub(excess.left);
-        let most = most.max(excess.most);
-        let _alone = self.purging.lock();
-        let purged = self.purge_piece(Due::Over(most), &mut excess.reach);
-        excess.left = excess.left.saturating_sub(purged.unwrap_or(excess.left));
-        (excess.left > 0).then_some(excess)
+    /// When free spans are to be purged next by their age, in ms; `None` when none will be: the
+    /// program locked its memory, or all of them may stay.
+    pub fn next_purge(&self) -> Option<u64> {
+        let mut locked = self.locked();
+        let again = locked.next_try();
+        let Some(since) = locked.free_since() else {
+            return again;
+        };
+        let due = since.due_at(self.limits.decay_ms());
+        Some(again.map_or(due, |again| again.min(due)))
     }
 
     /// Gives back all free pages but those that the program locked. Returns how many bytes.
@@ -195,7 +181,7 @@ impl<O: Os> PageHeap<O> {
         while let Some(_alone) = self.turn(due) {
             let pieces = match due {
                 Due::Until(_) => 1,
-                Due::Above(_) | Due::Over(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
+                Due::Above(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
             };
             let mut purge = || self.purge_piece(due, &mut reach).is_none();
             if (0..pieces).any(|_| purge()) || pieces == 1 {
@@ -249,7 +235,7 @@ impl<O: Os> PageHeap<O> {
         (due, belief): (Due, Belief),
         reach: &mut usize,
     ) -> usize {
-        let asked = belief == Belief::Kernel || due.cause() == Some(Cause::Room);
+        let asked = belief == Belief::Kernel || matches!(due, Due::Above(_));
         let populated = match asked {
             true => self.populated_bytes(part, &run),
             false => part.dirty.get() * self.os.page_bytes(),
@@ -267,9 +253,7 @@ impl<O: Os> PageHeap<O> {
             _ => self.purge_run(part, &run, due),
         };
         let mut locked = self.locked();
-        if populated > 0 && bytes > 0 {
-            locked.note_purged(populated.min(bytes), due.cause());
-        }
+        locked.note_purged(populated.min(bytes), due);
         let clean = locked.return_part(part, run.to);
         drop(locked);
         if let Some((arena, range)) = clean {
@@ -287,7 +271,7 @@ impl<O: Os> PageHeap<O> {
             at = run.to;
         }
         let mut locked = self.locked();
-        locked.note_purged(bytes, due.cause());
+        locked.note_purged(bytes, due);
         locked.return_part(part, end);
         bytes
     }
@@ -373,10 +357,30 @@ impl<'h, O: Os> Locked<'h, O> {
             return Some(Due::Above(most));
         }
         self.inner.aging.oldest().or(self.inner.refused.oldest())?;
-        let age = self.heap.limits.age_for_callers()? + self.patience_ms();
-        // `None`: the clock is younger than that.
-        let due = Due::Until(self.heap.os.now_ms().checked_sub(age)?);
-        self.next_due(due).map(|_| due)
+        let decay_ms = self.heap.limits.decay_for_callers()?;
+        let is_due = self.free_since()?.due_at(decay_ms) <= self.heap.os.now_ms();
+        is_due.then(|| self.aged())?
+    }
+
+    /// What goes by its age now.
+    fn aged(&mut self) -> Option<Due> {
+        let (now, decay_ms) = (self.heap.os.now_ms(), self.heap.limits.decay_ms());
+        Some(Due::Until(self.free_since()?.until(now, decay_ms)?))
+    }
+
+    /// Since when the spans are free that go by their age; `None` if all of them may stay.
+    fn free_since(&mut self) -> Option<FreeSince> {
+        let oldest = self.next_due(Due::Until(u64::MAX))?.freed_at();
+        let newest = self.inner.aging.newest()?.freed_at().max(oldest);
+        Some(FreeSince { oldest, newest })
+    }
+
+    /// Notes that `bytes` resident bytes were purged.
+    fn note_purged(&mut self, bytes: usize, due: Due) {
+        if due.is_own() {
+            let (now, decay_ms) = (self.heap.os.now_ms(), self.heap.limits.decay_ms());
+            self.inner.counts.note_purged(bytes, now, decay_ms);
+        }
     }
 
     /// Whether any page may be given back.
@@ -384,13 +388,8 @@ impl<'h, O: Os> Locked<'h, O> {
         self.next_due(Due::All).is_some()
     }
 
-    /// The span that goes first by its age; `None` if all of them may stay.
-    pub(super) fn oldest_due(&mut self) -> Option<&'h SpanRecord> {
-        self.next_due(Due::Until(u64::MAX))
-    }
-
     /// When the next purge of pages that the kernel refused is tried, in ms.
-    pub(super) fn next_try(&self) -> Option<u64> {
+    fn next_try(&self) -> Option<u64> {
         let stays = self.heap.os.is_locked();
         let refused = self.inner.refused.oldest().filter(|_| !stays)?;
         let goes = self.inner.counts.free_dirty_pages > self.kept_pages();
@@ -410,7 +409,6 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.aging.oldest().filter(|oldest| match due {
             Due::Until(time) => oldest.freed_at() <= time && dirty > self.kept_pages(),
             Due::Above(most) => dirty > most,
-            Due::Over(bytes) => self.footprint().total() > bytes && dirty > self.kept_pages(),
             Due::All | Due::Locked => true,
         })
     }
@@ -423,15 +421,12 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Most pages of the next piece, of at most `bytes`.
     fn most_pages(&self, due: Due, bytes: usize) -> usize {
         let most = bytes / self.page_bytes();
+        let least = policy::LEAST_BYTES / self.page_bytes();
         let dirty = self.inner.counts.free_dirty_pages;
         match due {
             Due::Until(_) => most.min(dirty.saturating_sub(self.kept_pages())),
-            Due::Over(bytes) => {
-                let excess = self.footprint().total().saturating_sub(bytes);
-                let spare = dirty.saturating_sub(self.kept_pages());
-                most.min(excess.div_ceil(self.page_bytes())).min(spare)
-            }
-            Due::Above(_) | Due::All | Due::Locked => most,
+            Due::Above(bound) => most.min(dirty.saturating_sub(bound).max(least)),
+            Due::All | Due::Locked => most,
         }
     }
 

@@ -4,6 +4,7 @@ use super::arena::SliceRef;
 use super::figures::UseTotals;
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
+use super::limits::STACK_BYTES;
 use super::renew::Renewal;
 use super::request::{Fill, SpanRequest, SpanSource, grid_of};
 use super::span::{Age, SpanRecord, State, Use};
@@ -308,8 +309,7 @@ impl<'h, O: Os> Locked<'h, O> {
         figure.spans += 1;
         figure.slices += slices;
         figure.bytes += bytes;
-        let warm = record.dirty.get() * self.page_bytes();
-        self.note_wanted(slices * SLICE_BYTES - warm, use_);
+        self.note_wanted(record, use_);
         (SliceRef { arena, index: at }, Zero::of(record.dirty.get()))
     }
 
@@ -340,16 +340,15 @@ impl<'h, O: Os> Locked<'h, O> {
         let next = record.end();
         let added = self.carve(free, next, extra);
         let zero = Zero::of(added.dirty.get());
-        let warm = added.dirty.get() * self.page_bytes();
+        if let State::Used(use_) = record.state() {
+            self.note_wanted(added, use_);
+        }
         place.arena.join(record, added);
         self.set_bytes(record, bytes);
         self.count_tail(record);
         self.inner.counts.take(extra);
         if let Some(figures) = self.figures(record) {
             figures.slices += extra;
-        }
-        if let State::Used(use_) = record.state() {
-            self.note_wanted(extra * SLICE_BYTES - warm, use_);
         }
         let place = SliceRef {
             index: next,
@@ -380,6 +379,19 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         self.set_bytes(record, bytes);
         self.count_tail(record);
+    }
+
+    /// Notes that the pages of a part taken for this use that are not resident are wanted.
+    fn note_wanted(&mut self, part: &SpanRecord, use_: Use) {
+        let warm = part.dirty.get() * self.page_bytes();
+        let cold = part.slices.get() * SLICE_BYTES - warm;
+        let wanted = match use_ {
+            Use::Stack => cold.min(STACK_BYTES),
+            Use::Slab | Use::Large | Use::Meta => cold,
+        };
+        let heap = self.heap;
+        let now = || (heap.os.now_ms(), heap.limits.decay_ms());
+        self.inner.counts.note_wanted(wanted, now);
     }
 
     /// Slices leave a span in use.

@@ -7,6 +7,7 @@
 //! them.
 
 use super::schedule::{CALLERS_WORTH, Reason, Round, Stage, pause_ms};
+use crate::base::policy::LEAST_COLD;
 use crate::base::sync::Ordering;
 use crate::cache::drain::Effort;
 use crate::cache::heap::{HEAP, Heap};
@@ -21,9 +22,6 @@ use crate::os::shared;
 use crate::pages::{Driver, Sweep};
 use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
-
-/// Bytes about to be faulted in that are worth waking the purge thread for.
-const LEAST_WAY: usize = 4 << 20;
 
 /// Steps of a round on the way when memory is short: some 50 µs.
 const PRESSED_STEPS: usize = 16;
@@ -57,10 +55,9 @@ impl Heap {
 
     /// Gives back the free spans that `reason` is about. Returns how many bytes.
     pub(super) fn purge_spans(&self, reason: Reason) -> usize {
-        let now = self.now_ms().saturating_sub(self.pages.patience_ms());
-        match reason.spans_until(now, self.decay_ms()) {
-            Some(u64::MAX) => self.pages.purge_all(),
-            Some(time) => self.pages.purge_until(time),
+        match reason.spans() {
+            Some(Scope::Idle) => self.pages.purge_aged(),
+            Some(Scope::All) => self.pages.purge_all(),
             None => 0,
         }
     }
@@ -202,11 +199,11 @@ impl Heap {
     /// free and resident gives way, from the oldest on, where the process would otherwise hold more
     /// than it ever did: if a thread is there to do it meanwhile.
     pub fn make_way(&self, bytes: usize) {
-        if bytes < LEAST_WAY || self.pages.limits().driver() == Driver::Callers {
+        if bytes < LEAST_COLD || self.pages.limits().driver() == Driver::Callers {
             return;
         }
-        if let Some(most) = self.pages.way_for(bytes) {
-            self.tide.make_way(most);
+        if let Some(stays) = self.pages.room_beside(bytes) {
+            self.tide.make_way(stays);
         }
     }
 }

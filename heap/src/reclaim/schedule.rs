@@ -1,15 +1,9 @@
 //! What a round returns to the kernel, and when the next one is due. Nothing here touches the heap.
 //! [`super::round`] carries it out, and [`super::watch`] sleeps until something is due.
 //!
-//! Other files decide the rest: `pages/limits.rs` the bounds on free spans, `pages/retention.rs`
-//! and `pages/regret.rs` how long free spans stay after regretted purges, `pages/tails.rs` which
-//! tails a sweep takes, and `stacks/warm.rs` the surplus of stacks. `docs/recipes.md` lists all of
-//! them.
-//!
-//! Two things come due by time. *Free spans* go when the oldest reaches the decay time, with those
-//! that reach it within a quarter of that ([`Reason::spans_until`]). *Rounds* over what frees spans
-//! come half a decay time apart ([`pause_ms`]). To change the decay of one kind of memory, change
-//! its line in [`Reason`].
+//! Other files decide the rest: `base/policy.rs` how long free spans stay, `pages/limits.rs` the
+//! bounds on them, `pages/tails.rs` which tails a sweep takes, and `stacks/warm.rs` the surplus of
+//! stacks. Rounds come half a decay time apart ([`pause_ms`]).
 
 use crate::pages::{Age, Driver, Sweep};
 use crate::slab::Scope;
@@ -68,11 +62,11 @@ impl Reason {
         }
     }
 
-    /// Free spans go that became free at this time (ms) or before; `u64::MAX`: all.
-    pub(super) fn spans_until(self, now: u64, decay_ms: u64) -> Option<u64> {
+    /// Which free spans go.
+    pub(super) fn spans(self) -> Option<Scope> {
         match self {
-            Reason::Age => now.checked_sub(decay_ms - decay_ms / 4),
-            Reason::Demand => Some(u64::MAX),
+            Reason::Age => Some(Scope::Idle),
+            Reason::Demand => Some(Scope::All),
             // Callers purge them past the decay time, whatever round there is.
             Reason::Shortage | Reason::Refusal => None,
         }
@@ -226,17 +220,10 @@ mod tests {
 
     #[test]
     fn free_spans_are_a_refused_requests_room() {
-        let spans = |reason: Reason| reason.spans_until(5000, DECAY_MS);
-        assert_eq!(spans(Reason::Refusal), None);
+        assert_eq!(Reason::Refusal.spans(), None);
         assert_eq!(Reason::Refusal.slab_pages(false), None);
         assert_eq!(Reason::Refusal.slab_pages(true), Some(Scope::All));
-        assert_eq!(spans(Reason::Demand), Some(u64::MAX));
-        assert_eq!(spans(Reason::Age), Some(4250));
-        assert_eq!(
-            Reason::Age.spans_until(100, DECAY_MS),
-            None,
-            "a young clock"
-        );
+        assert_eq!(Reason::Demand.spans(), Some(Scope::All));
         assert_eq!(Reason::Age.idle_since(5000, DECAY_MS), 4500);
     }
 }

@@ -29,11 +29,11 @@ pub struct Tide {
     ends: AtomicBool,
     /// See [`Tide::leave_clean`].
     leaves_clean: AtomicBool,
-    /// How many bytes the heap may hold; [`ANY`]: no matter.
-    most: AtomicUsize,
+    /// How many bytes of free pages may stay; [`ALL`]: all of them.
+    stays: AtomicUsize,
 }
 
-const ANY: usize = usize::MAX;
+const ALL: usize = usize::MAX;
 
 /// What the purge thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +42,8 @@ pub enum Told {
     Nothing,
     /// To end.
     End,
-    /// To give free pages back at once, until the heap holds at most this many bytes.
-    MakeWay {
-        /// Bytes, of spans in use and of free pages.
-        most: usize,
-    },
+    /// To give free pages back at once, until at most this many bytes of them stay.
+    MakeWay(usize),
 }
 
 // SAFETY: the cell is reached only under `step`.
@@ -69,7 +66,7 @@ impl Tide {
             bell: Bell::new(),
             ends: AtomicBool::new(false),
             leaves_clean: AtomicBool::new(false),
-            most: AtomicUsize::new(ANY),
+            stays: AtomicUsize::new(ALL),
         }
     }
 
@@ -112,7 +109,7 @@ impl Tide {
 
     /// A thread is about to begin: what its predecessor was told is void.
     pub fn begin(&self) {
-        self.most.store(ANY, Ordering::Relaxed);
+        self.stays.store(ALL, Ordering::Relaxed);
         self.ends.store(false, Ordering::SeqCst);
         self.leaves_clean.store(false, Ordering::SeqCst);
     }
@@ -134,15 +131,15 @@ impl Tide {
         self.leaves_clean.load(Ordering::SeqCst)
     }
 
-    /// Tells the thread to give free pages back now, until the heap holds at most `most` bytes.
-    pub(super) fn make_way(&self, most: usize) {
-        self.most.store(most, Ordering::Relaxed);
+    /// Tells the thread to give free pages back now, until at most `stays` bytes of them stay.
+    pub(super) fn make_way(&self, stays: usize) {
+        self.stays.store(stays, Ordering::Relaxed);
         self.bell.ring(Urgency::Now);
     }
 
     /// Whether [`Tide::told`] has something to say.
     pub fn is_told(&self) -> bool {
-        self.ends.load(Ordering::SeqCst) || self.most.load(Ordering::Relaxed) != ANY
+        self.ends.load(Ordering::SeqCst) || self.stays.load(Ordering::Relaxed) != ALL
     }
 
     /// What the thread was told since it last asked.
@@ -150,9 +147,9 @@ impl Tide {
         if self.ends.load(Ordering::SeqCst) {
             return Told::End;
         }
-        match self.most.swap(ANY, Ordering::Relaxed) {
-            ANY => Told::Nothing,
-            most => Told::MakeWay { most },
+        match self.stays.swap(ALL, Ordering::Relaxed) {
+            ALL => Told::Nothing,
+            bytes => Told::MakeWay(bytes),
         }
     }
 }

@@ -29,8 +29,8 @@ const SHORT_DECAY_MS: u64 = 10_000;
 pub(super) fn go_round() {
     HEAP.pages.limits().set_driver(Driver::Thread);
     let mut watch = Watch::new();
-    let mut excess = None;
     while sandbox::allows_more() {
+        let mut busy = false;
         match HEAP.tide.told() {
             Told::End => {
                 // Not what a long decay time or `M_TRIM_THRESHOLD` keeps.
@@ -40,17 +40,15 @@ pub(super) fn go_round() {
                 }
                 return;
             }
-            Told::MakeWay { most } => excess = Some(HEAP.pages.excess_over(most)),
+            Told::MakeWay(bytes) => {
+                HEAP.pages.purge_above(bytes);
+                busy = true;
+            }
             Told::Nothing => {}
         }
-        let mut busy = excess.is_some();
-        // One piece a turn: no other order waits for all of them.
-        excess = excess.and_then(|excess| HEAP.pages.purge_excess(excess));
         busy |= instruments().answer_due();
         busy |= watch.look();
-        if excess.is_none() {
-            watch.rest(busy);
-        }
+        watch.rest(busy);
     }
 }
 

@@ -117,11 +117,14 @@ fn free_pages_decay() {
     // SAFETY: the span is ours.
     unsafe { heap.free(second.base, Dirty::All) };
     assert_eq!(heap.totals().free_dirty, 4 * SLICE_BYTES);
-    heap.os().advance(399);
+    heap.os().advance(999);
     assert_eq!(purge_due(&heap), 0);
     heap.os().advance(1);
-    assert_eq!(purge_due(&heap), 2 * SLICE_BYTES);
-    heap.os().advance(600);
+    assert_eq!(purge_due(&heap), 4 * SLICE_BYTES);
+    let third = large(&heap, 2).unwrap();
+    // SAFETY: the span is ours.
+    unsafe { heap.free(third.base, Dirty::All) };
+    heap.os().advance(1000);
     // The heap's own activity is enough.
     large(&heap, 40).unwrap();
     assert_eq!(heap.totals().free_dirty, 0);

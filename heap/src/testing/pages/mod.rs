@@ -34,8 +34,11 @@ fn large<O: Os>(heap: &PageHeap<O>, slices: usize) -> Option<Span<'_>> {
 
 /// Gives back what is past its age, as the purge thread does. Returns how many bytes.
 fn purge_due<O: Os>(heap: &PageHeap<O>) -> usize {
-    let time = heap.os().now_ms().checked_sub(heap.limits().decay_ms());
-    time.map_or(0, |time| heap.purge_until(time))
+    let now = heap.os().now_ms();
+    match heap.next_purge() {
+        Some(at) if at <= now => heap.purge_aged(),
+        _ => 0,
+    }
 }
 
 /// The first and the last word of an OS page.

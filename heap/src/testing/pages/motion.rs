@@ -1,6 +1,6 @@
 //! Memory in motion: what is given back and wanted again.
 
-use super::{heap, large};
+use super::{heap, large, purge_due};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
@@ -24,11 +24,8 @@ fn roomy() -> Box<PageHeap<Fake>> {
 
 /// Writes to each page of a span that was just taken. The purge thread makes way for it.
 fn fill(heap: &PageHeap<Fake>, span: &Span<'_>) {
-    if let Some(most) = heap.way_for(span.cold) {
-        let mut excess = Some(heap.excess_over(most));
-        while let Some(rest) = excess {
-            excess = heap.purge_excess(rest);
-        }
+    if let Some(stays) = heap.room_beside(span.cold) {
+        heap.purge_above(stays);
     }
     for page in 0..span.slices * SLICE_BYTES / PAGE {
         // SAFETY: the test's own span.
@@ -46,15 +43,6 @@ fn used(heap: &PageHeap<Fake>, slices: usize) {
     let span = large(heap, slices).unwrap();
     fill(heap, &span);
     free(heap, span);
-}
-
-/// Purges what is due, as the thread does when it wakes up; returns how many bytes.
-fn wake(heap: &PageHeap<Fake>) -> usize {
-    let (now, decay_ms) = (heap.os().now_ms(), heap.limits().decay_ms());
-    if heap.next_purge().is_none_or(|at| at > now) {
-        return 0;
-    }
-    heap.purge_until(now - heap.patience_ms() - (decay_ms - decay_ms / 4))
 }
 
 /// Numbers below `n`.
@@ -83,7 +71,7 @@ fn replace_buffers(heap: &PageHeap<Fake>, rounds: usize, ms: u64, seed: u32) -> 
         faulted += span.cold;
         *buffer = Some(span);
         heap.os().advance(ms);
-        wake(heap);
+        purge_due(heap);
     }
     buffers
         .into_iter()
@@ -199,36 +187,12 @@ fn pages_of_stacks_make_way_for_a_block() {
     assert_eq!(heap.check(), Ok(()));
 }
 
-/// While free pages give way the program takes more, which is a matter of the next order.
-#[test]
-fn what_the_heap_grows_by_meanwhile_gives_no_more_pages_away() {
-    let heap = roomy();
-    let [many, _wall] = [800, 1].map(|slices| large(&heap, slices).unwrap());
-    fill(&heap, &many);
-    free(&heap, many);
-    let before = heap.footprint();
-    let mut excess = heap.excess_over(before.total() - 200 * SLICE_BYTES);
-    let mut turns = 1;
-    let mut others = Vec::new();
-    while let Some(rest) = heap.purge_excess(excess) {
-        excess = rest;
-        // Larger than what is free: it is room of its own.
-        others.push(large(&heap, 801).unwrap());
-        turns += 1;
-        assert!(turns < 100);
-    }
-    let gone = before.dirty - heap.footprint().dirty;
-    assert_eq!(gone, 200 * SLICE_BYTES);
-    assert!(turns >= gone / (8 * MIB), "a piece a turn: {turns}");
-    assert_eq!(heap.check(), Ok(()));
-}
-
 #[test]
 fn a_purge_is_regretted_once() {
     let heap = roomy();
     used(&heap, 40);
     heap.os().advance(1000);
-    assert_eq!(wake(&heap), 40 * SLICE_BYTES);
+    assert_eq!(purge_due(&heap), 40 * SLICE_BYTES);
     heap.os().advance(400);
     let regretted = || heap.totals().regretted_bytes;
     let first = large(&heap, 10).unwrap();
@@ -247,7 +211,7 @@ fn late_and_requested_purges_are_not_regretted() {
     let heap = roomy();
     used(&heap, 40);
     heap.os().advance(1000);
-    assert_eq!(wake(&heap), 40 * SLICE_BYTES);
+    assert_eq!(purge_due(&heap), 40 * SLICE_BYTES);
     heap.os().advance(1000);
     used(&heap, 40);
     assert_eq!(heap.totals().regretted_bytes, 0, "a decay time later");
@@ -261,7 +225,7 @@ fn a_stack_regrets_few_pages() {
     let heap = roomy();
     used(&heap, 40);
     heap.os().advance(1000);
-    wake(&heap);
+    purge_due(&heap);
     let stack = heap.alloc(16, 1, Use::Stack, 16 * SLICE_BYTES).unwrap();
     assert_eq!(heap.totals().regretted_bytes, 2 * PAGE);
     free(&heap, stack);
@@ -274,7 +238,7 @@ fn stays(heap: &PageHeap<Fake>) -> u64 {
     while heap.totals().purged_bytes == before {
         heap.os().advance(50);
         used(heap, 1);
-        wake(heap);
+        purge_due(heap);
     }
     assert_eq!(heap.totals().purged_bytes - before, 40 * SLICE_BYTES);
     heap.os().now_ms() - freed
@@ -291,25 +255,20 @@ fn two_rooms() -> Box<PageHeap<Fake>> {
 }
 
 #[test]
-fn free_spans_stay_longer_while_their_purge_is_regretted() {
+fn free_spans_of_a_program_at_work_stay_for_two_decay_times() {
     let heap = two_rooms();
-    let [first, second, rest @ ..] = [(); 8].map(|()| stays(&heap));
-    assert_eq!((first, second), (1000, 2000));
-    assert!(rest.iter().all(|ms| (2000..=4000).contains(ms)), "{rest:?}");
-    assert!(rest.contains(&4000), "{rest:?}");
-    heap.os().advance(10_000);
-    assert_eq!(stays(&heap), 1000, "nothing was regretted for long");
+    assert_eq!(stays(&heap), 2000);
+    assert_eq!(stays(&heap), 2000);
 }
 
 #[test]
 fn a_program_that_rests_keeps_nothing_longer() {
     let heap = two_rooms();
     stays(&heap);
-    stays(&heap);
     used(&heap, 40);
     heap.os().advance(990);
-    assert_eq!(wake(&heap), 0);
+    assert_eq!(purge_due(&heap), 0);
     heap.os().advance(10);
-    assert_eq!(wake(&heap), 41 * SLICE_BYTES);
+    assert_eq!(purge_due(&heap), 41 * SLICE_BYTES);
     assert_eq!(heap.next_purge(), None);
 }
