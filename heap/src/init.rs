@@ -3,6 +3,7 @@
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader,
 //! before any constructor. Options count from the constructor on.
 
+use crate::base::policy::Reason;
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
 use crate::cache::heap::{CHECKING, COUNTING, HEAP};
 use crate::cache::machine;
@@ -21,7 +22,6 @@ use crate::os::process;
 use crate::os::sandbox;
 use crate::os::{own_stack, thread};
 use crate::pages::{HugePolicy, Use};
-use crate::reclaim::schedule::Reason;
 use crate::reclaim::thread as purge;
 use crate::slab::class_table;
 use core::ffi::{CStr, c_char, c_void};

@@ -20,7 +20,7 @@
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`pages`] | the page heap: spans, zero state, purge, limits, huge pages | size classes |
 //! | [`os`] | the only layer that speaks to the kernel | the heap |
-//! | [`base`] | units, the façade for atomics, the ordered tree | everything |
+//! | [`base`] | units, the façade for atomics, the ordered tree, [when memory goes back](base::policy) | everything |
 //!
 //! The state of [`reclaim`] ([`reclaim::state`], [`reclaim::wakeup`]) is part of the heap's data,
 //! so [`cache`] names it. Data that other processes read is in the crate `neap_shared`. The code

@@ -1,4 +1,4 @@
-//! What every layer shares: units, the façade for atomics, the ordered tree.
+//! What every layer shares: units, the façade for atomics, the ordered tree, when memory goes back.
 
 pub mod policy;
 pub mod sync;

@@ -10,6 +10,7 @@
 
 use super::figures::Counts;
 use super::span::Use;
+use crate::base::policy::{self, DECAY_MS, Driver, FIRST_READ};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::base::units::SLICE_BYTES;
@@ -17,27 +18,6 @@ use crate::base::units::SLICE_BYTES;
 /// What a stack in use counts as, in bytes, however long its span: a parked coroutine touches a
 /// page or two.
 pub const STACK_BYTES: usize = 8 << 10;
-
-/// From this part of a limit on, the limit is near.
-pub const NEAR_PART: usize = 8;
-
-/// Free pages may always take this part of what the control group leaves the heap.
-const FREE_PART: usize = 16;
-
-/// The group is read for the first time when free spans have this many bytes of dirty pages.
-const FIRST_READ: usize = 2 << 20;
-
-/// How long a free page stays resident unless told otherwise, in ms.
-const DECAY_MS: u64 = 1000;
-
-/// What purges pages past the decay time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
-    /// Threads that allocate and free, at the end of an operation.
-    Callers,
-    /// A thread that does nothing else.
-    Thread,
-}
 
 /// The bounds, in bytes; `usize::MAX` means none.
 #[derive(Debug)]
@@ -230,11 +210,7 @@ impl Limits {
 
     /// From how many bytes on free memory goes back before its time; `usize::MAX`: never.
     pub fn near(&self) -> usize {
-        let near_soft = match self.soft.load(Relaxed) {
-            usize::MAX => usize::MAX,
-            soft => soft - soft / NEAR_PART,
-        };
-        near_soft.min(self.group_near.load(Relaxed))
+        policy::near(self.soft.load(Relaxed)).min(self.group_near.load(Relaxed))
     }
 }
 
@@ -273,11 +249,8 @@ impl Limits {
         if bound.min(own).min(group) == usize::MAX {
             return usize::MAX;
         }
-        let used = used();
-        let left = group.saturating_sub(used);
-        let spare = left.saturating_sub(self.group_demand.load(Relaxed));
-        let for_group = spare.max(left / FREE_PART);
-        bound.min(own.saturating_sub(used)).min(for_group)
+        let demand = self.group_demand.load(Relaxed);
+        bound.min(policy::most_dirty(used(), own, group, demand))
     }
 
     /// Whether `wanted` more bytes in use stay within the hard limit. `warm` of them are dirty

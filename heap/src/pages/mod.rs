@@ -59,11 +59,10 @@ pub use figures::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals, ZeroingTotals}
 pub use heap::{PageHeap, Tables};
 pub use huge::Policy as HugePolicy;
 pub use layout::Sides;
-pub use limits::{Driver, Footprint, GroupShare, Limits, NEAR_PART, STACK_BYTES};
+pub use limits::{Footprint, GroupShare, Limits, STACK_BYTES};
 pub use renew::MOST_PIECES;
 pub use request::SpanSource;
 pub use residence::{Pages, Part, Residence};
 pub use span::{Age, USES, Use};
 pub use spans::{Extension, Span};
-pub use tails::Sweep;
 pub use zero_state::{Dirty, Zero};

@@ -2,7 +2,7 @@
 //!
 //! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first:
 //! by the purge thread, by a caller at the end of an operation (one piece at most), or by a request
-//! for all. `reclaim/schedule.rs` decides when. A piece is cut out of its span, set aside, and
+//! for all. `base/policy.rs` decides when. A piece is cut out of its span, set aside, and
 //! purged without the heap's lock, so that no other thread waits for the kernel. Meanwhile it
 //! counts as free and dirty. Where every commit is charged, whole huge pages are uncommitted
 //! instead. What the kernel refuses to purge stays dirty, apart from its neighbours and out of the
@@ -14,7 +14,7 @@ use super::heap::{Locked, PageHeap};
 use super::limits::Footprint;
 use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
-use crate::base::policy::{self, FreeSince};
+use crate::base::policy::{self, FAR_BYTES, FreeSince, LEAST_BYTES, RETRY_MS};
 use crate::os::lock::FutexGuard;
 use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
 use core::ops::Range;
@@ -38,12 +38,6 @@ const MOST_ON_THE_WAY: usize = 8;
 /// Most calls for the parts of a piece that the kernel refused. Up to three locked pages take no
 /// more.
 const MOST_TRIES: usize = 64;
-
-/// How long after a refusal the purge is tried again, in ms.
-const RETRY_MS: u64 = 10_000;
-
-/// Free pages may pass their bound by this many bytes while another thread purges.
-const FAR_BYTES: usize = 1 << 20;
 
 /// Which spans a piece of work is about; always the oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -421,7 +415,7 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Most pages of the next piece, of at most `bytes`.
     fn most_pages(&self, due: Due, bytes: usize) -> usize {
         let most = bytes / self.page_bytes();
-        let least = policy::LEAST_BYTES / self.page_bytes();
+        let least = LEAST_BYTES / self.page_bytes();
         let dirty = self.inner.counts.free_dirty_pages;
         match due {
             Due::Until(_) => most.min(dirty.saturating_sub(self.kept_pages())),

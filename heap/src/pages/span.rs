@@ -12,16 +12,8 @@ use crate::base::tree::{Node, Side};
 use crate::base::units::HUGE_SLICES;
 use core::ptr::{null_mut, without_provenance_mut};
 
+pub use crate::base::policy::Age;
 pub use neap_shared::stats::{USES, Use};
-
-/// How long a span that becomes free has been unused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Age {
-    /// It was in use until now.
-    New,
-    /// Longer than any decay time: it may be purged at once.
-    Old,
-}
 
 /// A 32-bit field, read and written as `usize`.
 #[derive(Debug)]

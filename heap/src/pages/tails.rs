@@ -3,7 +3,7 @@
 //! A large block takes whole slices, so up to 15 pages of its last slice are beyond its usable
 //! bytes. Where an earlier span left them dirty, they would stay resident until the block is freed.
 //! The heap counts the dirty pages of all tails ([`Locked::count_tail`]). Once they are a
-//! [considerable part](LEAST_PART) of what is in use, a sweep visits the spans and purges the
+//! [considerable part](are_tails_due) of what is in use, a sweep visits the spans and purges the
 //! tails. A block that was just handed out may end before the next sweep, and the next owner of its
 //! span may use the tail. So a sweep by age purges only the tails that an earlier sweep has seen.
 //!
@@ -20,38 +20,25 @@ use super::arena::SliceRef;
 use super::heap::{Locked, PageHeap};
 use super::huge::Policy;
 use super::span::{SpanRecord, State, Use};
+use crate::base::policy::{Scope, are_tails_due};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::thread::{give_way, with_signals_masked};
 use crate::os::{Os, Purged, shared};
 use core::ptr::{self, NonNull, null};
 
-/// A sweep by age comes once tails are at least this part of the pages in use ...
-const LEAST_PART: usize = 64;
-/// ... and in a heap with less than this in use, of this.
-const LEAST_BYTES: usize = 64 << 20;
-
-/// Which tails a sweep purges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sweep {
-    /// Those that an earlier sweep has seen. It sees all others.
-    Idle,
-    /// All.
-    All,
-}
-
 impl<O: Os> PageHeap<O> {
     /// Whether there is anything for such a sweep to do. After two sweeps there is not, unless the
     /// program allocated meanwhile.
-    pub fn has_tails(&self, sweep: Sweep) -> bool {
+    pub fn has_tails(&self, sweep: Scope) -> bool {
         let locked = self.locked();
         let (counts, tails) = (&locked.inner.counts, locked.inner.tail_pages);
-        let least = (counts.used_slices * SLICE_BYTES).max(LEAST_BYTES) / LEAST_PART;
+        let used = counts.used_slices * SLICE_BYTES;
         let kept = locked.kept_pages();
         let due = match sweep {
-            Sweep::Idle if kept > 0 && counts.free_dirty_pages <= kept => false,
-            Sweep::Idle => tails * locked.page_bytes() >= least,
-            Sweep::All => tails > 0,
+            Scope::Idle if kept > 0 && counts.free_dirty_pages <= kept => false,
+            Scope::Idle => are_tails_due(tails * locked.page_bytes(), used),
+            Scope::All => tails > 0,
         };
         // In a copy of a process, owners would not wait: see `after_tail`.
         let splits = self.huge_policy() == Policy::Always;
@@ -59,7 +46,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Purges the tails of blocks in spans with this tag. Returns how many bytes.
-    pub fn purge_tails(&self, sweep: Sweep, tag: u8) -> usize {
+    pub fn purge_tails(&self, sweep: Scope, tag: u8) -> usize {
         let mut bytes = 0;
         self.for_each_used(|place, use_| {
             if use_ == Use::Large && place.record().tail_pages() > 0 {
@@ -77,7 +64,7 @@ impl<O: Os> PageHeap<O> {
         bytes
     }
 
-    fn purge_tail(&self, place: SliceRef<'_>, sweep: Sweep, tag: u8) -> usize {
+    fn purge_tail(&self, place: SliceRef<'_>, sweep: Scope, tag: u8) -> usize {
         let _alone = self.purging.lock();
         let mask = self.locked().begin_tail(place, sweep, tag);
         if mask == 0 {
@@ -154,7 +141,7 @@ impl<O: Os> Locked<'_, O> {
     }
 
     /// Visits a span. Returns the pages of its last slice that are to be purged, as in its mask.
-    fn begin_tail(&mut self, place: SliceRef<'_>, sweep: Sweep, tag: u8) -> u16 {
+    fn begin_tail(&mut self, place: SliceRef<'_>, sweep: Scope, tag: u8) -> u16 {
         let record = place.record();
         if record.state() != State::Used(Use::Large) || record.tail_pages() == 0 {
             return 0;
@@ -168,7 +155,7 @@ impl<O: Os> Locked<'_, O> {
             return 0;
         }
         let was_seen = record.see_tail();
-        if sweep == Sweep::Idle && !was_seen {
+        if sweep == Scope::Idle && !was_seen {
             return 0;
         }
         place.arena.write_masks(record);

@@ -1,39 +1,17 @@
 //! What presses for memory: the soft limit, the control group, the machine.
 
-use super::schedule::Reason;
 use super::state::{AT_REST, AT_WORK};
+use crate::base::policy::{
+    DEMANDS, FORGET_PART, GROUP_PART, LEAST_STEP, NEAR_PART, RELIEF_MS, Reason, STEP_PART, WAIT_MS,
+    WORTH_BYTES,
+};
 use crate::base::sync::Ordering;
 use crate::cache::heap::Heap;
 use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
 use crate::os::inquiry::Inquiry;
 use crate::os::sandbox;
-use crate::pages::{GroupShare, NEAR_PART};
-
-/// The part of its group's limit that the heap leaves to what it knows nothing of.
-const GROUP_PART: usize = 16;
-
-/// In its own mappings, a child or a file in memory, a program may soon need this many times what
-/// the heap held. If the group has that much room, free pages stay.
-const DEMANDS: usize = 2;
-
-/// What the heap held counts less by this part each second.
-const FORGET_PART: usize = 32;
-
-/// The group is read again when free pages have grown by this part of its room and by at least
-/// [`LEAST_STEP`] bytes, because a reading takes 20 to 50 µs.
-const STEP_PART: usize = 8;
-const LEAST_STEP: usize = 1 << 20;
-
-/// So long after a vain attempt to gather free memory another is made, though nothing was freed
-/// past a magazine, in ms.
-const RELIEF_MS: u64 = 100;
-
-/// Fewer bytes than this, freed since a vain attempt, are no reason for another.
-const WORTH_BYTES: usize = 64 << 10;
-
-/// The longest wait for a thread that gathers free memory, in ms.
-const WAIT_MS: u64 = 50;
+use crate::pages::GroupShare;
 
 impl Heap {
     /// Reads the files of the control group and the machine once a second, and those of the group

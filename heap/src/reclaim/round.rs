@@ -1,4 +1,5 @@
-//! Rounds: what decays goes back to the kernel, in bounded steps, when [`super::schedule`] says so.
+//! Rounds: what decays goes back to the kernel, in bounded steps, as [`crate::base::policy`]
+//! says.
 //!
 //! A round empties magazines, gives stacks up, lets empty slabs go, purges pages inside slabs that
 //! hold nothing but free blocks, and purges free spans. While the kernel works, a step holds `step`
@@ -6,8 +7,8 @@
 //! which only other purges do. Free spans come last, without `step`: a fork would wait for all of
 //! them.
 
-use super::schedule::{CALLERS_WORTH, Reason, Round, Stage, pause_ms};
-use crate::base::policy::LEAST_COLD;
+use super::state::{Round, Stage};
+use crate::base::policy::{Driver, GROWTH_BYTES, LEAST_COLD, Reason, Scope, is_vain, pause_ms};
 use crate::base::sync::Ordering;
 use crate::cache::drain::Effort;
 use crate::cache::heap::{HEAP, Heap};
@@ -19,16 +20,10 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::{Guard, Lock};
 use crate::os::shared;
-use crate::pages::{Driver, Sweep};
-use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
 
 /// Steps of a round on the way when memory is short: some 50 µs.
 const PRESSED_STEPS: usize = 16;
-
-/// Over the soft limit, the heap may grow by this many bytes after the begin of a round on the way
-/// before callers wait for each other.
-const GROWTH_BYTES: usize = 1 << 20;
 
 impl Heap {
     /// Takes back all that `reason` is about. Returns how many bytes of pages went to the kernel.
@@ -46,7 +41,7 @@ impl Heap {
     }
 
     /// Gives back tails of blocks in use. Returns how many bytes.
-    fn purge_tails(&self, sweep: Sweep) -> usize {
+    fn purge_tails(&self, sweep: Scope) -> usize {
         match self.pages.has_tails(sweep) {
             true => self.pages.purge_tails(sweep, Tag::LARGE.byte()),
             false => 0,
@@ -142,7 +137,7 @@ impl Heap {
 
     /// Begins a new round of callers, if it is time.
     fn next_round(&'static self, round: &mut Round, pressed: bool) {
-        let vain = pressed.then_some(u32::from(round.gained < CALLERS_WORTH));
+        let vain = pressed.then_some(u32::from(is_vain(Driver::Callers, round.gained)));
         if self.now_ms() >= round.began + pause_ms(Driver::Callers, self.decay_ms(), vain) {
             let held = self.pages.footprint().total();
             self.tide.began_with.store(held, Ordering::Relaxed);
@@ -214,7 +209,7 @@ impl Heap {
 /// Where the program locked its memory, free spans go and the pages inside slabs stay: as under
 /// glibc, which gives back the top of its heap, while its `MADV_DONTNEED` for holes below fails.
 pub fn purge_all() -> usize {
-    let bytes = HEAP.purge_tails(Sweep::All) + HEAP.decay(Reason::Demand);
+    let bytes = HEAP.purge_tails(Scope::All) + HEAP.decay(Reason::Demand);
     match Linux.is_locked() {
         true => bytes + HEAP.pages.purge_locked(),
         false => bytes,

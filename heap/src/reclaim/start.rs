@@ -11,18 +11,16 @@
 //! shows by the code that it returns to. A stack that cannot be followed as far as the caller is
 //! taken for the C library's. The other safe moment is the program's own request ([`start_now`]).
 
-use super::thread::{
-    self, AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, STATE,
-};
+use super::thread::{self, AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, STATE};
 use super::thread::{may_be_own_process, start_thread};
 use super::wakeup::Urgency;
+use crate::base::policy::{Driver, START_BYTES};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook::{self, REQUESTS};
 use crate::os::sandbox;
 use crate::os::shared;
-use crate::pages::Driver;
 use core::ops::Range;
 
 /// Code from which a call may come with locks of the C library held: from, to. The first is this

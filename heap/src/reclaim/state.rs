@@ -1,14 +1,11 @@
 //! What the rounds of decay and the look for pressure need to know of the heap's life.
 
-use super::freed::Freed;
-use super::schedule::{Reason, Round, Stage};
-use super::wakeup::{Bell, Pair, Urgency};
+use super::wakeup::{Bell, Freed, Pair, Urgency};
+use crate::base::policy::{ASK_MS, Reason};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
-
-/// How often the group and the machine are asked, in ms.
-const ASK_MS: u64 = 1000;
+use crate::slab::decommitted::Cursor;
 
 /// What the rounds of decay need to know of the heap's life.
 pub struct Tide {
@@ -157,6 +154,27 @@ impl Tide {
 /// What [`Pressure::gathering`] says: no thread gathers free memory, or one does.
 pub(super) const AT_REST: u32 = 0;
 pub(super) const AT_WORK: u32 = 1;
+
+/// A round, in bounded steps.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) reason: Reason,
+    pub(super) stage: Stage,
+    /// When it began, in ms.
+    pub(super) began: u64,
+    /// Bytes that it gave back so far.
+    pub(super) gained: usize,
+}
+
+/// Where a round stands. What a stage frees, a later one gives back.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    /// So many threads' caches are still to be looked at.
+    Magazines(usize),
+    Stacks,
+    Slabs(Cursor),
+    Over,
+}
 
 /// What was found.
 pub struct Pressure {

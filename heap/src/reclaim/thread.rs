@@ -1,13 +1,13 @@
 //! The purge thread: gives back what no thread uses, even in an idle process, and answers observers
 //! in other processes.
 //!
-//! It is started once, when the heap has grown past [`START_BYTES`], at the first [safe
-//! moment](super::start), and then stays: parked, while there is nothing to do, where
-//! [`super::wakeup`] wakes it. So a small program never has it, and nothing wakes in a process
-//! that sleeps. It allocates nothing, handles no signal of the program's, and keeps no process
-//! alive. It ends where a process must have one thread (`unshare`, `setns`), before a sandbox, and
-//! with the last thread that allocates; it is started again when it may be. Where there can be no
-//! thread, callers do its work on their way.
+//! It is started once, when the heap has grown past
+//! [`START_BYTES`](crate::base::policy::START_BYTES), at the first [safe moment](super::start), and
+//! then stays: parked, while there is nothing to do, where [`super::wakeup`] wakes it. So a small
+//! program never has it, and nothing wakes in a process that sleeps. It allocates nothing, handles
+//! no signal of the program's, and keeps no process alive. It ends where a process must have one
+//! thread (`unshare`, `setns`), before a sandbox, and with the last thread that allocates; it is
+//! started again when it may be. Where there can be no thread, callers do its work on their way.
 //!
 //! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`. A compare-exchange makes the first change,
 //! so that one of several callers wins. The thread makes the others; if it cannot be created, its
@@ -23,15 +23,18 @@
 //!   one survey;
 //! - never holds two of these three at once.
 
-use super::wakeup::{Ear, Words as _};
-use super::watch;
+use super::state::Told;
+use super::wakeup::{Ear, Rest, Words as _};
+use crate::base::policy::{
+    Driver, IDLE_ROUNDS, LEAST_MS, Reason, SHORT_DECAY_MS, Scope, is_vain, pause_ms,
+};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
-use crate::hook;
+use crate::hook::instruments;
+use crate::os::futex::Woken;
 use crate::os::linux::Linux;
 use crate::os::{Os, futex, pagemap_file, process, sandbox, shared, thread};
-use crate::pages::Driver;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use neap_shared::status_page::ThreadState;
@@ -74,15 +77,21 @@ pub(super) const RETRY_MS: u64 = 1000;
 const END_MS: u64 = 100;
 const APART_MS: u64 = 20;
 
-/// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a
-/// hundredth of the program's.
-pub(super) const START_BYTES: usize = 4 << 20;
-
 /// Bytes of the thread's stack that are its own: its deepest frame is a gather of some KiB.
 const STACK_BYTES: usize = 128 << 10;
 
 /// How long one sleeps before looking again whether the kernel has ended the thread, in ms.
 const LOOK_MS: u64 = 1;
+
+/// How long it is deaf after it was woken in vain, in ms; twice as long after each further time, up
+/// to 64 times.
+const DEAF_MS: u64 = 1;
+const MOST_DOUBLINGS: u32 = 6;
+
+/// When it looks whether it is the last thread, in ms, once the first one has ended; twice as long
+/// after each further look, up to 16 times.
+const SWEEP_MS: u64 = 1000;
+const MOST_SWEEP_MS: u64 = 16 * SWEEP_MS;
 
 /// What the option `NEAP_PURGE_THREAD` says.
 #[unsafe(link_section = "neap_fork")]
@@ -132,7 +141,7 @@ pub(super) fn is_chosen_off() -> bool {
 
 /// Says on the status page whether there is a thread to answer, and why not.
 pub fn tell_state() {
-    hook::instruments().note_thread(match STATE.load(Ordering::Relaxed) {
+    instruments().note_thread(match STATE.load(Ordering::Relaxed) {
         HERE => ThreadState::Here,
         _ if sandbox::is_forbidden() => ThreadState::Sandboxed,
         _ if is_chosen_off() => ThreadState::Off,
@@ -371,7 +380,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
         thread::name_thread(c"neap-purge");
         thread::touch_stack();
         tell_state();
-        watch::go_round();
+        go_round();
     }
     HEAP.pages.limits().set_driver(Driver::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
@@ -379,4 +388,260 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     futex::wake(&STATE);
     tell_state();
     null_mut()
+}
+
+/// Until it is told to end, or the process has entered a sandbox.
+fn go_round() {
+    HEAP.pages.limits().set_driver(Driver::Thread);
+    let mut watch = Watch::new();
+    while sandbox::allows_more() {
+        let mut busy = false;
+        match HEAP.tide.told() {
+            Told::End => {
+                // Not what a long decay time or `M_TRIM_THRESHOLD` keeps.
+                let keeps = HEAP.decay_ms() > SHORT_DECAY_MS || HEAP.pages.limits().kept() > 0;
+                if HEAP.tide.leaves_clean() && !keeps {
+                    HEAP.decay(Reason::Demand);
+                }
+                return;
+            }
+            Told::MakeWay(bytes) => {
+                HEAP.pages.purge_above(bytes);
+                busy = true;
+            }
+            Told::Nothing => {}
+        }
+        busy |= instruments().answer_due();
+        busy |= watch.look();
+        watch.rest(busy);
+    }
+}
+
+/// What the thread remembers.
+struct Watch {
+    rounds: Calendar,
+    /// The last sleep, and how it ended.
+    slept: Option<(Rest, Woken)>,
+    /// When it last swept the caches of threads that are gone, in ms.
+    swept: u64,
+    /// How long after that it looks again, in ms.
+    sweep_ms: u64,
+    /// Times that it was woken in vain, one after the other.
+    false_alarms: u32,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        Watch {
+            rounds: Calendar::after(HEAP.tide.freed()),
+            slept: None,
+            swept: 0,
+            sweep_ms: SWEEP_MS,
+            false_alarms: 0,
+        }
+    }
+
+    /// Does what is due. False if nothing was.
+    fn look(&mut self) -> bool {
+        if HEAP.tide.is_wanted() {
+            HEAP.tide.attend();
+            self.rounds.resume();
+        }
+        let now = HEAP.now_ms() + self.early_ms();
+        if self.sweep_at().is_some_and(|at| at <= now) {
+            self.swept = now;
+            self.sweep_ms = (self.sweep_ms * 2).min(MOST_SWEEP_MS);
+            HEAP.sweep();
+        }
+        let is_due = |at: Option<u64>| at.is_some_and(|at| at <= now);
+        if is_due(self.round_at()) {
+            self.round();
+            return true;
+        }
+        let purges = is_due(HEAP.pages.next_purge());
+        if purges {
+            HEAP.purge_spans(Reason::Age);
+            self.heed_tails();
+        }
+        purges
+    }
+
+    /// Tails that no block's owner used need two rounds.
+    fn heed_tails(&mut self) {
+        if HEAP.pages.has_tails(Scope::Idle) {
+            self.rounds.resume();
+        }
+    }
+
+    /// The clock is coarse: what is due within this many ms is due now for a thread that slept
+    /// until then.
+    fn early_ms(&self) -> u64 {
+        match self.slept {
+            Some((Rest::Doze(_) | Rest::Park(_), Woken::ByTime)) => LEAST_MS,
+            _ => 0,
+        }
+    }
+
+    /// Once the program's first thread has ended, this one may be the last, and nothing tells it
+    /// so.
+    fn sweep_at(&self) -> Option<u64> {
+        let is_due = HEAP.registry.has_main_left();
+        is_due.then_some(self.swept + self.sweep_ms)
+    }
+
+    fn round(&mut self) {
+        let pressed = HEAP.is_pressed();
+        let purged = HEAP.decay(if pressed { Reason::Demand } else { Reason::Age });
+        let freed = HEAP.tide.attend();
+        self.rounds
+            .note_round(HEAP.now_ms(), pressed, purged, freed);
+        self.heed_tails();
+    }
+
+    fn round_at(&self) -> Option<u64> {
+        self.rounds.next(HEAP.decay_ms(), HEAP.is_pressed())
+    }
+
+    fn rest(&mut self, busy: bool) {
+        let in_vain = match self.slept {
+            _ if busy => 0,
+            Some((Rest::Doze(_) | Rest::Park(_), Woken::Early)) => self.false_alarms + 1,
+            Some((Rest::Deaf(_), _)) => self.false_alarms,
+            _ => 0,
+        };
+        let is_new = in_vain > self.false_alarms;
+        self.false_alarms = in_vain;
+        let rest = match (is_new, self.round_at()) {
+            (true, _) => Rest::Deaf(DEAF_MS << (in_vain - 1).min(MOST_DOUBLINGS)),
+            (false, Some(_)) => Rest::Doze(self.next_ms().unwrap_or(LEAST_MS)),
+            (false, None) => Rest::Park(self.next_ms()),
+        };
+        let woken = HEAP.tide.bell.rest(rest, || has_work(rest));
+        self.slept = Some((rest, woken));
+    }
+
+    /// Time until something is due, in ms.
+    fn next_ms(&self) -> Option<u64> {
+        let now = HEAP.now_ms();
+        let own = [HEAP.pages.next_purge(), self.round_at(), self.sweep_at()];
+        let own = own.into_iter().flatten().min();
+        let own = own.map(|at| at.saturating_sub(now).max(LEAST_MS));
+        [own, instruments().due_in_ms()].into_iter().flatten().min()
+    }
+}
+
+/// Whether there is something to do that the thread would sleep over. An observer may have asked
+/// since the time to sleep was computed, and its answer may be due later than now, but before the
+/// sleep ends.
+fn has_work(rest: Rest) -> bool {
+    let told = HEAP.tide.is_told();
+    match rest {
+        Rest::Deaf(_) => told,
+        Rest::Doze(ms) => told || is_due_before(Some(ms)),
+        Rest::Park(ms) => told || is_due_before(ms) || HEAP.tide.is_wanted(),
+    }
+}
+
+/// Whether an observer is to be answered now, or clearly before `ms` from now; `None`: ever.
+fn is_due_before(ms: Option<u64>) -> bool {
+    let is_before = |due: u64| ms.is_none_or(|ms| due + LEAST_MS < ms);
+    instruments()
+        .due_in_ms()
+        .is_some_and(|due| due == 0 || is_before(due))
+}
+
+/// When the thread's next round is due.
+#[derive(Debug, Default)]
+struct Calendar {
+    /// When the last round ended, in ms.
+    last: u64,
+    /// Bytes freed past magazines by then.
+    freed: usize,
+    /// Rounds that are still to come, unless one finds something to do.
+    left: u32,
+    /// Rounds under pressure that gained little, one after the other.
+    vain: u32,
+}
+
+impl Calendar {
+    /// Nothing is due; so far `freed` bytes went past magazines.
+    fn after(freed: usize) -> Calendar {
+        Calendar {
+            freed,
+            ..Calendar::default()
+        }
+    }
+
+    /// Enough was freed: rounds come until they find nothing.
+    fn resume(&mut self) {
+        self.left = IDLE_ROUNDS;
+    }
+
+    /// When the next round is due, in ms; `None` while nothing is freed.
+    fn next(&self, decay_ms: u64, pressed: bool) -> Option<u64> {
+        let vain = pressed.then_some(self.vain);
+        (self.left > 0).then(|| self.last + pause_ms(Driver::Thread, decay_ms, vain))
+    }
+
+    /// A round ended at `now` (ms), which gave back `purged` bytes; so far `freed` bytes went past
+    /// magazines.
+    fn note_round(&mut self, now: u64, pressed: bool, purged: usize, freed: usize) {
+        let is_vain = pressed && is_vain(Driver::Thread, purged);
+        self.vain = if is_vain { self.vain + 1 } else { 0 };
+        let is_quiet = purged == 0 && freed == self.freed;
+        self.left = if is_quiet {
+            self.left.saturating_sub(1)
+        } else {
+            IDLE_ROUNDS
+        };
+        (self.last, self.freed) = (now, freed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECAY_MS: u64 = 1000;
+
+    #[test]
+    fn rounds_come_half_a_decay_time_apart_until_two_found_nothing() {
+        let mut calendar = Calendar::default();
+        assert_eq!(calendar.next(DECAY_MS, false), None, "nothing was freed");
+        calendar.resume();
+        calendar.note_round(10_000, false, 4096, 1);
+        assert_eq!(calendar.next(DECAY_MS, false), Some(10_500));
+        calendar.note_round(10_500, false, 0, 1);
+        assert_eq!(calendar.next(DECAY_MS, false), Some(11_000));
+        calendar.note_round(11_000, false, 0, 1);
+        assert_eq!(calendar.next(DECAY_MS, false), None);
+        // Something went past a magazine meanwhile.
+        calendar.resume();
+        calendar.note_round(12_000, false, 0, 1);
+        calendar.note_round(12_500, false, 0, 2);
+        assert_eq!(calendar.next(DECAY_MS, false), Some(13_000));
+    }
+
+    #[test]
+    fn rounds_under_pressure_come_less_often_while_they_gain_little() {
+        let mut calendar = Calendar::default();
+        for (last, pause) in [
+            (1000, 50),
+            (2000, 100),
+            (3000, 200),
+            (4000, 400),
+            (5000, 500),
+        ] {
+            calendar.resume();
+            calendar.note_round(last, true, 4096, 0);
+            assert_eq!(calendar.next(DECAY_MS, true), Some(last + pause));
+        }
+        calendar.note_round(6000, true, 2 << 20, 0);
+        assert_eq!(calendar.next(DECAY_MS, true), Some(6025));
+        assert_eq!(
+            calendar.next(DECAY_MS, false),
+            Some(6500),
+            "no longer short"
+        );
+    }
 }

@@ -14,9 +14,14 @@
 //! `state` is private. What strangers write to the shared word ends a sleep early, and changes
 //! nothing else.
 //!
-//! `testing/wakeup_models.rs` has the loom model.
+//! Freed bytes are such work ([`Freed`]). A thread that frees adds its bytes, then reads from how
+//! many on the purge thread is due. The purge thread sets that anew, then, before it sleeps, reads
+//! the bytes. Again a full barrier stands between the two steps on either side.
+//!
+//! `testing/wakeup_models.rs` and `testing/freed_models.rs` have the loom models.
 
-use crate::base::sync::{AtomicU32, Ordering, fence};
+use crate::base::policy::WAKE_BYTES;
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, fence, full_barrier_after_rmw};
 use crate::os::futex::Woken;
 
 /// At work, or there is no thread: no ring is needed.
@@ -137,6 +142,74 @@ impl<W: Words> Bell<W> {
     /// There is no thread to wake.
     pub fn silence(&self) {
         self.state.store(AWAKE, Ordering::SeqCst);
+    }
+}
+
+/// How many bytes went back past magazines, and from how many on the purge thread is due.
+pub struct Freed {
+    /// Bytes that went back past a magazine so far; wraps.
+    bytes: AtomicUsize,
+    /// With more bytes than this, the purge thread is due; wraps.
+    most: AtomicUsize,
+}
+
+/// Whether `bytes` are more than `most`. Both wrap.
+fn exceeds(bytes: usize, most: usize) -> bool {
+    bytes.wrapping_sub(most).cast_signed() > 0
+}
+
+impl Freed {
+    /// Nothing freed yet.
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Freed {
+        Freed {
+            bytes: AtomicUsize::new(0),
+            most: AtomicUsize::new(WAKE_BYTES),
+        }
+    }
+
+    /// Nothing freed yet.
+    #[cfg(loom)]
+    pub(crate) fn new() -> Freed {
+        Freed {
+            bytes: AtomicUsize::new(0),
+            most: AtomicUsize::new(WAKE_BYTES),
+        }
+    }
+
+    /// Notes that `bytes` went back past a magazine. True if the purge thread is due by these
+    /// bytes, and the caller is to ring for it.
+    #[inline]
+    pub fn note(&self, bytes: usize) -> bool {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        full_barrier_after_rmw();
+        let most = self.most.load(Ordering::Relaxed);
+        exceeds(before.wrapping_add(bytes), most) && !exceeds(before, most)
+    }
+
+    /// The purge thread is due, however little is freed.
+    pub fn want(&self) {
+        let most = self.bytes().wrapping_sub(1);
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// Whether the purge thread is due.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        exceeds(self.bytes(), self.most.load(Ordering::Relaxed))
+    }
+
+    /// The bytes so far; wraps.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// A thread deals with all that was freed so far, or gives up on it: as many bytes as returned.
+    pub fn attend(&self) -> usize {
+        let bytes = self.bytes();
+        self.most
+            .store(bytes.wrapping_add(WAKE_BYTES), Ordering::Relaxed);
+        bytes
     }
 }
 

@@ -3,6 +3,7 @@
 use super::depot_id::DepotId;
 use super::page_set::PageSet;
 use super::slab::{Slab, Slice, Touched};
+pub use crate::base::policy::Scope;
 use core::ptr::NonNull;
 
 /// Where slabs come from and go to.
@@ -42,13 +43,4 @@ pub enum Pages {
     Resident,
     /// All.
     Any,
-}
-
-/// Which slabs, or magazines, a round is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Those that were idle since the last round. All others are marked.
-    Idle,
-    /// All.
-    All,
 }

@@ -3,27 +3,14 @@
 use super::guard;
 use super::pool::{Locked, Pool};
 use super::record::{SIZES, Size, StackRecord, State};
+use crate::base::policy::{Age, KEPT_BYTES, TRIM_BYTES, most_idle_stacks};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::os::{Os, Populated, Purged};
-use crate::pages::{Age, PageHeap};
+use crate::pages::PageHeap;
 use core::ptr::{NonNull, null_mut};
 
-/// Most idle stacks kept of one size.
-const MOST_IDLE: usize = 64;
-/// Most bytes of the idle stacks kept of one size, guards not counted.
-const MOST_IDLE_BYTES: usize = 4 << 20;
-/// Idle stacks kept of every size regardless of [`MOST_IDLE_BYTES`]; enough for a program that runs
-/// one coroutine at a time.
-const LEAST_IDLE: usize = 4;
 /// Most stacks given up at once.
 const BATCH: usize = 16;
-
-/// A trim keeps this many of an idle stack's highest bytes resident and purges the rest.
-const KEPT_BYTES: usize = 16 << 10;
-/// A stack is trimmed after giving back this many bytes of address space since its last trim. A
-/// stack of 1 MiB is trimmed every time, one of 64 KiB every 16th time. A trim costs as much as ten
-/// reuses.
-const TRIM_BYTES: usize = 1 << 20;
 
 /// Bytes below the stack pointer that a function may use without moving it.
 const RED_ZONE: usize = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
@@ -52,11 +39,6 @@ impl<'h> Batch<'h> {
     }
 }
 
-/// Most idle stacks of a size.
-fn most_idle(size: Size) -> usize {
-    (MOST_IDLE_BYTES / size.bytes()).clamp(LEAST_IDLE, MOST_IDLE)
-}
-
 impl<'p> Locked<'p> {
     /// Keeps a returned stack warm. Returns the surplus.
     pub(super) fn keep<'h>(&mut self, stack: &'h StackRecord, size: Size) -> Batch<'h> {
@@ -64,7 +46,7 @@ impl<'p> Locked<'p> {
         stack.set_state(State::Idle);
         let idle = &mut self.inner.idle[size.number()];
         idle.push(stack);
-        let most = most_idle(size);
+        let most = most_idle_stacks(size.bytes());
         if idle.len() <= most {
             return Batch::new();
         }

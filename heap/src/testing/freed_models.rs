@@ -11,13 +11,13 @@
 //! The last test breaks a rule on purpose and expects that the thread oversleeps.
 
 use super::wakeup_models::{Flaw, Pair};
-use crate::reclaim::freed::{FLOOR_BYTES, Freed};
-use crate::reclaim::wakeup::{Bell, Rest, Urgency};
+use crate::base::policy::WAKE_BYTES;
+use crate::reclaim::wakeup::{Bell, Freed, Rest, Urgency};
 use loom::sync::Arc;
 use std::vec::Vec;
 
 /// Bytes of one call: more than the floor.
-const BYTES: usize = FLOOR_BYTES + 1;
+const BYTES: usize = WAKE_BYTES + 1;
 
 /// Calls in all.
 const CALLS: usize = 2;

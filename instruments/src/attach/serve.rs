@@ -5,6 +5,7 @@ use super::state::{AWAITED, Inner, LOCK, STATUS_PAGE};
 use super::words::WORDS;
 use crate::peek;
 use crate::{guard, profile, survey};
+use neap_heap::base::policy::Reason;
 use neap_heap::base::sync::Ordering;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::hook::{REQUEST_WORDS, REQUESTS};
@@ -13,7 +14,6 @@ use neap_heap::os::linux::Linux;
 use neap_heap::os::process;
 use neap_heap::os::sandbox;
 use neap_heap::os::shared;
-use neap_heap::reclaim::schedule::Reason;
 use neap_heap::reclaim::thread as purge;
 use neap_shared::status_page::{self, Refusal};
 

@@ -1,11 +1,12 @@
 //! Bounds on free pages, which thread purges, and where huge pages are.
 
 use super::{heap, large, purge_due};
+use crate::base::policy::Driver;
 use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
 use crate::os::fake::{Conditions, Fake};
-use crate::pages::{Age, Dirty, Driver, GroupShare, HugePolicy, PageHeap, Span, SpanSource, Use};
+use crate::pages::{Age, Dirty, GroupShare, HugePolicy, PageHeap, Span, SpanSource, Use};
 use crate::pages::{MIRROR_WORDS, Mirror};
 use std::boxed::Box;
 use std::sync::Barrier;

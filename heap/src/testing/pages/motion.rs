@@ -1,10 +1,11 @@
 //! Memory in motion: what is given back and wanted again.
 
 use super::{heap, large, purge_due};
+use crate::base::policy::Driver;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
-use crate::pages::{Dirty, Driver, PageHeap, Span, Use};
+use crate::pages::{Dirty, PageHeap, Span, Use};
 use std::boxed::Box;
 use std::vec::Vec;
 

@@ -1,9 +1,10 @@
 //! Tails of spans in use, on the fake system.
 
 use super::{heap, large};
+use crate::base::policy::Scope;
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
-use crate::pages::{Dirty, PageHeap, Span, Sweep, Use, Zero};
+use crate::pages::{Dirty, PageHeap, Span, Use, Zero};
 use core::ptr::{NonNull, from_ref};
 use std::boxed::Box;
 use std::thread;
@@ -49,8 +50,8 @@ fn first_bytes(base: NonNull<u8>) -> Vec<u8> {
 fn what_is_beyond_the_bytes_goes_at_the_second_sweep_and_no_page_before() {
     for pages in [1, 9, 15] {
         let (heap, base) = with_tail(pages);
-        assert_eq!(heap.purge_tails(Sweep::Idle, TAG), 0);
-        assert_eq!(heap.purge_tails(Sweep::Idle, TAG), pages * PAGE);
+        assert_eq!(heap.purge_tails(Scope::Idle, TAG), 0);
+        assert_eq!(heap.purge_tails(Scope::Idle, TAG), pages * PAGE);
         let contents = first_bytes(base);
         let (used, tail) = contents.split_at(32 - pages);
         assert!(used.iter().all(|&byte| byte == 0x5a) && tail.iter().all(|&byte| byte == 0));
@@ -68,18 +69,18 @@ fn a_page_that_is_partly_used_stays() {
     let (heap, base) = with_tail(3);
     // SAFETY: the span is ours.
     unsafe { heap.set_bytes(base, 2 * SLICE_BYTES - 3 * PAGE + 1, Dirty::AsBefore) };
-    assert_eq!(heap.purge_tails(Sweep::All, TAG), 2 * PAGE);
+    assert_eq!(heap.purge_tails(Scope::All, TAG), 2 * PAGE);
     assert_eq!(first_bytes(base)[28..], [0x5a, 0x5a, 0, 0]);
 }
 
 #[test]
 fn a_block_that_changes_between_two_sweeps_is_seen_anew() {
     let (heap, base) = with_tail(3);
-    assert_eq!(heap.purge_tails(Sweep::Idle, TAG), 0);
+    assert_eq!(heap.purge_tails(Scope::Idle, TAG), 0);
     // SAFETY: the span is ours.
     unsafe { heap.set_bytes(base, 2 * SLICE_BYTES - 5 * PAGE, Dirty::AsBefore) };
-    assert_eq!(heap.purge_tails(Sweep::Idle, TAG), 0);
-    assert_eq!(heap.purge_tails(Sweep::Idle, TAG), 5 * PAGE);
+    assert_eq!(heap.purge_tails(Scope::Idle, TAG), 0);
+    assert_eq!(heap.purge_tails(Scope::Idle, TAG), 5 * PAGE);
 }
 
 #[test]
@@ -92,14 +93,14 @@ fn a_block_that_got_shorter_has_a_tail() {
         let bytes = 2 * SLICE_BYTES - 4 * PAGE;
         heap.shrink_in_place(base.base, 2, bytes, Dirty::All);
     }
-    assert_eq!(heap.purge_tails(Sweep::All, TAG), 4 * PAGE);
+    assert_eq!(heap.purge_tails(Scope::All, TAG), 4 * PAGE);
     assert_eq!(heap.check(), Ok(()));
 }
 
 #[test]
 fn a_block_that_grows_over_its_tail_finds_it_clean() {
     let (heap, base) = with_tail(6);
-    assert_eq!(heap.purge_tails(Sweep::All, TAG), 6 * PAGE);
+    assert_eq!(heap.purge_tails(Scope::All, TAG), 6 * PAGE);
     // SAFETY: the span is ours, and its pages are committed.
     unsafe {
         assert!(heap.grow_in_place(base, 3, 3 * SLICE_BYTES).is_some());
@@ -107,7 +108,7 @@ fn a_block_that_grows_over_its_tail_finds_it_clean() {
         base.add(2 * SLICE_BYTES - PAGE).write(1);
     }
     assert_eq!(heap.totals().zeroing.written, 26 * PAGE);
-    assert_eq!(heap.purge_tails(Sweep::All, TAG), 0);
+    assert_eq!(heap.purge_tails(Scope::All, TAG), 0);
     // SAFETY: the span is ours.
     unsafe { heap.free(base, Dirty::Prefix(3 * SLICE_BYTES)) };
     assert_eq!(
@@ -122,7 +123,7 @@ fn sweeps_come_to_rest() {
         most_reserved: 256 << 20,
         ..Conditions::default()
     });
-    assert!(!heap.has_tails(Sweep::All));
+    assert!(!heap.has_tails(Scope::All));
     let room = large(&heap, 1000).unwrap();
     // SAFETY: the span is ours.
     unsafe { heap.free(room.base, Dirty::All) };
@@ -132,32 +133,32 @@ fn sweeps_come_to_rest() {
         // SAFETY: the span is ours.
         unsafe { block.place.set_tag(TAG + number as u8 % 2) };
     }
-    assert!(heap.has_tails(Sweep::Idle), "400 pages of 6,400");
+    assert!(heap.has_tails(Scope::Idle), "400 pages of 6,400");
     heap.os().set_locked(true);
-    assert!(!heap.has_tails(Sweep::Idle) && !heap.has_tails(Sweep::All));
+    assert!(!heap.has_tails(Scope::Idle) && !heap.has_tails(Scope::All));
     heap.os().set_locked(false);
     heap.limits().set_kept(usize::MAX);
-    assert!(!heap.has_tails(Sweep::Idle) && heap.has_tails(Sweep::All));
+    assert!(!heap.has_tails(Scope::Idle) && heap.has_tails(Scope::All));
     heap.limits().set_kept(0);
     heap.os().fail(Call::Purge, 3, 1);
-    let purged = [(); 2].map(|()| heap.purge_tails(Sweep::Idle, TAG));
+    let purged = [(); 2].map(|()| heap.purge_tails(Scope::Idle, TAG));
     assert_eq!(purged, [0, 199 * PAGE], "all but the refused one");
-    assert!(!heap.has_tails(Sweep::All));
+    assert!(!heap.has_tails(Scope::All));
 }
 
 #[test]
 fn what_is_not_the_heaps_alone_is_left() {
     let (heap, base) = with_tail(3);
     heap.note_mapped_over(base.addr().get(), PAGE, |_, _| {});
-    assert_eq!(heap.purge_tails(Sweep::All, TAG), 0);
+    assert_eq!(heap.purge_tails(Scope::All, TAG), 0);
     let (heap, base) = with_tail(3);
     heap.locate(base.addr().get()).unwrap().take_tag();
-    assert_eq!(heap.purge_tails(Sweep::All, TAG), 0);
+    assert_eq!(heap.purge_tails(Scope::All, TAG), 0);
     let (heap, base) = with_tail(3);
     let other = large(&heap, 2).unwrap();
     // SAFETY: both spans are ours.
     unsafe { heap.move_pages(other.base, base, PAGE, 1) }.unwrap();
-    assert_eq!(heap.purge_tails(Sweep::All, TAG), 0);
+    assert_eq!(heap.purge_tails(Scope::All, TAG), 0);
     assert_eq!(heap.check(), Ok(()));
 }
 
@@ -168,7 +169,7 @@ fn is_early(change: impl FnOnce(&PageHeap<Fake>, NonNull<u8>) + Send) -> bool {
     let (heap, address) = (&*heap, base.as_ptr().expose_provenance());
     let gate = heap.os().stop_purges();
     let early = thread::scope(|scope| {
-        scope.spawn(|| heap.purge_tails(Sweep::All, TAG));
+        scope.spawn(|| heap.purge_tails(Scope::All, TAG));
         while !heap.os().is_purging() {
             thread::yield_now();
         }

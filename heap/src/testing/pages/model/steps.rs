@@ -1,8 +1,9 @@
 //! The steps that heap and model take, and their preconditions.
 
+use crate::base::policy::Scope;
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions};
-use crate::pages::{Sweep, Use};
+use crate::pages::Use;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,7 @@ pub(super) enum Step {
     Advance(u64),
     PurgeDue,
     PurgeAll,
-    PurgeTails(Sweep),
+    PurgeTails(Scope),
     Zeroed {
         slices: usize,
         short: usize,
@@ -93,7 +94,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         2 => (0u64..2000).prop_map(Step::Advance),
         1 => Just(Step::PurgeDue),
         1 => Just(Step::PurgeAll),
-        3 => prop_oneof![Just(Sweep::Idle), Just(Sweep::All)].prop_map(Step::PurgeTails),
+        3 => prop_oneof![Just(Scope::Idle), Just(Scope::All)].prop_map(Step::PurgeTails),
         2 => (call(), 0u32..3, 1u32..4)
             .prop_map(|(call, after, times)| Step::Fail { call, after, times }),
     ]
