@@ -246,6 +246,7 @@ impl Arena {
     /// Sets a span's length, in its first record and its last.
     pub(super) fn set_length(&self, first: &SpanRecord, slices: usize) {
         first.slices.set(slices);
+        first.back.set(0);
         self.record(first.index.get() + slices - 1)
             .back
             .set(slices - 1);

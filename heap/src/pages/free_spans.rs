@@ -134,9 +134,9 @@ impl<'h, O: Os> Locked<'h, O> {
         let arena = self.arena(free.arena());
         let (first, cut, end) = (free.index.get(), at + slices, free.end());
         let (id, detail) = (free.arena() as u8, free.zero_state());
-        // What the last purge passed is not counted again: it may be millions of slices.
-        let unswept = self.inner.swept.skip(free.arena(), first, at);
-        let before = arena.share(free, unswept, at);
+        // What is known to be clean is not counted: it may be millions of slices.
+        let unknown = (first + free.clean_slices()).min(at);
+        let before = arena.share(free, unknown, at);
         debug_assert!(at - first > 1024 || before == arena.share(free, first, at));
         self.detach(free);
         let all = free.dirty.get();
@@ -230,7 +230,6 @@ impl<'h, O: Os> Locked<'h, O> {
                 let span = self.fresh(id, next, at - next);
                 span.dirty.set(arena.count_dirty(next, at));
                 span.set_freed_at(self.heap.os.now_ms());
-                self.inner.swept.forget_from(id, next, at);
                 self.inner.refused.push(span);
                 self.attach(span);
             }
@@ -275,10 +274,6 @@ impl<'h, O: Os> Locked<'h, O> {
     /// next to a large one must not keep it young. Returns it.
     pub(super) fn add_free(&mut self, span: &'h SpanRecord, age: Age) -> &'h SpanRecord {
         let arena = self.arena(span.arena());
-        if span.dirty.get() > 0 {
-            let swept = &mut self.inner.swept;
-            swept.forget_from(span.arena(), span.index.get(), span.end());
-        }
         let before = self
             .free_before(arena, span.index.get())
             .filter(|before| may_merge(before, span));
@@ -298,6 +293,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .flatten()
             .filter(|n| n.dirty.get() > span.dirty.get())
             .max_by_key(|n| n.dirty.get());
+        let clean = clean_slices(parts.into_iter().flatten());
         let merged = before.unwrap_or(span);
         self.inherit(neighbours, heir, merged);
         if heir.is_none() && dirty > 0 {
@@ -309,10 +305,8 @@ impl<'h, O: Os> Locked<'h, O> {
         merged.dirty.set(dirty);
         merged.set_zero_state(detail);
         arena.set_length(merged, slices);
-        if detail == ZeroState::AllDirty {
-            // Slices that were clean may count as dirty from now on.
-            let swept = &mut self.inner.swept;
-            swept.forget_from(merged.arena(), merged.index.get(), merged.end());
+        if dirty > 0 {
+            merged.back.set(clean);
         }
         self.attach(merged);
         merged
@@ -400,4 +394,16 @@ impl<'h, O: Os> Locked<'h, O> {
         // as it.
         found.map(|record| unsafe { record.as_ref() })
     }
+}
+
+/// How many slices from the first on are known to be clean in neighbours that become one span.
+fn clean_slices<'h>(parts: impl Iterator<Item = &'h SpanRecord>) -> usize {
+    let mut clean = 0;
+    for part in parts {
+        clean += part.clean_slices();
+        if part.dirty.get() > 0 {
+            break;
+        }
+    }
+    clean
 }

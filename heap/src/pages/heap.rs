@@ -7,7 +7,6 @@ use super::layout::Sides;
 use super::limits::{Footprint, Limits};
 use super::predictor::Predictor;
 use super::span::{Queue, Queued, SpanRecord, Use};
-use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
     AtomicBool, AtomicIsize, AtomicU8, AtomicUsize, Ordering, Ordering::Relaxed,
@@ -102,8 +101,6 @@ pub(super) struct Inner {
     pub(super) refused: Queue,
     /// How many pieces of free spans are set aside.
     pub(super) aside: usize,
-    /// The span that purging passed last.
-    pub(super) swept: Swept,
     /// Dirty pages of all [tails](super::tails).
     pub(super) tail_pages: usize,
     /// The span in use whose tail is on its way to the kernel, or null.
@@ -255,7 +252,6 @@ impl<O: Os> PageHeap<O> {
                 aging: Queue::new(Queued::Aging),
                 refused: Queue::new(Queued::Refused),
                 aside: 0,
-                swept: Swept::NOTHING,
                 tail_pages: 0,
                 tail: null(),
                 counts: Counts::new(),

@@ -13,7 +13,7 @@ use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
 use super::limits::Footprint;
 use super::span::{SpanRecord, ZeroState};
-use super::zero_state::{DirtyRun, Swept};
+use super::zero_state::DirtyRun;
 use crate::base::policy::{self, FAR_BYTES, FreeSince, LEAST_BYTES, RETRY_MS};
 use crate::os::lock::FutexGuard;
 use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
@@ -434,25 +434,19 @@ impl<'h, O: Os> Locked<'h, O> {
             return Some(Piece::Unit(SliceRef { arena, index }));
         }
         if span.zero_state() == ZeroState::AllDirty {
-            self.inner.swept = Swept::NOTHING;
             arena.write_masks(span);
         }
         let (belief, bytes) = match span.dirty.get() * self.page_bytes() > LONG_BYTES {
             true => (Belief::Kernel, reach),
             false => (Belief::Masks, MOST_BYTES),
         };
-        let from = self.inner.swept.skip(span.arena(), index, span.end());
+        let from = index + span.clean_slices();
         let run = arena.next_dirty(from, span.end(), self.most_pages(due, bytes))?;
         if self.heap.os.strict_commit()
             && let Some((from, to)) = committed_units(arena, run.from..span.end())
         {
             return Some(Piece::Commit(self.set_aside(span, from, to - from)));
         }
-        self.inner.swept = Swept {
-            arena: span.arena(),
-            from: index,
-            to: run.to,
-        };
         let part = self.set_aside(span, run.from, run.to - run.from);
         Some(Piece::Pages(part, run, belief))
     }

@@ -87,7 +87,8 @@ pub(super) struct SpanRecord {
     pub(super) slices: Field,
     /// OS pages of the span that may be dirty: as many as its masks say, or all.
     pub(super) dirty: Field,
-    /// In the record of a span's last slice: how many slices back its first one is.
+    /// In the record of a span's last slice: how many slices back its first one is. In that of the
+    /// first of several: see [`SpanRecord::clean_slices`].
     pub(super) back: Field,
     arena: AtomicU8,
     state: AtomicU8,
@@ -257,6 +258,17 @@ impl SpanRecord {
     /// The first slice after the span.
     pub(super) fn end(&self) -> usize {
         self.index.get() + self.slices.get()
+    }
+
+    /// So many slices of a free span, from its first on, are known to be clean. A span of millions
+    /// of slices is purged by thousands of pieces, each of which would otherwise look at all that
+    /// is clean by then.
+    pub(super) fn clean_slices(&self) -> usize {
+        match (self.dirty.get(), self.slices.get()) {
+            (0, all) => all,
+            (_, 1) => 0,
+            _ => self.back.get(),
+        }
     }
 
     /// Sets the span's place in the order, by how many of its `pages` are dirty. To be called

@@ -287,6 +287,7 @@ impl Arena {
     /// Every page of a span counts as dirty from now on.
     fn mark_all_dirty(&self, span: &SpanRecord) {
         span.set_zero_state(ZeroState::AllDirty);
+        span.back.set(0);
         span.dirty.set(self.pages_of(span.slices.get()));
     }
 
@@ -396,39 +397,5 @@ impl Arena {
 
     fn is_committed(&self, span: &SpanRecord) -> bool {
         self.find(span.index.get(), span.end(), Commit::No) == span.end()
-    }
-}
-
-/// Slices of an arena that the last piece of work passed: the free ones among them are clean. A
-/// span of millions of slices is purged by thousands of pieces, each of which would begin with a
-/// look at all that is clean by now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Swept {
-    pub(super) arena: usize,
-    pub(super) from: usize,
-    pub(super) to: usize,
-}
-
-impl Swept {
-    pub(super) const NOTHING: Self = Self {
-        arena: 0,
-        from: 0,
-        to: 0,
-    };
-
-    /// From where on a free span, the slices `first..end`, may be dirty.
-    pub(super) fn skip(&self, arena: usize, first: usize, end: usize) -> usize {
-        if arena == self.arena && (self.from..self.to).contains(&first) {
-            self.to.min(end)
-        } else {
-            first
-        }
-    }
-
-    /// Forgets what lies at or after a span that becomes free and is dirty.
-    pub(super) fn forget_from(&mut self, arena: usize, first: usize, end: usize) {
-        if arena == self.arena && first < self.to && end > self.from {
-            self.to = first.max(self.from);
-        }
     }
 }

@@ -213,11 +213,13 @@ impl<'h, O: Os> Locked<'h, O> {
             waits == (record.dirty.get() > 0),
             "a queue and a span's dirty pages disagree",
         )?;
-        let lost = (first..end).any(|index| {
-            let dirty =
-                record.zero_state() == ZeroState::AllDirty || arena.mask(index).load(Relaxed) != 0;
-            dirty && arena.find(index, index + 1, Commit::Yes) > index
-        });
+        let is_dirty = |index| {
+            record.zero_state() == ZeroState::AllDirty || arena.mask(index).load(Relaxed) != 0
+        };
+        let is_clean = !(first..first + record.clean_slices()).any(is_dirty);
+        require(is_clean, "a slice that is known to be clean is dirty")?;
+        let lost = (first..end)
+            .any(|index| is_dirty(index) && arena.find(index, index + 1, Commit::Yes) > index);
         require(!lost, "a dirty slice is not committed")
     }
 }
