@@ -13,7 +13,7 @@ initramfs() {
     cp "$2" "$root/bin/busybox"
     # In the order in which they need each other. A kernel may lack one, or have it built in.
     for module in virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci \
-        fscache netfs 9pnet 9pnet_virtio 9p; do
+        netfs fscache 9pnet 9pnet_virtio 9p; do
         found=$(find "$modules" -name "$module.ko*")
         case $found in
             *.xz) xz -dc "$found" >"$root/modules/$number.ko" ;;
@@ -51,7 +51,7 @@ INIT
 
 # emulated SECONDS CONSOLE KERNEL INITRAMFS SCRIPT QEMU...: boots the kernel, prints its console.
 emulated() {
-    timeout "$1" "${@:6}" -accel tcg,thread=multi -m 4096 -smp 2 -nographic -no-reboot \
+    timeout "$1" "${@:6}" -accel tcg,thread=multi -m 8192 -smp 2 -nographic -no-reboot \
         -kernel "$3"/boot/vmlinuz-* -initrd "$4" \
         -append "console=$2 quiet panic=-1 script=$5" \
         -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap \

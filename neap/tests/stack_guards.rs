@@ -25,6 +25,7 @@ fn faults(address: *mut u8) -> bool {
     // SAFETY: the child writes once and ends.
     unsafe {
         match libc::fork() {
+            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
             0 => {
                 libc::signal(libc::SIGSEGV, libc::SIG_DFL);
                 libc::signal(libc::SIGBUS, libc::SIG_DFL);
