@@ -75,6 +75,11 @@ fn double_free_twice() {
 }
 
 #[test]
+fn double_free_given_up() {
+    dies_otherwise_checked("double_free_given_up.c", NOWHERE, DOUBLE);
+}
+
+#[test]
 fn double_free_at_once() {
     dies_at_once("double_free_at_once.c", DOUBLE);
 }

@@ -234,7 +234,7 @@ macro_rules! push {
             "cmp {tag}, {word}",
             "b.hs {slow}",
             "ldrb {tag:w}, [{base}, {tag}]",
-            // Does a block of its class start here? One multiplication tells (see `Divisor`). The
+            // Does a block of its class start here? One multiplication tells (see `Starts`). The
             // constant and the limit of the product are the halves of a word.
             "mrs {base}, tpidr_el0",
             distance!("{word}"),

@@ -36,7 +36,7 @@
 //! `bounds.rs`, its loom models are in `testing/magazine_models.rs`, and the costs of the
 //! alternatives in `docs/decisions/0003-draining.md`.
 
-use super::flush::Gather;
+use super::flush::{GiveBack, Map};
 use super::heap::Heap;
 use super::machine;
 use super::opened::Opened;
@@ -180,7 +180,7 @@ impl Heap {
         most: usize,
         source: Origin,
     ) {
-        let mut gather = Gather::new(source);
+        let mut back = GiveBack::new(source);
         let mut left = most;
         for (place, cache) in batch.caches().filter(|(place, _)| places >> place & 1 != 0) {
             let Some(mut open) = cache.open_other() else {
@@ -195,7 +195,7 @@ impl Heap {
                     let add = |blocks: &[usize]| {
                         self.drained.fetch_add(1, Ordering::Relaxed);
                         // SAFETY: what a drainer takes out of a magazine, nothing uses.
-                        unsafe { gather.add(blocks) };
+                        unsafe { back.add(&Map::of(self, class), blocks) };
                     };
                     // SAFETY: the batch was offered, then came the heavy barrier. Or the owner has
                     // a closed fast path and is not in the middle of a pop.
@@ -211,7 +211,7 @@ impl Heap {
             let took_all = may_take && left > 0;
             open.inner.is_drained = took_all && open.is_unused();
         }
-        gather.finish();
+        back.finish();
     }
 
     /// Lowers a capacity to the first one. The array keeps its room, so a push under way stays

@@ -1,23 +1,26 @@
-//! Flush: the slow path of `free`. Blocks that leave a magazine are gathered by slab and word, so
-//! that each word costs one atomic operation.
+//! Flush: the slow path of `free`. Blocks leave a magazine for their slabs.
 
 use super::countdown::Miss;
 use super::heap::{Found, Heap};
+use super::machine;
 use super::misuse::{self, Call};
 use super::opened::Opened;
 use super::origin::Origin;
 use super::refill::{Paced, half_capacity};
 use super::thread_cache::Cache;
+use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
-use crate::pages::Age;
+use crate::pages::{Age, SideTable};
 use crate::slab::class::Class;
+use crate::slab::class_table::Starts;
 use crate::slab::depot_id::DepotId;
-use crate::slab::{Returned, Slab};
+use crate::slab::{Returned, Seen, Slab, State};
+use core::mem::MaybeUninit;
 use core::ptr;
 
-/// How many words are collected at once. Direct-mapped: a word that another one displaces is given
-/// back early.
-const PLACES: usize = 32;
+/// How many blocks in no order are looked up before the first goes back, so that the processor
+/// loads their words at the same time.
+const BATCH: usize = 32;
 
 /// Bytes that processors exchange at once. Larger blocks share a line with at most one other at
 /// each end.
@@ -107,16 +110,17 @@ impl Heap {
         let store = open.magazine(class).bounds;
         self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;
-        let mut gather = Gather::new(Origin::blocks(self, Age::New));
+        let map = Map::of(self, class);
+        let mut back = GiveBack::new(Origin::blocks(self, Age::New));
         // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
         // number.
         let oldest = unsafe { core::slice::from_raw_parts(base, count) };
         // SAFETY: what a magazine holds, nothing uses.
-        unsafe { gather.add(oldest) };
-        gather.finish();
+        unsafe { back.add(&map, oldest) };
+        back.finish();
         // SAFETY: as above, of the entries that stay.
         let kept = unsafe { core::slice::from_raw_parts(base.add(count), rest) };
-        refuse_free(self, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);
+        refuse_free(&map, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);
         // SAFETY: both ranges lie in the array.
         unsafe { ptr::copy(base.add(count), base, rest) };
         // SAFETY: the caller's promise, and the copy above.
@@ -124,144 +128,232 @@ impl Heap {
     }
 }
 
+/// Where the bit of a block is.
 #[derive(Clone, Copy)]
-struct Word {
+struct Place {
     slab: &'static Slab,
-    bits: u64,
-    word: u32,
-    class: Class,
+    word: &'static AtomicU64,
+    block: usize,
 }
 
-/// Blocks on their way back to their slabs. Give back the rest with [`Gather::finish`].
-pub(super) struct Gather {
+impl Place {
+    /// Of the block at an address in a slab of `class`. Aborts if none starts there.
+    fn of(slab: &'static Slab, class: Class, address: usize) -> Place {
+        let block = misuse::start_of(Call::Free, slab, class, address);
+        let word = &slab.words(class)[block / 64];
+        Place { slab, word, block }
+    }
+
+    /// The bit.
+    #[inline(always)]
+    fn bit(&self) -> u64 {
+        1 << (self.block % 64)
+    }
+
+    /// Aborts if blocks of the word are free that a magazine keeps.
+    #[inline(always)]
+    fn refuse_free(&self, class: Class, kept: u64) {
+        let free = self.word.load(Ordering::Relaxed) & kept;
+        if free != 0 {
+            self.refuse_twice(class, free);
+        }
+    }
+
+    #[cold]
+    fn refuse_twice(&self, class: Class, twice: u64) -> ! {
+        let block = self.block / 64 * 64 + twice.trailing_zeros() as usize;
+        misuse::double_free(self.slab.base() + block * class.bytes(), class.bytes())
+    }
+}
+
+/// Where the blocks of a class are: loaded once for many.
+pub(super) struct Map {
+    heap: &'static Heap,
+    class: Class,
+    starts: Starts,
+    plain: State,
+    has_near_words: bool,
+    sides: Option<SideTable>,
+}
+
+impl Map {
+    pub(super) fn of(heap: &'static Heap, class: Class) -> Map {
+        Map {
+            heap,
+            class,
+            starts: class.starts(),
+            plain: State::plain(DepotId::blocks(class)),
+            has_near_words: Slab::has_near_words(class),
+            sides: heap.pages.sides(),
+        }
+    }
+
+    /// The place of a block, if its slab is plain. `None` says nothing.
+    #[inline(always)]
+    fn find_plain(&self, address: usize) -> Option<Place> {
+        let side = self.sides?.entry::<Slab>(address)?;
+        // SAFETY: an entry of the heap's.
+        let slab: &Slab = unsafe { side.as_ref() };
+        if slab.state() != self.plain {
+            return None;
+        }
+        let block = self.starts.block_at(address % SLICE_BYTES)?;
+        let word = match self.has_near_words {
+            true => slab.near_word(block / 64),
+            // SAFETY: the slab is carved.
+            false => unsafe { slab.far_word(block / 64) },
+        };
+        Some(Place { slab, word, block })
+    }
+
+    /// Finds blocks up to the first that takes a closer look, and lets the processor load their
+    /// words. Writes them to the first places of `found`, and returns how many.
+    #[inline(never)]
+    fn find_batch(&self, blocks: &[usize], found: &mut [MaybeUninit<Place>; BATCH]) -> usize {
+        let mut count = 0;
+        for (place, &address) in found.iter_mut().zip(blocks) {
+            let Some(block) = self.find_plain(address) else {
+                break;
+            };
+            let word = ptr::from_ref(place.write(block).word);
+            machine::prefetch(word.cast_mut().cast());
+            count += 1;
+        }
+        count
+    }
+
+    /// The place of a block. Aborts if it is none of the class: then its slab was given up, because
+    /// the block was freed twice.
+    #[inline(never)]
+    fn find(&self, address: usize) -> Place {
+        if let Some(place) = self.find_plain(address) {
+            return place;
+        }
+        match slab_at(self.heap, address) {
+            (slab, class) if class == self.class => Place::of(slab, class, address),
+            _ => misuse::no_block(Call::Free, address),
+        }
+    }
+
+    /// The row that two neighbours begin, as far as its word goes: where its first block is, its
+    /// bits and its length.
+    fn find_row(&self, blocks: &[usize]) -> (Place, u64, usize) {
+        let first = self.find(blocks[0]);
+        let (bits, count) = row_bits(self.class, first.block, blocks);
+        (first, bits, count)
+    }
+}
+
+/// Blocks on their way back to their slabs. Ends with [`GiveBack::finish`].
+pub(super) struct GiveBack {
     /// Where slabs go that are empty then.
     origin: Origin,
     /// Slabs that have free blocks again, to be listed together.
     returned: Returned,
-    places: [Option<Word>; PLACES],
 }
 
-impl Gather {
-    /// Nothing gathered yet.
+impl GiveBack {
     pub(super) fn new(origin: Origin) -> Self {
-        Gather {
+        GiveBack {
             origin,
             returned: Returned::none(),
-            places: [None; PLACES],
         }
     }
 
-    /// Adds freed blocks. Aborts if one is no block or was added twice.
+    /// Gives blocks of a magazine back. Aborts if one is no block of its class, or is free.
     ///
     /// # Safety
     /// - They are blocks that nothing uses any more.
-    pub(super) unsafe fn add(&mut self, blocks: &[usize]) {
-        each_word(self.origin.heap, blocks, &mut |word| self.add_word(word));
+    pub(super) unsafe fn add(&mut self, map: &Map, mut blocks: &[usize]) {
+        while !blocks.is_empty() {
+            let count = match is_in_order(map.class, blocks) {
+                true => self.add_row(map, blocks),
+                false => self.add_scattered(map, blocks),
+            };
+            blocks = &blocks[count..];
+        }
     }
 
+    /// Gives back the row that two neighbours begin, as far as its word goes. Returns how many.
+    fn add_row(&mut self, map: &Map, blocks: &[usize]) -> usize {
+        let (first, bits, count) = map.find_row(blocks);
+        self.give(map.class, &first, bits);
+        count
+    }
+
+    /// Gives back blocks in no order, at most [`BATCH`]. Returns how many.
     #[inline(never)]
-    fn add_word(&mut self, new: Word) {
-        let place = &mut self.places[place_of(new.slab, new.word as usize)];
-        match place {
-            Some(held) if core::ptr::eq(held.slab, new.slab) && held.word == new.word => {
-                if held.bits & new.bits != 0 {
-                    refuse_twice(new, held.bits & new.bits);
-                }
-                held.bits |= new.bits;
+    fn add_scattered(&mut self, map: &Map, blocks: &[usize]) -> usize {
+        let mut found = [const { MaybeUninit::uninit() }; BATCH];
+        let count = map.find_batch(blocks, &mut found);
+        for (number, place) in found[..count].iter().enumerate() {
+            // SAFETY: `find_batch` has written it.
+            let place: &Place = unsafe { place.assume_init_ref() };
+            // SAFETY: a freed block, as the callers of `GiveBack::add` promise.
+            let before = unsafe { place.slab.give(map.plain, place.word, place.bit()) };
+            if let Some(word) = before
+                && self.settle(
+                    map.class,
+                    place,
+                    place.bit(),
+                    Seen {
+                        state: map.plain,
+                        word,
+                    },
+                )
+            {
+                // The next block may be a second copy of one whose slab is gone.
+                return number + 1;
             }
-            _ => {
-                if let Some(evicted) = place.replace(new) {
-                    give(evicted, self.origin, &mut self.returned);
-                }
-            }
+        }
+        if count == 0 {
+            let first = map.find(blocks[0]);
+            self.give(map.class, &first, first.bit());
+        }
+        count.max(1)
+    }
+
+    /// Gives back the blocks `bits` of the word at `place`.
+    fn give(&mut self, class: Class, place: &Place, bits: u64) {
+        let (state, plain) = (place.slab.state(), State::plain(DepotId::blocks(class)));
+        // SAFETY: freed blocks, as the callers of `GiveBack::add` and `give_one` promise.
+        if let Some(word) = unsafe { place.slab.give(plain, place.word, bits) } {
+            self.settle(class, place, bits, Seen { state, word });
         }
     }
 
-    /// Gives back all that is left. By reference, because a copy would take as much stack again,
-    /// and that may be a coroutine's.
-    pub(super) fn finish(&mut self) {
-        for word in self.places.iter_mut().filter_map(Option::take) {
-            give(word, self.origin, &mut self.returned);
+    /// Does what a give-back has left. Returns whether slabs may have been given up.
+    #[inline(never)]
+    fn settle(&mut self, class: Class, place: &Place, bits: u64, seen: Seen) -> bool {
+        let (slab, id, at) = (place.slab, DepotId::blocks(class), (place.block / 64, bits));
+        let (depots, returned) = (self.origin.heap.depots, &mut self.returned);
+        match depots.settle(returned, slab, id, at, seen, &self.origin) {
+            Ok(are_gone) => are_gone,
+            Err(twice) => place.refuse_twice(class, twice),
         }
-        let depots = &self.origin.heap.depots;
-        depots.list(&mut self.returned, &self.origin);
+    }
+
+    /// Lists the slabs that have free blocks again.
+    pub(super) fn finish(&mut self) {
+        self.origin
+            .heap
+            .depots
+            .list(&mut self.returned, &self.origin);
     }
 }
 
 /// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice,
 /// or never handed out. Runs after a flush, so that a copy of what was flushed just now is seen.
-fn refuse_free(heap: &'static Heap, blocks: &[usize]) {
-    each_word(heap, blocks, &mut |word| {
-        let free = word.slab.free_bits(word.class, word.word as usize) & word.bits;
-        if free != 0 {
-            refuse_twice(word, free);
-        }
-    });
-}
-
-/// Calls `visit` with the words of freed blocks. Aborts if one is no block, or stands there twice
-/// in a run.
-#[inline(always)]
-fn each_word(heap: &'static Heap, mut blocks: &[usize], visit: &mut impl FnMut(Word)) {
-    while let Some(&first) = blocks.first() {
-        let (slab, class) = slab_at(heap, first);
-        let seen = match is_in_order(class, blocks) {
-            true => {
-                let word = row_word(slab, class, blocks);
-                visit(word);
-                word.bits.count_ones() as usize
-            }
-            false => visit_run(slab, class, blocks, visit),
-        };
-        blocks = &blocks[seen..];
+fn refuse_free(map: &Map, mut blocks: &[usize]) {
+    while is_in_order(map.class, blocks) {
+        let (first, bits, count) = map.find_row(blocks);
+        first.refuse_free(map.class, bits);
+        blocks = &blocks[count..];
     }
-}
-
-/// Visits blocks as long as they are of one slab and not in a row. Bits of one word collect in a
-/// register. Returns how many.
-fn visit_run(
-    slab: &'static Slab,
-    class: Class,
-    blocks: &[usize],
-    visit: &mut impl FnMut(Word),
-) -> usize {
-    let base = slab.base();
-    let starts = class.starts();
-    let (mut word, mut bits) = (0, 0u64);
-    let mut seen = 0;
-    let of_word = |word: usize, bits| Word {
-        slab,
-        bits,
-        word: word as u32,
-        class,
-    };
-    while let Some(&address) = blocks.get(seen) {
-        let offset = address.wrapping_sub(base);
-        if offset >= SLICE_BYTES {
-            break;
-        }
-        let Some(block) = starts.block_at(offset) else {
-            misuse::interior(Call::Free, address, class.bytes())
-        };
-        if block / 64 != word {
-            if bits != 0 {
-                visit(of_word(word, bits));
-                bits = 0;
-                if is_in_order(class, &blocks[seen..]) {
-                    return seen;
-                }
-            }
-            word = block / 64;
-        }
-        let before = bits;
-        bits |= 1 << (block % 64);
-        if bits == before {
-            misuse::double_free(address, class.bytes());
-        }
-        seen += 1;
+    for &address in blocks {
+        let place = map.find_plain(address).unwrap_or_else(|| map.find(address));
+        place.refuse_free(map.class, place.bit());
     }
-    visit(of_word(word, bits));
-    seen
 }
 
 /// Whether the first two blocks are neighbours. Blocks come in this way when a program frees in the
@@ -277,23 +369,9 @@ fn is_in_order(class: Class, blocks: &[usize]) -> bool {
     }
 }
 
-/// The row of blocks that two neighbours begin, as far as its word goes. Aborts if the first is no
-/// block.
-#[inline(never)]
-fn row_word(slab: &'static Slab, class: Class, blocks: &[usize]) -> Word {
-    let Some(block) = class.block_at(blocks[0].wrapping_sub(slab.base())) else {
-        misuse::interior(Call::Free, blocks[0], class.bytes())
-    };
-    Word {
-        slab,
-        bits: row_bits(class, block, blocks),
-        word: block as u32 / 64,
-        class,
-    }
-}
-
-/// The bits of the row that two neighbours begin, of which `block` is the first.
-fn row_bits(class: Class, block: usize, blocks: &[usize]) -> u64 {
+/// The bits of the row that two neighbours begin, of which `block` is the first, as far as its word
+/// goes, and how many they are.
+fn row_bits(class: Class, block: usize, blocks: &[usize]) -> (u64, usize) {
     let (bytes, bit) = (class.bytes(), block % 64);
     let step = blocks[1].wrapping_sub(blocks[0]);
     let most = match step == bytes {
@@ -305,7 +383,7 @@ fn row_bits(class: Class, block: usize, blocks: &[usize]) -> u64 {
         _ => count_steps(blocks, step, most),
     };
     let lowest = if step == bytes { bit } else { bit + 1 - count };
-    u64::MAX >> (64 - count) << lowest
+    (u64::MAX >> (64 - count) << lowest, count)
 }
 
 /// How many of the first `most` blocks each lie `step` after the previous one, including the first.
@@ -334,22 +412,6 @@ fn is_whole(blocks: &[usize; 64], step: usize) -> bool {
     wrong == 0
 }
 
-/// The word and the bit of a block in its slab; aborts if no block starts at `address`.
-fn place_in(class: Class, address: usize) -> (u32, u64) {
-    match class.block_at(address % SLICE_BYTES) {
-        Some(block) => (block as u32 / 64, 1 << (block % 64)),
-        None => misuse::interior(Call::Free, address, class.bytes()),
-    }
-}
-
-fn refuse_twice(word: Word, twice: u64) -> ! {
-    let block = word.word as usize * 64 + twice.trailing_zeros() as usize;
-    misuse::double_free(
-        word.slab.base() + block * word.class.bytes(),
-        word.class.bytes(),
-    )
-}
-
 /// Gives one block back to its slab. Aborts if it is no block or free already.
 ///
 /// # Safety
@@ -366,22 +428,11 @@ pub unsafe fn give_one(heap: &'static Heap, address: usize) {
 /// - As [`give_one`]; the address is in the slab.
 pub unsafe fn give_found(heap: &'static Heap, slab: &'static Slab, class: Class, address: usize) {
     debug_assert_eq!(slab.base(), address / SLICE_BYTES * SLICE_BYTES);
-    let (word, bits) = place_in(class, address);
-    let freed = Word {
-        slab,
-        class,
-        word,
-        bits,
-    };
+    let place = Place::of(slab, class, address);
     heap.tide.note_freed(class.bytes());
-    let (origin, mut returned) = (Origin::blocks(heap, Age::New), Returned::none());
-    give(freed, origin, &mut returned);
-    heap.depots.list(&mut returned, &origin);
-}
-
-fn place_of(slab: &Slab, word: usize) -> usize {
-    let slab = core::ptr::from_ref(slab).addr() / size_of::<Slab>();
-    (slab + word) % PLACES
+    let mut back = GiveBack::new(Origin::blocks(heap, Age::New));
+    back.give(class, &place, place.bit());
+    back.finish();
 }
 
 /// The slab that a freed block is in.
@@ -393,21 +444,6 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
         Found::NoBlock | Found::Large(_) | Found::Stack | Found::Sampled(..) | Found::Guarded => {
             misuse::no_block(Call::Free, address)
         }
-    }
-}
-
-fn give(word: Word, origin: Origin, returned: &mut Returned) {
-    let Word {
-        slab, class, bits, ..
-    } = word;
-    let depots = &origin.heap.depots;
-    // SAFETY: freed blocks, as the callers of `Gather::add` and `give_one` promise.
-    let given = unsafe {
-        let id = DepotId::blocks(class);
-        depots.give_with(returned, slab, id, word.word as usize, bits, &origin)
-    };
-    if let Err(twice) = given {
-        refuse_twice(word, twice);
     }
 }
 
@@ -443,7 +479,7 @@ mod tests {
     }
 
     fn row_of(class: Class, numbers: &[usize]) -> u64 {
-        row_bits(class, numbers[0], &addresses(class, numbers))
+        row_bits(class, numbers[0], &addresses(class, numbers)).0
     }
 
     #[test]

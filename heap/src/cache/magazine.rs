@@ -13,7 +13,7 @@
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier, plain};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
-use crate::slab::class_table::BUILT_IN;
+use crate::slab::class_table::{BUILT_IN, Starts};
 
 /// The tag byte of a slice. 0: no block starts here. Otherwise it is the offset of the magazine of
 /// its blocks, in units of 8 bytes, so that `free` needs no shift.
@@ -87,9 +87,9 @@ pub const TAGS_BY_SIZE: [Tag; TABLE_BYTES + 1] = {
     tags
 };
 
-/// What `free` must know about a tag: the test whether a block starts at an offset (see
-/// [`Class::start_test`]); 0 for tags of no class, a test that no offset passes. As long as half a
-/// magazine, so that a tag finds it without a shift.
+/// What `free` must know about a tag: the test whether a block starts at an offset, see [`Starts`];
+/// 0 for tags of no class, a test that no offset passes. As long as half a magazine, so that a tag
+/// finds it without a shift.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Start {
@@ -110,8 +110,9 @@ pub const STARTS: [Start; MAGAZINES] = {
     }; MAGAZINES];
     let mut index = 1;
     while index <= CLASSES {
-        (starts[index].test, starts[index].limit) = BUILT_IN.start_test(index);
-        starts[index].bytes = BUILT_IN.sizes[index] as u32;
+        let Starts { test, limit } = BUILT_IN.starts[index];
+        let bytes = BUILT_IN.sizes[index] as u32;
+        starts[index] = Start { test, limit, bytes };
         index += 1;
     }
     starts

@@ -10,6 +10,7 @@ use crate::base::sync::{
 use crate::os::lock::{Lock, Rank};
 use crate::os::{process, thread};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
+use crate::slab::class_table::Starts;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
@@ -219,8 +220,9 @@ impl Cache {
     pub fn follow_classes(&mut self) {
         for class in Class::all() {
             let start = &mut self.starts[class.index()];
-            (start.test, start.limit) = class.start_test();
-            start.bytes = class.bytes() as u32;
+            let Starts { test, limit } = class.starts();
+            let bytes = class.bytes() as u32;
+            *start = Start { test, limit, bytes };
         }
         for (size, tag) in self.tags.iter_mut().enumerate() {
             *tag = Tag::of(Class::serving(size));

@@ -268,7 +268,7 @@ macro_rules! push {
             "cmp {word}, qword ptr [rip + {heap} + {slices_at}]",
             "jae {slow}",
             "movzx {tag:e}, byte ptr [{base} + {word}]",
-            // Does a block of its class start here? One multiplication tells (see `Divisor`).
+            // Does a block of its class start here? One multiplication tells (see `Starts`).
             concat!("mov {base}, qword ptr [rip + ", slot_name!(), "@GOTTPOFF]"),
             "mov {base}, qword ptr fs:[{base}]",
             "movzx {word:e}, {block:x}",

@@ -21,7 +21,7 @@ use super::span::{RECORD_BYTES, SpanRecord, State, Use, ZeroState};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use crate::base::units::SLICE_BYTES;
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -346,6 +346,48 @@ pub(super) enum Commit {
     Yes,
     /// Only reserved.
     No,
+}
+
+/// Where the side entries of an arena's slices are: loaded once for many addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct SideTable {
+    /// Address of the first slice, and how many have an entry.
+    start: usize,
+    slices: usize,
+    /// The entry of the first slice.
+    first: usize,
+    bytes: usize,
+    group_shift: u32,
+    /// How far below the end of one group's entries those of the next begin.
+    gap: usize,
+}
+
+impl SideTable {
+    pub(super) fn of(arena: &Arena) -> SideTable {
+        let (layout, head) = (arena.layout(), arena.layout().head);
+        SideTable {
+            start: layout.address(head),
+            slices: arena.ready() - head,
+            first: layout.group_of(head).0 + layout.side_at,
+            bytes: layout.sides.near,
+            group_shift: layout.group_shift,
+            gap: layout.group_bytes + (layout.sides.near << layout.group_shift),
+        }
+    }
+
+    /// [`SliceRef::side`] of the slice at `address`, a `T`; `None` if it is not in the table.
+    #[inline(always)]
+    pub fn entry<T>(&self, address: usize) -> Option<NonNull<T>> {
+        debug_assert_eq!(self.bytes, size_of::<T>());
+        let slot = address.wrapping_sub(self.start) >> SLICE_SHIFT;
+        if slot >= self.slices {
+            return None;
+        }
+        let below = (slot >> self.group_shift) * self.gap;
+        let entry = (self.first + slot * size_of::<T>()).wrapping_sub(below);
+        // SAFETY: an address within the arena is not null.
+        Some(unsafe { NonNull::new_unchecked(entry as *mut T) })
+    }
 }
 
 /// One slice of an arena, found by an address in it.

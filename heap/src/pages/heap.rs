@@ -1,6 +1,6 @@
 //! The page heap: what it consists of, and its lock. All of this is off the fast paths.
 
-use super::arena::{Arena, MAX_ARENAS, SliceRef};
+use super::arena::{Arena, MAX_ARENAS, SideTable, SliceRef};
 use super::figures::{CallCounts, Counts, MIRROR_PART, MIRROR_SLICES, Mirror, Totals, Zeroing};
 use super::huge::{Policy, SplitUnits};
 use super::layout::Sides;
@@ -290,6 +290,11 @@ impl<O: Os> PageHeap<O> {
             return Some(SliceRef { arena, index });
         }
         self.locate_anywhere(address)
+    }
+
+    /// The side entries of the first arena; `None` without one. Takes no lock.
+    pub fn sides(&self) -> Option<SideTable> {
+        self.arenas().first().map(SideTable::of)
     }
 
     /// [`PageHeap::locate`] in all arenas. Where addresses are few, one arena may lie between the

@@ -31,7 +31,7 @@ pub(super) struct Layout {
     /// OS pages in a slice.
     pub(super) pages_per_slice: usize,
     pub(super) group_shift: u32,
-    group_bytes: usize,
+    pub(super) group_bytes: usize,
     pub(super) records_at: usize,
     pub(super) side_at: usize,
     pub(super) far_at: usize,

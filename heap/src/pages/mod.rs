@@ -54,7 +54,7 @@ mod tails;
 mod tests;
 mod zero_state;
 
-pub use arena::SliceRef;
+pub use arena::{SideTable, SliceRef};
 pub use figures::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals, ZeroingTotals};
 pub use heap::{PageHeap, Tables};
 pub use huge::Policy as HugePolicy;

@@ -198,25 +198,15 @@ impl Class {
         self.starts().block_at(offset)
     }
 
-    /// The test for where blocks start, looked up once for many.
+    /// The test for where blocks start.
     #[inline]
     pub fn starts(self) -> Starts {
-        Starts {
-            divisor: in_force().divisors[self.0 as usize],
-            blocks: self.blocks() as u32,
-        }
+        in_force().starts[self.0 as usize]
     }
 
     /// The smallest request that this class serves, alignment apart.
     pub fn least_request(self) -> usize {
         in_force().least[self.0 as usize] as usize
-    }
-
-    /// The constant `test` and the limit of the test, see [`Divisor`](super::class_table::Divisor):
-    /// a block starts at byte `offset` of a slab iff `offset * test` modulo 2^32 is below the
-    /// limit.
-    pub fn start_test(self) -> (u32, u32) {
-        in_force().start_test(self.index())
     }
 
     /// All classes, smallest first.
@@ -275,8 +265,6 @@ mod tests {
                 let (block, rest) = (offset / class.bytes(), offset % class.bytes());
                 let naive = (rest == 0 && block < class.blocks()).then_some(block);
                 assert_eq!(class.block_at(offset), naive);
-                let (test, limit) = class.start_test();
-                assert_eq!((offset as u32).wrapping_mul(test) < limit, naive.is_some());
             }
         }
     }

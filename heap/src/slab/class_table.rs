@@ -23,7 +23,7 @@ pub struct Table {
     /// Blocks of a slab.
     pub blocks: [u16; CLASSES + 1],
     /// What tells where a block starts.
-    pub divisors: [Divisor; CLASSES + 1],
+    pub starts: [Starts; CLASSES + 1],
     /// The smallest request, at an alignment of 16, that the class serves.
     pub least: [u16; CLASSES + 1],
     /// The class for a caller at an alignment of 16 (8 for sizes up to 8, where there is a class of
@@ -87,7 +87,7 @@ impl Table {
         let mut table = Table {
             sizes: *sizes,
             blocks: [0; CLASSES + 1],
-            divisors: [Divisor(0); CLASSES + 1],
+            starts: [Starts { test: 0, limit: 0 }; CLASSES + 1],
             least: [0; CLASSES + 1],
             by_step: [0; STEPS],
         };
@@ -98,7 +98,7 @@ impl Table {
         while index <= CLASSES {
             let bytes = sizes[index] as usize;
             table.blocks[index] = blocks_of(bytes);
-            table.divisors[index] = Divisor::new(bytes as u32);
+            table.starts[index] = Starts::of(bytes as u32, table.blocks[index] as u32);
             if bytes >= first && (bytes == STEP || bytes.is_multiple_of(16)) {
                 table.least[index] = if before == 0 { 0 } else { before as u16 + 1 };
                 before = bytes;
@@ -119,13 +119,6 @@ impl Table {
     pub const fn serving(&self, size: usize) -> u8 {
         self.by_step[size.div_ceil(STEP)]
     }
-
-    /// See `Class::start_test`.
-    pub const fn start_test(&self, index: usize) -> (u32, u32) {
-        let test = self.divisors[index].0;
-        let step = test.wrapping_mul(self.sizes[index] as u32);
-        (test, step * self.blocks[index] as u32)
-    }
 }
 
 const fn blocks_of(bytes: usize) -> u16 {
@@ -137,50 +130,42 @@ const fn blocks_of(bytes: usize) -> u16 {
     }
 }
 
+/// Where the blocks of a class's slabs start: at byte `offset` iff `offset * test` modulo 2^32 is
+/// below the limit.
+///
 /// Tests divisibility by a constant with one multiplication (after Lemire, Kaser, Kurz: "Faster
 /// remainder by direct computation", 2019). With `c = floor(2^32 / d) + 1` and `e = c * d - 2^32`,
 /// `n * c` modulo 2^32 is `k * e` for `n = k * d`, and at least `c` if `n` leaves a remainder. So
-/// one compare with `b * e` says whether `n` is one of the first `b` multiples.
-#[derive(Clone, Copy)]
-pub struct Divisor(pub(super) u32);
-
-impl Divisor {
-    pub(super) const fn new(divisor: u32) -> Divisor {
-        Divisor(((1 << 32) / divisor as u64 + 1) as u32)
-    }
-
-    /// `n / divisor` if that leaves no remainder. `n` is at most a slice's bytes.
-    ///
-    /// The low half of the product says whether there is a remainder. If there is none, the high
-    /// half is the quotient: rounding the constant up added less than `n`, so less than 2^32, to
-    /// the product.
-    #[inline(always)]
-    pub const fn divide_exactly(self, n: u32) -> Option<u32> {
-        let product = n as u64 * self.0 as u64;
-        if (product as u32) < self.0 {
-            Some((product >> 32) as u32)
-        } else {
-            None
-        }
-    }
-}
-
-/// Where the blocks of a class's slabs start.
+/// one compare with `b * e` says whether `n` is one of the first `b` multiples. Then the high half
+/// of the product is the quotient: rounding the constant up added less than `n`, so less than 2^32,
+/// to the product.
 #[derive(Clone, Copy)]
 pub struct Starts {
-    pub(super) divisor: Divisor,
-    pub(super) blocks: u32,
+    /// The constant.
+    pub test: u32,
+    /// What the product must be below.
+    pub limit: u32,
 }
 
 impl Starts {
+    /// Of `blocks` blocks of `bytes` bytes.
+    const fn of(bytes: u32, blocks: u32) -> Starts {
+        let test = ((1 << 32) / bytes as u64 + 1) as u32;
+        Starts {
+            test,
+            limit: test.wrapping_mul(bytes) * blocks,
+        }
+    }
+
     /// Which block of its slab starts at byte `offset` (below a slice's bytes); `None` if none
     /// does.
     #[inline(always)]
     pub const fn block_at(self, offset: usize) -> Option<usize> {
         debug_assert!(offset < SLICE_BYTES);
-        match self.divisor.divide_exactly(offset as u32) {
-            Some(block) if block < self.blocks => Some(block as usize),
-            _ => None,
+        let product = offset as u64 * self.test as u64;
+        match (product as u32) < self.limit {
+            true => Some((product >> 32) as usize),
+            false => None,
         }
     }
 }
@@ -246,7 +231,7 @@ mod tests {
             let table = Table::of(&sizes);
             let blocks = usize::from(table.blocks[1]);
             assert!(blocks <= MAX_BLOCKS && blocks * size <= SLICE_BYTES);
-            let (test, limit) = table.start_test(1);
+            let built = table.starts[1];
             // Near every multiple, and what lies between by a step that has no factor in common
             // with it.
             let near = (0..SLICE_BYTES / size + 2)
@@ -254,11 +239,8 @@ mod tests {
             for offset in near.chain((0..SLICE_BYTES).step_by(37)) {
                 if offset < SLICE_BYTES {
                     let starts = offset % size == 0 && offset / size < blocks;
-                    assert_eq!(
-                        (offset as u32).wrapping_mul(test) < limit,
-                        starts,
-                        "{offset} of {size}"
-                    );
+                    let block = starts.then_some(offset / size);
+                    assert_eq!(built.block_at(offset), block, "{offset} of {size}");
                 }
             }
         }

@@ -128,8 +128,7 @@ impl Slab {
 
     /// Withholds the blocks of claimed units, whose pages were purged. Under the depot's lock.
     pub(super) fn withhold(&self, class: Class, units: PageSet) {
-        let all = self.withheld().with(units);
-        self.withheld.store(all.0, Ordering::Relaxed);
+        self.add_withheld(units);
         // Blocks that lie in purged pages alone read as zero, and no thread can claim them now.
         self.fresh
             .fetch_or(class.fresh_blocks(units.0, UNITS), Ordering::Relaxed);
@@ -147,8 +146,7 @@ impl Slab {
 
     /// Offers all blocks that are withheld. Under the depot's lock.
     pub(super) fn offer_all(&self, class: Class) {
-        let units = self.withheld();
-        self.withheld.store(0, Ordering::Relaxed);
+        let units = self.take_withheld();
         for word in 0..class.words() {
             self.words(class)[word].fetch_or(bits_over(class, units, word), Ordering::AcqRel);
         }
@@ -277,8 +275,8 @@ impl Depot {
 /// Claims the spare units of a listed slab, if it is in scope. Under the depot's lock.
 fn spare_units(slab: &Slab, class: Class, scope: Scope, pages: usize) -> PageSet {
     debug_assert_eq!(slab.listed.load(Ordering::Relaxed), LISTED);
-    let idle = slab.idle.swap(1, Ordering::Relaxed) != 0;
-    let others = scope == Scope::Idle && !idle || slab.is_purging();
+    let is_idle = slab.is_idle();
+    let others = scope == Scope::Idle && !is_idle || slab.is_purging();
     if others || slab.all_free(class, 0) {
         return PageSet::NONE;
     }

@@ -2,9 +2,10 @@
 
 use super::class::Class;
 use super::depot_id::{DEPOTS, DepotId, USERS};
+use super::page_set::bits_over;
 use super::returned::Returned;
 use super::sets::DepotSets;
-use super::slab::{FETCHED, Given, LISTED, Slab, Slice};
+use super::slab::{FETCHED, LISTED, Seen, Slab, Slice, State};
 use super::source::Source;
 use crate::base::sync::plain::{AtomicBool, Ordering::Relaxed};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
@@ -88,41 +89,52 @@ impl Depots {
         bits: u64,
         source: &S,
     ) -> Result<(), u64> {
-        let mut returned = Returned::none();
+        debug_assert!(slab.is_of(id));
+        let state = slab.state();
         // SAFETY: the caller's promise.
-        let given = unsafe { self.give_with(&mut returned, slab, id, word, bits, source) };
+        let given = unsafe { slab.give(State::plain(id), &slab.words(id.class)[word], bits) };
+        let Some(before) = given else { return Ok(()) };
+        let mut returned = Returned::none();
+        let seen = Seen {
+            state,
+            word: before,
+        };
+        let settled = self.settle(&mut returned, slab, id, (word, bits), seen, source);
         self.list(&mut returned, source);
-        given
+        settled.map(|_| ())
     }
 
-    /// [`Depots::give`], but a slab that is to be listed joins `returned`, which the caller passes
-    /// to [`Depots::list`] soon. Until then no refill finds its blocks.
-    ///
-    /// # Safety
-    /// - As [`Depots::give`].
-    pub unsafe fn give_with<S: Source>(
+    /// Does what [`Slab::give`] of the blocks `bits` of `word` has left. A slab that is to be
+    /// listed joins `returned`, which the caller passes to [`Depots::list`] soon. Until then no
+    /// refill finds its blocks. Returns whether slabs may have been given up. `Err` as in
+    /// [`Depots::give`].
+    pub fn settle<S: Source>(
         &self,
         returned: &mut Returned,
         slab: &Slab,
         id: DepotId,
-        word: usize,
-        bits: u64,
+        (word, bits): (usize, u64),
+        seen: Seen,
         source: &S,
-    ) -> Result<(), u64> {
-        debug_assert!(slab.is_of(id));
-        // SAFETY: the caller's promise.
-        match unsafe { slab.give(id.class, word, bits) } {
-            Given::Done => {}
-            Given::Unlisted => {
-                if !returned.has_room(id) {
-                    self.list(returned, source);
-                }
-                returned.add(slab, id);
-            }
-            Given::MaybeEmpty => self.of(id).retire_if_empty(slab, id, source),
-            Given::Twice(bits) => return Err(bits),
+    ) -> Result<bool, u64> {
+        let free = seen.word | bits_over(id.class, seen.state.withheld(), word);
+        if free & bits != 0 {
+            return Err(free & bits);
         }
-        Ok(())
+        if !slab.note_given(word) {
+            let is_full = !returned.has_room(id);
+            if is_full {
+                self.list(returned, source);
+            }
+            returned.add(slab, id);
+            return Ok(is_full);
+        }
+        let is_whole = seen.word | bits == slab.offered_word(id.class, word);
+        let is_empty = is_whole && slab.all_free(id.class, word);
+        if is_empty {
+            self.of(id).retire_if_empty(slab, id, source);
+        }
+        Ok(is_empty)
     }
 
     /// Lists slabs that have free blocks again.
@@ -341,8 +353,12 @@ mod tests {
         let mut returned = Returned::none();
         for block in blocks.iter().step_by(class.blocks()) {
             let slab = slices.slab(*block);
+            let (state, word) = (slab.state(), &slab.words(class)[0]);
             // SAFETY: taken above; the blocks are not real memory.
-            unsafe { depots.give_with(&mut returned, slab, id, 0, 1, &slices) }.unwrap();
+            let word = unsafe { slab.give(State::plain(id), word, 1) }.unwrap();
+            let seen = Seen { state, word };
+            let settled = depots.settle(&mut returned, slab, id, (0, 1), seen, &slices);
+            assert_eq!(settled, Ok(false));
         }
         assert_eq!(depots.openings(id), before, "a lock for each slab");
         depots.list(&mut returned, &slices);

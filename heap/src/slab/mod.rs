@@ -60,6 +60,6 @@ pub use claim::Claim;
 pub use returned::Returned;
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
-pub use slab::{FarWords, Given, Slab, Slice, Touched, WORDS};
+pub use slab::{FarWords, Seen, Slab, Slice, State, Touched, WORDS};
 pub use source::{Pages, Scope, Source};
 pub use word::{Grain, LINE_BLOCKS};

@@ -6,7 +6,9 @@ use super::depot_id::DepotId;
 use super::page_set::{PageSet, bits_over, to_withhold};
 use super::word::put_first;
 use crate::base::sync::plain;
-use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
+use crate::base::sync::{
+    AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, full_barrier_after_rmw,
+};
 use crate::base::tree::{Node, Side};
 use core::ptr::NonNull;
 
@@ -39,9 +41,8 @@ pub struct Slab {
     links: [plain::AtomicPtr<Slab>; 2],
     /// Address of the first block: the slice's, so the same in every life of the record.
     base: plain::AtomicUsize,
-    /// The depot's [byte](DepotId::byte), 0 while the slice is no slab. Changes only while no block
-    /// is out and no bit is set.
-    depot: AtomicU8,
+    /// The [`State`].
+    state: AtomicU32,
     /// [`UNLISTED`], [`LISTED`], [`RESERVED`] or [`FETCHED`]; changes under the depot's lock, but
     /// for the last.
     pub(crate) listed: AtomicU8,
@@ -54,13 +55,8 @@ pub struct Slab {
     /// [`Class::tells_fresh`]; else 0. Bits of free blocks change only from 1 to 0, by the thread
     /// that claims the block.
     pub(super) fresh: AtomicU16,
-    /// [`PageSet`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the
-    /// depot's lock.
-    pub(super) withheld: AtomicU16,
     /// [`PageSet`] that the program mapped something over.
     mapped_over: plain::AtomicU16,
-    /// 1 if nothing was claimed or given since it was set. A hint.
-    pub(super) idle: AtomicU8,
     /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what
     /// it withholds, because a block may lie in such a page and in one that was withheld before.
     /// Changes under the depot's lock.
@@ -89,17 +85,41 @@ unsafe impl Node for Slab {
     }
 }
 
-/// The result of giving blocks back.
+/// What one load tells of a slab: its depot's [byte](DepotId::byte), 0 while the slice is no slab,
+/// and above it:
+///
+/// - [`State::IDLE`]: nothing was claimed or given since it was set. A hint.
+/// - The [`PageSet`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under
+///   the depot's lock.
+///
+/// The depot changes only while no block is out and no bit is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
-    /// Nothing more to do.
-    Done,
-    /// The slab is not in its depot's set, but has free blocks now.
-    Unlisted,
-    /// Every block of the slab may be free.
-    MaybeEmpty,
-    /// These blocks were free already: a double free. Nothing was changed for them.
-    Twice(u64),
+pub struct State(u32);
+
+impl State {
+    const IDLE: u32 = 1 << 8;
+
+    /// Of a slab of this depot that is not idle and withholds nothing.
+    pub fn plain(id: DepotId) -> State {
+        State(u32::from(id.byte()))
+    }
+
+    fn of_withheld(units: PageSet) -> u32 {
+        u32::from(units.0) << 16
+    }
+
+    pub(super) fn withheld(self) -> PageSet {
+        PageSet((self.0 >> 16) as u16)
+    }
+}
+
+/// A slab and a word of it, as they were before blocks were given back.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Before the give-back, because from then on others may claim and withhold the blocks.
+    pub state: State,
+    /// Just before it.
+    pub word: u64,
 }
 
 /// A slice to be carved.
@@ -130,14 +150,12 @@ impl Slab {
         Slab {
             links: [const { plain::AtomicPtr::new(core::ptr::null_mut()) }; 2],
             base: plain::AtomicUsize::new(0),
-            depot: AtomicU8::new(0),
+            state: AtomicU32::new(0),
             listed: AtomicU8::new(UNLISTED),
             lowest: AtomicU16::new(0),
             high_water: AtomicU16::new(0),
             fresh: AtomicU16::new(0),
-            withheld: AtomicU16::new(0),
             mapped_over: plain::AtomicU16::new(0),
-            idle: AtomicU8::new(0),
             purging: AtomicU8::new(0),
             far: plain::AtomicPtr::new(core::ptr::null_mut()),
             near: core::array::from_fn(|_| AtomicU64::new(0)),
@@ -154,7 +172,7 @@ impl Slab {
             base, zero, far, ..
         } = *slice;
         let class = id.class;
-        debug_assert_eq!(self.depot.load(Ordering::Relaxed), 0);
+        debug_assert_eq!(self.depot(), None);
         self.far.store(far.as_ptr(), plain::Ordering::Relaxed);
         self.base.store(base, Ordering::Relaxed);
         self.lowest.store(0, Ordering::Relaxed);
@@ -162,13 +180,12 @@ impl Slab {
         self.fresh
             .store(class.fresh_blocks(zero, pages), Ordering::Relaxed);
         let withheld = to_withhold(class, PageSet::of_pages(!zero, pages));
-        self.withheld.store(withheld.0, Ordering::Relaxed);
         self.mapped_over.store(0, plain::Ordering::Relaxed);
-        self.idle.store(0, Ordering::Relaxed);
         self.listed.store(FETCHED, Ordering::Relaxed);
         // Release, for the load in `is_of`, so that the depot's threads see FETCHED or a later
         // value.
-        self.depot.store(id.byte(), Ordering::Release);
+        let state = State::plain(id).0 | State::of_withheld(withheld);
+        self.set_state(state);
         for (word, bits) in self.words(class).iter().enumerate() {
             put_first(bits, self.offered_word(class, word));
         }
@@ -192,11 +209,22 @@ impl Slab {
         self.high_water.store(note, Ordering::Relaxed);
     }
 
+    /// What one load tells. A thread that holds a block of the slab finds its depot and its words.
+    #[inline(always)]
+    pub fn state(&self) -> State {
+        State(self.state.load(Ordering::Relaxed))
+    }
+
+    /// Begins or ends a life. By a swap, because loom 0.7 may read past a thread's own plain store.
+    fn set_state(&self, state: u32) {
+        self.state.swap(state, Ordering::Release);
+    }
+
     /// The depot, or `None` while the slice is no slab. Certain only while the caller holds a block
     /// of the slab.
     #[inline]
     pub fn depot(&self) -> Option<DepotId> {
-        DepotId::from_byte(self.depot.load(Ordering::Relaxed))
+        DepotId::from_byte(self.state().0 as u8)
     }
 
     /// Whether it is a slab of this depot. Certain as [`Slab::depot`] is, and under the lock of the
@@ -205,7 +233,7 @@ impl Slab {
     pub(super) fn is_of(&self, id: DepotId) -> bool {
         // Acquire, for the store in `carve`, which is made without the depot's lock. The end of a
         // life in this depot is under its lock, so the byte that the holder reads is no older.
-        self.depot.load(Ordering::Acquire) == id.byte()
+        self.state.load(Ordering::Acquire) as u8 == id.byte()
     }
 
     /// Bytes from the slab's start that may have been written since it was carved.
@@ -239,7 +267,8 @@ impl Slab {
             .sum()
     }
 
-    pub(super) fn words(&self, class: Class) -> &[AtomicU64] {
+    /// The words of the bitmap; none while the slice is about to be carved for the first time.
+    pub fn words(&self, class: Class) -> &[AtomicU64] {
         let count = class.words();
         if count <= NEAR_WORDS {
             return &self.near[..count];
@@ -247,11 +276,33 @@ impl Slab {
         self.far().map_or(&[], |far| &far[..count])
     }
 
+    /// Whether the words of this class are in the record.
+    pub fn has_near_words(class: Class) -> bool {
+        class.words() <= NEAR_WORDS
+    }
+
+    /// A word of the bitmap of a class that [has](Slab::has_near_words) near words.
+    #[inline(always)]
+    pub fn near_word(&self, word: usize) -> &AtomicU64 {
+        &self.near[word % NEAR_WORDS]
+    }
+
+    /// A word of the bitmap of another class.
+    ///
+    /// # Safety
+    /// - The slice was carved before.
+    #[inline(always)]
+    pub unsafe fn far_word(&self, word: usize) -> &AtomicU64 {
+        debug_assert!(self.far().is_some());
+        // SAFETY: the caller's promise.
+        unsafe { &self.far().unwrap_unchecked()[word % WORDS] }
+    }
+
     /// Whether block `block` of this slab of `class` is free: held by the bitmap, or withheld.
     /// True of every block while the slice is about to be carved for the first time.
     #[inline(always)]
     pub fn is_free(&self, class: Class, block: usize) -> bool {
-        let word = match class.words() <= NEAR_WORDS {
+        let word = match Slab::has_near_words(class) {
             true => self.near.get(block / 64),
             false => self.far().and_then(|far| far.get(block / 64)),
         };
@@ -275,43 +326,44 @@ impl Slab {
         unsafe { self.far.load(plain::Ordering::Relaxed).as_ref() }
     }
 
-    /// Which blocks of a word the bitmap holds as free. A snapshot.
-    #[inline]
-    pub fn free_bits(&self, class: Class, word: usize) -> u64 {
-        self.words(class)[word].load(Ordering::Relaxed)
-    }
-
-    /// Gives the blocks `bits` of `word` back: one atomic operation.
+    /// Gives the blocks `bits` of a word back: one atomic operation. Returns the word as it was
+    /// before, for [`super::depot::Depots::settle`]; `None` if nothing is left to do.
     ///
     /// # Safety
     /// - The caller has claimed them, and nothing uses them any more. If one was already given
-    ///   back, the result is [`Given::Twice`], or a later claim of the same block detects it.
-    pub unsafe fn give(&self, class: Class, word: usize, bits: u64) -> Given {
-        // Before the bits are set: from then on they may be claimed and withheld like any other.
-        let withheld = self.withheld_bits(class, word);
-        let before = self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
+    ///   back, that call reports it, or a later claim of the same block detects it.
+    /// - `word` is one of the slab's, and `plain` the [plain state](State::plain) of its depot.
+    #[inline(always)]
+    pub unsafe fn give(&self, plain: State, word: &AtomicU64, bits: u64) -> Option<u64> {
+        debug_assert_eq!(self.depot(), DepotId::from_byte(plain.0 as u8));
+        let before = word.fetch_or(bits, Ordering::AcqRel);
         full_barrier_after_rmw();
-        if (before | withheld) & bits != 0 {
-            return Given::Twice((before | withheld) & bits);
-        }
+        // What was free, without the run of free blocks that begins with the first block now: 0 if
+        // the word was empty, and if it is whole.
+        let others = before & before.wrapping_add(bits).wrapping_add(1);
+        let is_done = before & bits == 0 && others != 0 && self.state() == plain;
+        (!is_done).then_some(before)
+    }
+
+    /// Notes that blocks of `word` were given back. Returns whether the slab is listed.
+    pub(super) fn note_given(&self, word: usize) -> bool {
         self.note_use();
         if (self.lowest.load(Ordering::Relaxed) as usize) > word {
             self.lowest.store(word as u16, Ordering::Relaxed);
         }
-        if self.listed.load(Ordering::Relaxed) != LISTED {
-            return Given::Unlisted;
-        }
-        if before | bits == self.offered_word(class, word) && self.all_free(class, word) {
-            return Given::MaybeEmpty;
-        }
-        Given::Done
+        self.listed.load(Ordering::Relaxed) == LISTED
     }
 
     /// Notes that blocks are claimed or given.
     pub(super) fn note_use(&self) {
-        if self.idle.load(Ordering::Relaxed) != 0 {
-            self.idle.store(0, Ordering::Relaxed);
+        if self.state().0 & State::IDLE != 0 {
+            self.state.fetch_and(!State::IDLE, Ordering::Relaxed);
         }
+    }
+
+    /// Whether nothing was claimed or given since the last call. A hint.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.fetch_or(State::IDLE, Ordering::Relaxed) & State::IDLE != 0
     }
 
     /// Whether every block seems free; looks first at the word after `word`, where blocks freed in
@@ -362,7 +414,19 @@ impl Slab {
 
     /// The units whose blocks are withheld. Changes under the depot's lock.
     pub fn withheld(&self) -> PageSet {
-        PageSet(self.withheld.load(Ordering::Relaxed))
+        self.state().withheld()
+    }
+
+    /// Withholds the blocks of these units as well.
+    pub(super) fn add_withheld(&self, units: PageSet) {
+        let bits = State::of_withheld(units);
+        self.state.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    /// Withholds none from now on. Returns the units whose blocks were withheld.
+    pub(super) fn take_withheld(&self) -> PageSet {
+        let all = State::of_withheld(PageSet(u16::MAX));
+        State(self.state.fetch_and(!all, Ordering::Relaxed)).withheld()
     }
 
     /// The bits of `word` whose blocks are withheld.
@@ -388,8 +452,7 @@ impl Slab {
 
     /// The slice stops being a slab; the caller has claimed all blocks.
     pub(super) fn uncarve(&self) {
-        self.withheld.store(0, Ordering::Relaxed);
-        self.depot.store(0, Ordering::Relaxed);
+        self.set_state(0);
     }
 }
 
@@ -423,10 +486,7 @@ mod tests {
         let blocks = take(&depots, &slices, class, 10);
         give(&depots, &slices, class, blocks[4]).unwrap();
         assert_eq!(give(&depots, &slices, class, blocks[4]), Err(1 << 4));
-        assert_eq!(
-            // SAFETY: refused.
-            unsafe { slices.slab(blocks[4]).give(class, 0, 1 << 20) },
-            Given::Twice(1 << 20)
-        );
+        let never_claimed = blocks[9] + 64;
+        assert_eq!(give(&depots, &slices, class, never_claimed), Err(1 << 10));
     }
 }

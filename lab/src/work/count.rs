@@ -12,6 +12,8 @@ use std::ffi::c_void;
 use anyhow::Context as _;
 
 use super::heap;
+use super::single::permutation;
+use crate::workloads::Order;
 
 /// A stretch of code whose instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub enum Stretch {
     Pair { size: usize },
     /// `count` blocks, then freed in the order of allocation, with both loops.
     Fifo { size: usize, count: usize },
+    /// The frees of `count` blocks in random order, with their loop.
+    Scattered { size: usize, count: usize },
     /// Only the call of an entry point.
     Entry(Entry),
 }
@@ -73,6 +77,15 @@ const fn fifo(name: &'static str, size: usize) -> Counted {
     }
 }
 
+const fn scattered(name: &'static str, size: usize) -> Counted {
+    let count = 50_000;
+    Counted {
+        name,
+        stretch: Stretch::Scattered { size, count },
+        lengths: (count as u64, 2 * count as u64),
+    }
+}
+
 const fn entry(name: &'static str, entry: Entry) -> Counted {
     Counted {
         name,
@@ -88,6 +101,12 @@ pub const PAIRS: &[Counted] = &[
     pair("pair-1024", 1_024),
     fifo("fifo-64", 64),
     fifo("fifo-1024", 1_024),
+];
+
+/// Counted for the golden file: frees that miss the magazine.
+pub const SCATTERED: &[Counted] = &[
+    scattered("scattered-64", 64),
+    scattered("scattered-256", 256),
 ];
 
 /// The contents of the golden file for the shipped library.
@@ -118,6 +137,7 @@ pub fn find(name: &str) -> Option<&'static Counted> {
     PAIRS
         .iter()
         .chain(ENTRIES)
+        .chain(SCATTERED)
         .chain([&HARDENED, &NOTHING])
         .find(|c| c.name == name)
 }
@@ -131,6 +151,7 @@ pub fn carry_out(stretch: Stretch, ops: u64) -> anyhow::Result<()> {
     match stretch {
         Stretch::Pair { size } => count_pairs(size, ops),
         Stretch::Fifo { size, count } => count_fifo(size, count, ops),
+        Stretch::Scattered { size, count } => count_scattered(size, count, ops),
         Stretch::Entry(entry) => return count_entry(entry, ops),
     }
     Ok(())
@@ -163,6 +184,21 @@ fn count_fifo(size: usize, count: usize, ops: u64) {
         }
     }
     toggle();
+}
+
+#[inline(never)]
+fn count_scattered(size: usize, count: usize, ops: u64) {
+    let turns = permutation(count, Order::Random);
+    for _ in 0..ops / count as u64 {
+        let blocks: Vec<_> = (0..count).map(|_| heap::malloc(size)).collect();
+        let scattered: Vec<_> = turns.iter().map(|&turn| blocks[turn as usize]).collect();
+        toggle();
+        for &block in &scattered {
+            // SAFETY: allocated above, each freed once.
+            unsafe { heap::free(block) };
+        }
+        toggle();
+    }
 }
 
 fn count_entry(entry: Entry, ops: u64) -> anyhow::Result<()> {
@@ -314,7 +350,7 @@ mod tests {
 
     #[test]
     fn every_count_is_found_by_its_name_and_its_lengths_differ() {
-        for counted in PAIRS.iter().chain(ENTRIES) {
+        for counted in PAIRS.iter().chain(ENTRIES).chain(SCATTERED) {
             assert_eq!(find(counted.name).unwrap().stretch, counted.stretch);
             assert!(counted.lengths.0 < counted.lengths.1);
         }
@@ -322,7 +358,8 @@ mod tests {
 
     #[test]
     fn the_loops_run_outside_of_valgrind() {
-        for counted in PAIRS.iter().chain(&ENTRIES[..4]).chain([&NOTHING]) {
+        let entries = ENTRIES[..4].iter().chain([&NOTHING]);
+        for counted in PAIRS.iter().chain(SCATTERED).chain(entries) {
             carry_out(counted.stretch, counted.lengths.0).unwrap();
         }
     }

@@ -44,7 +44,7 @@ fn one_batch(blocks: &mut [Block], turns: &[u32], size: usize) {
 }
 
 /// The order in which `count` blocks are freed.
-fn permutation(count: usize, order: Order) -> Vec<u32> {
+pub(super) fn permutation(count: usize, order: Order) -> Vec<u32> {
     let mut turns: Vec<u32> = (0..count as u32).collect();
     match order {
         Order::Fifo => {}

@@ -226,6 +226,19 @@ fn a_tag_is_taken_once_and_a_second_free_changes_nothing() {
 }
 
 #[test]
+fn the_table_of_side_entries_agrees_with_each_slice() {
+    let heap = heap(Conditions::default());
+    assert!(heap.sides().is_none());
+    let span = large(&heap, 100).unwrap();
+    let (base, sides) = (span.base.addr().get(), heap.sides().unwrap());
+    for address in (0..100).map(|slice| base + slice * SLICE_BYTES + 8) {
+        let side = heap.locate(address).unwrap().side();
+        assert_eq!(sides.entry::<[u8; 64]>(address), Some(side.cast()));
+    }
+    assert_eq!(sides.entry::<[u8; 64]>(base - 100 * MIB), None);
+}
+
+#[test]
 fn addresses_from_nowhere_are_harmless() {
     let heap = heap(Conditions::default());
     let span = large(&heap, 1).unwrap();
