@@ -35,6 +35,14 @@ pub(super) struct Gate {
     pub(super) waits: Waits,
 }
 
+// The section begins at a multiple of 1,024 bytes and is shorter, so it lies on one page.
+#[cfg(not(loom))]
+core::arch::global_asm!(
+    ".pushsection neap_fork,\"aw\",@progbits",
+    ".p2align 10",
+    ".popsection",
+);
+
 /// The process's.
 #[unsafe(link_section = "neap_fork")]
 pub(super) static GATE: Gate = Gate {
