@@ -100,7 +100,8 @@ impl<O: Os> PageHeap<O> {
         let most_held = &mut locked.inner.most_held;
         *most_held = (*most_held).max((used + dirty).saturating_sub(cold));
         let stays = policy::room_beside_block(used, dirty, *most_held)?;
-        Some(stays.max(self.limits.kept()))
+        let stays = stays.max(self.limits.kept());
+        (stays < dirty).then_some(stays)
     }
 
     /// When free spans are to be purged next by their age, in ms; `None` when none will be: the

@@ -179,7 +179,7 @@ impl Heap {
         self.each_lock(&mut look);
         // SAFETY: the slot holds a sentinel or the thread's cache, which lives until it changes.
         let cache = unsafe { &*machine::slot() };
-        is_mine || !(cache.is_sentinel() || cache.is_quiet())
+        is_mine || !cache.is_sentinel() && cache.is_changed_by_caller()
     }
 
     /// Whether the heap is over the soft limit, and has grown since the last round on the way

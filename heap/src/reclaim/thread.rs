@@ -402,6 +402,9 @@ fn go_round() {
                 let keeps = HEAP.decay_ms() > SHORT_DECAY_MS || HEAP.pages.limits().kept() > 0;
                 if HEAP.tide.leaves_clean() && !keeps {
                     HEAP.decay(Reason::Demand);
+                } else if watch.rounds.left > 0 {
+                    // The next thread, or a caller, finds that rounds are still to come.
+                    HEAP.tide.want();
                 }
                 return;
             }
