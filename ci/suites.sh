@@ -32,7 +32,6 @@ work=$(mktemp -d)
 trap 'sweep "$work/runs"; rm -rf "$work"' EXIT
 mkdir -p "$cache/download" "$cache/sources" "$work/verdicts" "$work/runs"
 
-documented
 witness=$work/witness.so
 "${CC:-cc}" -O1 -Wall -Wextra -Werror -shared -fPIC -o "$witness" ci/suites/witness.c
 

@@ -9,15 +9,6 @@ die() {
     exit 1
 }
 
-# Checks that docs/suites.md lists every expected failure with its reason.
-documented() {
-    local kind test reason
-    while read -r kind test reason; do
-        [ "$kind" != fails ] || grep -qF "| \`$test\` | $reason |" docs/suites.md ||
-            die "docs/suites.md lacks the row | \`$test\` | $reason |"
-    done <"$expected"
-}
-
 # ---- obtain: into $cache/sources, once
 
 # debian PACKAGE MEMBER...: extracts these members (patterns below the archive's root) of

@@ -106,8 +106,8 @@ fn some_words_have_one_place() {
             wrong.push(format!("{file} speaks to the kernel"));
         }
         // Magazines and the thread's slot; who called; the registers that a walk up the stack
-        // begins with; another stack; system calls; memory tags; where a section begins; requests to
-        // valgrind.
+        // begins with; another stack; system calls; memory tags; where a section begins; requests
+        // to valgrind.
         let may_have_assembly = room_of(&file) == "cache"
             || [
                 "instruments/unwind/",
