@@ -68,6 +68,10 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
     ("programs/chosen_stack.c", "musl has no makecontext"),
     ("programs/early.c", "musl has no LD_AUDIT"),
     (
+        "programs/thread_area.c",
+        "since 1.2.4, musl's clone gives a child no thread area",
+    ),
+    (
         "programs/unload.c",
         "musl opens no library late that needs thread-local memory at a fixed place",
     ),
