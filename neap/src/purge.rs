@@ -1,8 +1,8 @@
 //! When free pages return to the kernel.
 //!
-//! A page that stays free for the [decay time](set_decay), one second unless set, returns to the
-//! kernel. A Rust program's own allocations and frees do this work, unless the program [enables a
-//! thread](enable_thread) for it.
+//! A page that stays free returns to the kernel a [decay time](set_decay), one second unless set,
+//! after the program last freed memory, and after two at the latest. A Rust program's own
+//! allocations and frees do this work, unless the program [enables a thread](enable_thread) for it.
 //!
 //! ```
 //! use neap::purge;

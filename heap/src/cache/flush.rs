@@ -289,6 +289,10 @@ impl GiveBack {
         for (number, place) in found[..count].iter().enumerate() {
             // SAFETY: `find_batch` has written it.
             let place: &Place = unsafe { place.assume_init_ref() };
+            // Another thread may have withheld its page since. Then a second free shows only there.
+            if place.slab.state() != map.plain {
+                return number;
+            }
             // SAFETY: a freed block, as the callers of `GiveBack::add` promise.
             let before = unsafe { place.slab.give(map.plain, place.word, place.bit()) };
             if let Some(word) = before
