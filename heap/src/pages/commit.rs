@@ -13,7 +13,7 @@ use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::huge::mark;
 use super::limits::Admission;
-use super::request::{Fill, SpanRequest, SpanSource};
+use super::request::{SpanRequest, SpanSource};
 use super::reserve::Refusal;
 use super::span::{Age, SpanRecord, Use};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
@@ -440,8 +440,7 @@ impl<'h, O: Os> Locked<'h, O> {
     fn range_of_units(&self, request: &SpanRequest, most: usize) -> Option<CommitRange<'h>> {
         let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
         let batch = self.heap.huge_policy().batch(slabs);
-        let fits = request.fill == Fill::Dense && request.slices == 1 && request.align == 1;
-        if batch == 0 || !fits || self.heap.os.strict_commit() {
+        if batch == 0 || !request.is_for_slab() || self.heap.os.strict_commit() {
             return None;
         }
         (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch.min(most)))

@@ -78,10 +78,11 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn aligned_start(&self, free: &SpanRecord, request: &SpanRequest) -> Option<usize> {
-        let at = self
-            .arena(free.arena())
-            .layout()
-            .align_up(free.index.get(), request.align);
+        let arena = self.arena(free.arena());
+        if request.is_for_slab() && free.dirty.get() > 0 {
+            return arena.first_touched(free);
+        }
+        let at = arena.layout().align_up(free.index.get(), request.align);
         request.start_in(at, free.end())
     }
 
@@ -135,7 +136,8 @@ impl<'h, O: Os> Locked<'h, O> {
         let (first, cut, end) = (free.index.get(), at + slices, free.end());
         let (id, detail) = (free.arena() as u8, free.zero_state());
         // What is known to be clean is not counted: it may be millions of slices.
-        let unknown = (first + free.clean_slices()).min(at);
+        let clean = first + free.clean_slices();
+        let unknown = clean.min(at);
         let before = arena.share(free, unknown, at);
         debug_assert!(at - first > 1024 || before == arena.share(free, first, at));
         self.detach(free);
@@ -145,6 +147,7 @@ impl<'h, O: Os> Locked<'h, O> {
             let tail = arena.record(cut);
             tail.place(id, cut);
             self.split_off(free, tail, end - cut, all - before - taken);
+            tail.know_clean(clean.saturating_sub(cut));
         }
         if before == 0 {
             self.unqueue(free);
@@ -153,6 +156,7 @@ impl<'h, O: Os> Locked<'h, O> {
         if first < at {
             free.dirty.set(before);
             arena.set_length(free, at - first);
+            free.know_clean(unknown - first);
             self.attach(free);
         }
         let part = arena.record(at);
@@ -305,9 +309,7 @@ impl<'h, O: Os> Locked<'h, O> {
         merged.dirty.set(dirty);
         merged.set_zero_state(detail);
         arena.set_length(merged, slices);
-        if dirty > 0 {
-            merged.back.set(clean);
-        }
+        merged.know_clean(clean);
         self.attach(merged);
         merged
     }

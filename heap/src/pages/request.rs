@@ -56,6 +56,11 @@ impl SpanRequest {
         }
     }
 
+    /// Whether it is one slice, any one, for a slab.
+    pub(super) fn is_for_slab(&self) -> bool {
+        self.fill == Fill::Dense && self.slices == 1 && self.align == 1
+    }
+
     /// Whether no span can be so long.
     pub(super) fn is_too_long(&self) -> bool {
         self.slices > Self::MOST_SLICES

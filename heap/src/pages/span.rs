@@ -271,6 +271,13 @@ impl SpanRecord {
         }
     }
 
+    /// Notes that so many slices of a free span, from its first on, are clean.
+    pub(super) fn know_clean(&self, slices: usize) {
+        if self.slices.get() > 1 && self.dirty.get() > 0 {
+            self.back.set(slices);
+        }
+    }
+
     /// Sets the span's place in the order, by how many of its `pages` are dirty. To be called
     /// before the span goes into the tree.
     pub(super) fn set_warmth(&self, pages: usize) {

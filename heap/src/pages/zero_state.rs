@@ -157,6 +157,15 @@ impl Arena {
         Some(from + masks.position(|mask| mask.load(Relaxed) != 0)?)
     }
 
+    /// The first slice of a free span with a dirty page.
+    pub(super) fn first_touched(&self, free: &SpanRecord) -> Option<usize> {
+        let first = free.index.get();
+        match free.zero_state() {
+            ZeroState::AllDirty => Some(first),
+            ZeroState::PerPage => self.first_dirty(first + free.clean_slices(), free.end()),
+        }
+    }
+
     /// The next dirty pages in the slices `from..to`, at most `most` of them (but all of the first
     /// slice), over at most as many slices. Clean pages between dirty ones are in the run where
     /// they are few: purging absent pages costs less than another call.

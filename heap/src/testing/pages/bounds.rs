@@ -202,6 +202,27 @@ fn resident_pages_are_found_where_there_are_few() {
 }
 
 #[test]
+fn slabs_begin_on_resident_pages_where_guards_lie_between() {
+    let heap = roomy();
+    // As stacks leave it: a guard of one slice, then one of which the last page was used.
+    let one_page = Dirty::PrefixBut {
+        bytes: SLICE_BYTES,
+        clean: 0x7fff,
+    };
+    let slices: Vec<_> = (0..16).map(|_| large(&heap, 1).unwrap()).collect();
+    for stack in slices.chunks(2) {
+        free(&heap, stack[0], Dirty::AsBefore);
+        free(&heap, stack[1], one_page);
+    }
+    for _ in 0..8 {
+        let slab = slab(&heap).unwrap();
+        assert_eq!(slab.place.dirty_mask(), 0x8000);
+        assert_eq!(heap.check(), Ok(()));
+    }
+    assert_eq!(heap.totals().free_dirty, 0);
+}
+
+#[test]
 fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged() {
     let heap = roomy();
     let unit = |span: &Span<'_>| span.base.as_ptr().addr() / HUGE_BYTES * HUGE_BYTES;
