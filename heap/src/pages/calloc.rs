@@ -162,11 +162,12 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Writes a run that seems to be full. Of any other it asks about the head, which programs use
-    /// most, and purges the rest.
+    /// most, and purges the rest; now and then it purges the head as well.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn sample(&self, run: Run) -> usize {
+        let row = self.predictor.row(run.bytes);
         let head = run.clip(run.start, MOST_UNASKED);
         let rest = run.clip(run.start + head.bytes, usize::MAX);
         // SAFETY: the caller's promise, each time: parts of the run.
@@ -174,15 +175,22 @@ impl<O: Os> PageHeap<O> {
             if self.seems_full(run) {
                 return self.write(run);
             }
+            if row.is_time_to_purge() && self.give_back(run) {
+                return run.bytes;
+            }
             if !self.give_back(rest) {
                 return self.ask(run);
             }
+            let mut finding = Finding::Untouched;
             let visit = |found: Populated| {
+                finding = Finding::Mixed;
                 self.zero_populated(head.clip(found.start, found.bytes), found.backing);
             };
             if let Err(unknown) = self.populated(head, visit) {
                 self.zero_unknown(head, unknown);
+                finding = Finding::Mixed;
             }
+            row.record(finding);
         }
         run.bytes
     }

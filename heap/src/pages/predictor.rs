@@ -28,6 +28,9 @@ const PROBE_EVERY: u8 = 4;
 /// The probe pages were purged, and no block since had them populated.
 const PROBED: u8 = PROBE_EVERY;
 
+/// Of this many long blocks whose first part `calloc` keeps, it purges one as a whole.
+const PURGE_EVERY: u8 = 32;
+
 /// What the kernel found about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
@@ -83,6 +86,8 @@ pub(super) struct Row {
     streak: AtomicI8,
     /// [`PROBED`], or how many long blocks ago it was decided whether to purge probe pages.
     probes: AtomicU8,
+    /// How many long blocks ago one was purged as a whole.
+    kept: AtomicU8,
 }
 
 impl Predictor {
@@ -92,6 +97,7 @@ impl Predictor {
                 Row {
                     streak: AtomicI8::new(0),
                     probes: AtomicU8::new(0),
+                    kept: AtomicU8::new(0),
                 }
             }; SIZES],
         }
@@ -151,6 +157,14 @@ impl Row {
     /// The probe pages were purged.
     pub(super) fn note_probe(&self) {
         self.probes.store(PROBED, Relaxed);
+    }
+
+    /// Whether to purge a long block as a whole: what is resident there may be a neighbour's doing,
+    /// and would be written again and again.
+    pub(super) fn is_time_to_purge(&self) -> bool {
+        let count = self.kept.load(Relaxed);
+        self.kept.store((count + 1) % PURGE_EVERY, Relaxed);
+        count == 0
     }
 
     /// Whether to purge the probe pages of a long block that is in use.

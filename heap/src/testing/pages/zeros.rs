@@ -6,6 +6,7 @@ use crate::os::fake::{Call, Conditions, Fake};
 use crate::os::{Answers, Backing};
 use crate::pages::{Dirty, PageHeap, ZeroingTotals};
 use crate::testing::is_zero;
+use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -220,15 +221,36 @@ fn a_kernel_that_answers_page_by_page_is_not_asked_about_long_runs() {
     });
     let head = |page| page < 16;
     round(&heap, 64 * MIB, head);
-    for _ in 0..50 {
+    for number in 0..50 {
         let cost = round(&heap, 64 * MIB, head);
-        assert_eq!(of(cost), spent(16 * PAGE, 63 * MIB, 2));
+        let wanted = match number % 32 {
+            0 => spent(0, 64 * MIB, 1),
+            _ => spent(16 * PAGE, 63 * MIB, 2),
+        };
+        assert_eq!(of(cost), wanted);
     }
     round(&heap, 64 * MIB, |_| true);
     assert_eq!(of(round(&heap, 64 * MIB, |_| true)), spent(64 * MIB, 0, 4));
     heap.purge_all();
     round(&heap, 16 * MIB, head);
     assert_eq!(of(round(&heap, 16 * MIB, head)), spent(16 * PAGE, 0, 1));
+}
+
+/// On such a kernel, what a neighbour's huge page made resident is not written again and again, and
+/// a block that no one touches is soon purged without a query.
+#[test]
+fn what_a_neighbour_made_resident_is_not_written_where_pages_are_told_one_by_one() {
+    let heap = heap(Conditions {
+        answers: Answers::Pages,
+        ..roomy()
+    });
+    round(&heap, 64 * MIB, |page| page < 112);
+    assert_eq!(of(round(&heap, 64 * MIB, |_| false)), spent(0, 64 * MIB, 1));
+    let costs = (0..100).map(|_| round(&heap, 64 * MIB, |_| false));
+    let costs: Vec<_> = costs.collect();
+    assert!(costs.iter().all(|cost| cost.written == 0), "{costs:?}");
+    let asked = costs[40..].iter().filter(|cost| cost.asked > 0);
+    assert!(asked.count() <= 60 / 8 + 1, "{costs:?}");
 }
 
 /// A neighbour's huge page that reaches into the block is not written again and again.
