@@ -8,8 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 
-use crate::peers;
-use crate::peers::locate::{Places, Ready};
+use crate::peers::locate::{self, Places, Ready};
 use crate::run;
 use crate::work::count::{self, Counted};
 
@@ -80,8 +79,7 @@ fn default_file() -> PathBuf {
 /// optimisation would be meaningless.
 fn shipped(name: &str, arguments: &Arguments) -> anyhow::Result<Ready> {
     let places = Places::new(arguments.neap.clone())?;
-    let neap = peers::find(name).with_context(|| format!("{name} is not among the peers"))?;
-    let ready = peers::locate::locate(neap, &places)?;
+    let ready = locate::locate_name(name, &places)?;
     let is_shipped =
         arguments.neap.is_some() || ready.library.parent().is_some_and(|p| p.ends_with("dist"));
     ensure!(

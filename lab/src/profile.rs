@@ -1,16 +1,15 @@
 //! Whether the sampling profiler tells the truth: the mean error of each place over many processes
 //! with the same known allocations.
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, ROUNDS, Setting, Settings};
-use crate::peers;
-use crate::peers::locate::{Places, Ready};
+use crate::peers::locate::{self, Places, Ready};
 use crate::run;
-use crate::work::sites::{KnownSite, Part, Reading, SIZES, Totals, readings};
+use crate::work::sites::{PLACES, Reading, Side, Totals, readings};
 
 /// The accuracy of the sampling profiler.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -40,8 +39,7 @@ const QUICKER: u64 = 16;
 
 /// A place whose mean is far off is a failure.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
-    let neap = peers::find("neap").context("no peer neap")?;
-    let neap = peers::locate::locate(neap, &Places::new(settings.path("neap"))?)?;
+    let neap = locate::neap(&Places::new(settings.path("neap"))?)?;
     let (runs, rate) = (settings.rounds(RUNS), settings.number("rate"));
     let options = [("runs", runs.to_string()), ("rate", rate.to_string())];
     campaign.head(&options, std::slice::from_ref(&neap));
@@ -97,7 +95,7 @@ fn compare(plan: &Plan, campaign: &mut Campaign) {
             Err(reason) => campaign.fail(format!("known allocations: {reason:#}")),
         }
     }
-    for place in 0..SIZES.len() * Part::ALL.len() {
+    for place in 0..PLACES {
         let of_place: Vec<Reading> = runs.iter().map(|run| run[place]).collect();
         note(&of_place, plan.rate, campaign);
     }
@@ -116,39 +114,33 @@ fn once(plan: &Plan) -> anyhow::Result<Vec<Reading>> {
     readings(&report)
 }
 
+/// A side of a place: the cases of its ratios and of its errors, and its figures.
+type SideView = (&'static str, &'static str, fn(&Reading) -> Side);
+
+const SIDES: [SideView; 2] = [
+    (ALLOCATED, ALLOCATED_ERRORS, |place| place.allocated),
+    (LIVE, LIVE_ERRORS, |place| place.live),
+];
+
 /// The figures of one place over all runs.
 fn note(runs: &[Reading], rate: u64, campaign: &mut Campaign) {
-    let Some(Reading { known, .. }) = runs.first().copied() else {
+    let Some(first) = runs.first() else {
         return;
     };
-    let (name, part) = (format!("{} B", known.size), known.part.name());
+    let (name, part) = (format!("{} B", first.size), first.part.name());
     for (round, run) in (0..).zip(runs) {
-        let pairs = [
-            (ALLOCATED, run.allocated, known.allocated()),
-            (LIVE, run.live, known.live()),
-        ];
-        for (case, told, truth) in pairs.into_iter().filter(|(_, _, truth)| truth.bytes > 0.0) {
-            let figure = Figure::number(name.as_str(), told.bytes / truth.bytes);
-            campaign.note((case, part, round), Ok(vec![figure]));
+        for (case, _, side) in SIDES {
+            let Side { told, truth } = side(run);
+            if truth.bytes > 0.0 {
+                let figure = Figure::number(name.as_str(), told.bytes / truth.bytes);
+                campaign.note((case, part, round), Ok(vec![figure]));
+            }
         }
     }
-    let sides: [Side; 2] = [
-        (
-            ALLOCATED_ERRORS,
-            |run| run.allocated,
-            known.allocated(),
-            known.objects,
-        ),
-        (
-            LIVE_ERRORS,
-            |run| run.live,
-            known.live(),
-            known.part.live(known.objects),
-        ),
-    ];
-    for (case, told, truth, objects) in sides {
-        let told: Vec<Totals> = runs.iter().map(told).collect();
-        let worst = worst(&told, truth, deviation(&known, objects, rate));
+    for (_, case, side) in SIDES {
+        let told: Vec<Totals> = runs.iter().map(|run| side(run).told).collect();
+        let truth = side(first).truth;
+        let worst = worst(&told, truth, deviation(first.usable, truth.objects, rate));
         let figure = if worst.abs() <= MOST {
             Ok(vec![Figure::number(name.as_str(), worst)])
         } else {
@@ -158,21 +150,18 @@ fn note(runs: &[Reading], rate: u64, campaign: &mut Campaign) {
         };
         campaign.note((case, part, 0), figure);
     }
-    let spread = spread(runs, &known, rate);
+    let spread = spread(runs, rate);
     campaign.note((SPREAD, part, 0), Ok(vec![Figure::number(name, spread)]));
 }
 
-/// A case, a run's figures for it, the truth, and its number of objects.
-type Side = (&'static str, fn(&Reading) -> Totals, Totals, usize);
-
-/// The standard deviation of one profile's count for `objects` objects. Each is sampled with the
+/// The standard deviation of one profile's count for objects of `usable` bytes. Each is sampled with the
 /// probability `p = 1 - exp(-usable / rate)` and then represents `1 / p`. Rounding to whole parts
 /// adds an error of up to one part.
-fn deviation(known: &KnownSite, objects: usize, rate: u64) -> f64 {
-    let p = -(-(known.usable as f64) / rate as f64).exp_m1();
+fn deviation(usable: usize, objects: f64, rate: u64) -> f64 {
+    let p = -(-(usable as f64) / rate as f64).exp_m1();
     let rounding = 1.0 / neap_shared::sites::PARTS as f64;
     let of_one = (1.0 - p) / p + rounding * rounding;
-    (objects as f64 * of_one).sqrt()
+    (objects * of_one).sqrt()
 }
 
 /// The runs' mean error in standard errors: the worst of objects, bytes and usable bytes. If the
@@ -199,23 +188,22 @@ fn worst(told: &[Totals], truth: Totals, deviation: f64) -> f64 {
 }
 
 /// The runs' standard deviation over the theoretical one.
-fn spread(runs: &[Reading], known: &KnownSite, rate: u64) -> f64 {
-    let squares = runs
-        .iter()
-        .map(|run| (run.allocated.objects - known.objects as f64).powi(2));
-    (squares.sum::<f64>() / runs.len() as f64).sqrt() / deviation(known, known.objects, rate)
+fn spread(runs: &[Reading], rate: u64) -> f64 {
+    let error = |Side { told, truth }: Side| told.objects - truth.objects;
+    let squares = runs.iter().map(|run| error(run.allocated).powi(2));
+    let deviation = deviation(runs[0].usable, runs[0].allocated.truth.objects, rate);
+    (squares.sum::<f64>() / runs.len() as f64).sqrt() / deviation
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::work::sites::Part;
 
-    const KNOWN: KnownSite = KnownSite {
-        size: 100,
-        part: Part::Half,
-        objects: 1_000,
-        usable: 112,
-    };
+    /// A thousand blocks of 100 bytes, half of them live.
+    fn known() -> Reading {
+        Reading::of(100, Part::Half, 1_000, 112)
+    }
 
     fn told(objects: f64) -> Totals {
         Totals {
@@ -227,11 +215,11 @@ mod tests {
 
     #[test]
     fn errors_are_counted_in_standard_errors() {
-        let deviation = deviation(&KNOWN, 1_000, 512 << 10);
+        let deviation = deviation(112, 1_000.0, 512 << 10);
         // One in 4,681 is sampled.
         assert!((deviation / (1_000.0_f64 * 4_680.6).sqrt() - 1.0).abs() < 0.001);
         let off = [told(1_000.0 + deviation), told(1_000.0 + deviation)];
-        let worst = worst(&off, KNOWN.allocated(), deviation);
+        let worst = worst(&off, known().allocated.truth, deviation);
         assert!((worst - 2.0_f64.sqrt()).abs() < 1e-9, "{worst}");
     }
 
@@ -244,10 +232,11 @@ mod tests {
 
     #[test]
     fn a_biased_place_is_a_failure_and_an_unbiased_one_is_not() {
-        let reading = |factor: f64| Reading {
-            known: KNOWN,
-            allocated: told(1_000.0 * factor),
-            live: told(500.0 * factor),
+        let reading = |factor: f64| {
+            let mut reading = known();
+            reading.allocated.told = told(1_000.0 * factor);
+            reading.live.told = told(500.0 * factor);
+            reading
         };
         let mut campaign = Campaign::for_test();
         note(&[reading(0.5), reading(1.5)], 4_096, &mut campaign);

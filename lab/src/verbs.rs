@@ -40,7 +40,7 @@ pub fn peers(arguments: &PeersArguments) -> anyhow::Result<ExitCode> {
     let found = if arguments.list {
         chosen
             .iter()
-            .map(|peer| (peer.name, peers::locate::locate(peer, &places)))
+            .map(|peer| (peer.name.as_str(), peers::locate::locate(peer, &places)))
             .collect()
     } else {
         fs::create_dir_all(&places.peers)?;
@@ -59,7 +59,7 @@ fn obtain_all(
     let obtained = chosen.iter().map(|peer| {
         let ready = peers::obtain::obtain(peer, places, &|what| progress.phase(what));
         progress.step();
-        (peer.name, ready)
+        (peer.name.as_str(), ready)
     });
     obtained.collect()
 }

@@ -3,8 +3,7 @@
 use super::case::Case;
 use crate::engine::campaign::Named;
 use crate::engine::plot::Stroke;
-use crate::peers;
-use crate::peers::locate::{Places, Ready};
+use crate::peers::locate::{self, Places, Ready};
 
 /// An allocator under one setting.
 #[derive(Debug)]
@@ -65,12 +64,9 @@ impl Allocator {
     /// # Errors
     /// If it is not on this machine.
     pub fn locate(&'static self, places: &Places) -> anyhow::Result<Located> {
-        let peer = peers::find(self.peer);
-        let peer = peer.ok_or_else(|| anyhow::anyhow!("no peer {}", self.peer))?;
-        let ready = peers::locate::locate(peer, places)?;
         let ready = Ready {
             name: self.name,
-            ..ready
+            ..locate::locate_name(self.peer, places)?
         };
         Ok(Located {
             allocator: self,

@@ -12,8 +12,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::{Figure, Record, Run};
 use crate::engine::settings::{JSON, NEAP, RECORDS, Setting, Settings};
 use crate::engine::table::section;
-use crate::peers;
-use crate::peers::locate::Places;
+use crate::peers::locate::{self, Places};
 
 /// The record's name for a step of all larger sizes.
 const LARGER: &str = "larger";
@@ -123,9 +122,8 @@ impl Program {
 }
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
-    let neap = peers::find("neap").context("no peer is called neap")?;
     let places = Places::new(settings.path("neap"))?;
-    let neap = peers::locate::locate(neap, &places)?;
+    let neap = locate::neap(&places)?;
     let all = Case::all(super::programs::FOLDER.as_ref())?;
     let cases = settings.chosen(("only", "program"), all, |case| &case.title)?;
     let program = |case: Case| {

@@ -38,7 +38,7 @@ impl Named for str {
 
 impl Named for Peer {
     fn name(&self) -> String {
-        self.name.to_string()
+        self.name.clone()
     }
 }
 

@@ -176,9 +176,8 @@ impl Stroke {
 
     /// An allocator's own; dashed for the second one of a colour.
     pub fn of_peer(name: &str) -> Stroke {
-        let known = peers::ALL
-            .iter()
-            .map(|peer| peer.name)
+        let known = peers::all()
+            .map(|peer| peer.name.as_str())
             // In the record of 21 November.
             .chain(["naive", "libmalloc-116"]);
         let place = known

@@ -24,8 +24,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::{Figure, Record};
 use crate::engine::settings::{JSON, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::engine::table::{duration, section};
-use crate::peers;
-use crate::peers::locate::Places;
+use crate::peers::locate::{self, Places};
 use programs::Program;
 use run::{Extension, Neap, Outcome};
 
@@ -142,7 +141,7 @@ fn head(campaign: &mut Campaign, terms: &Terms, places: &Places) {
         (REQUESTS, terms.requests.to_string()),
         (INTERVAL, terms.interval_ms.to_string()),
     ];
-    let ready = peers::find("neap").and_then(|neap| peers::locate::locate(neap, places).ok());
+    let ready = locate::neap(places).ok();
     campaign.head(&options, &Vec::from_iter(ready));
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+
 use super::nameable::nameable;
 use super::{Peer, Source};
 
@@ -69,13 +71,30 @@ impl Places {
     }
 }
 
+/// Neap's own library.
+///
+/// # Errors
+/// If it does not exist.
+pub fn neap(places: &Places) -> anyhow::Result<Ready> {
+    locate_name("neap", places)
+}
+
+/// The library of the peer with that name.
+///
+/// # Errors
+/// If there is no such peer, or its library does not exist.
+pub fn locate_name(name: &str, places: &Places) -> anyhow::Result<Ready> {
+    let peer = super::find(name).with_context(|| format!("no peer {name:?}"))?;
+    locate(peer, places)
+}
+
 /// The first of the peer's sources whose library exists.
 ///
 /// # Errors
 /// If there is none; the error gives the reason and a remedy.
 pub fn locate(peer: &'static Peer, places: &Places) -> anyhow::Result<Ready> {
     let mut reasons = Vec::new();
-    for source in peer.sources {
+    for source in &peer.sources {
         match locate_source(peer, source, places) {
             Ok(ready) => return Ok(ready),
             Err(reason) => reasons.push(reason.to_string()),
@@ -90,16 +109,16 @@ pub fn locate(peer: &'static Peer, places: &Places) -> anyhow::Result<Ready> {
 /// If it does not.
 pub fn locate_source(
     peer: &'static Peer,
-    source: &Source,
+    source: &'static Source,
     places: &Places,
 ) -> anyhow::Result<Ready> {
-    let ready = |library, version| Ready::new(peer.name, version, library);
+    let ready = |library, version| Ready::new(&peer.name, version, library);
     match source {
         Source::Neap { settings } => {
             let library = locate_neap(places)?;
             let version = neap_version(&library)?;
-            let with = |ready: Ready, (name, value): &(&'static str, &str)| {
-                ready.with_setting(name, (*value).to_string())
+            let with = |ready: Ready, (name, value): (&'static String, &String)| {
+                ready.with_setting(name, value.clone())
             };
             Ok(settings.iter().fold(ready(library, version), with))
         }
@@ -108,8 +127,8 @@ pub fn locate_source(
             crate::machine::glibc_version(),
         )),
         Source::System { file, package } => {
-            let library = system_library(file)
-                .ok_or_else(|| anyhow::anyhow!("no {file} here (Debian: {package})"))?;
+            let library = system_library(file);
+            let library = library.with_context(|| format!("no {file} here (Debian: {package})"))?;
             Ok(ready(library, package_version(package)))
         }
         Source::Wheel { version, .. } | Source::Crate { version, .. } => {
@@ -169,9 +188,8 @@ fn locate_neap(places: &Places) -> anyhow::Result<PathBuf> {
         here.join("deps/libneap_c.so"),
     ];
     let found = candidates.iter().find(|path| path.is_file());
-    let found = found.ok_or_else(|| {
-        anyhow::anyhow!("no libneap.so in target/dist or beside this program (--neap names one)")
-    })?;
+    let found =
+        found.context("no libneap.so in target/dist or beside this program (--neap names one)")?;
     Ok(nameable(found.canonicalize()?)?)
 }
 

@@ -18,7 +18,7 @@ use super::locate::{Places, Ready, built_library, counted_library, locate_source
 /// If no source is available; the error gives all reasons.
 pub fn obtain(peer: &'static Peer, places: &Places, say: &dyn Fn(&str)) -> anyhow::Result<Ready> {
     let mut reasons = Vec::new();
-    for source in peer.sources {
+    for source in &peer.sources {
         let built = match locate_source(peer, source, places) {
             Ok(ready) => return Ok(ready),
             Err(_) => make(peer, source, places, say),
@@ -50,7 +50,7 @@ fn make(peer: &Peer, source: &Source, places: &Places, say: &dyn Fn(&str)) -> an
         }
         Source::Crate { version, build } => {
             say(&format!("building {} {version}", build.package));
-            let crate_built = build_crate(peer.name, build, places)?;
+            let crate_built = build_crate(&peer.name, build, places)?;
             say(&format!("linking {} {version}", peer.name));
             link(
                 build,
@@ -62,7 +62,7 @@ fn make(peer: &Peer, source: &Source, places: &Places, say: &dyn Fn(&str)) -> an
                 return Ok(());
             }
             let counted = counted_library(peer, version, places);
-            link(build, &crate_built, build.emulator_flags, &counted)
+            link(build, &crate_built, &build.emulator_flags, &counted)
         }
         Source::System { .. } | Source::CLibrary | Source::Neap { .. } => Ok(()),
     }
@@ -75,7 +75,7 @@ fn unpack_wheel(
     version: &str,
     places: &Places,
 ) -> anyhow::Result<()> {
-    let folder = places.peers.join("build").join(peer.name);
+    let folder = places.peers.join("build").join(&peer.name);
     fs::create_dir_all(&folder)?;
     let mut pip = Command::new("python3");
     pip.args([
@@ -127,10 +127,10 @@ fn build_crate(name: &str, build: &Build, places: &Places) -> anyhow::Result<Cra
     cargo.arg(&manifest);
     cargo.env("CARGO_TARGET_DIR", places.peers.join("build").join(name));
     cargo
-        .env("CFLAGS", build.crate_flags)
-        .env("CXXFLAGS", build.crate_flags);
+        .env("CFLAGS", &build.crate_flags)
+        .env("CXXFLAGS", &build.crate_flags);
     let messages = finished(&mut cargo)?;
-    crate_built(&messages, build.package)
+    crate_built(&messages, &build.package)
         .with_context(|| format!("cargo does not tell where {} was built", build.package))
 }
 
@@ -186,7 +186,7 @@ fn static_library(script: &Value, package: &str) -> Option<PathBuf> {
 fn link(
     build: &Build,
     built: &CrateBuilt,
-    extra_flags: &[&str],
+    extra_flags: &[String],
     library: &Path,
 ) -> anyhow::Result<()> {
     let root = match build.root {
@@ -225,7 +225,7 @@ fn link(
         }
         Archive::None => {}
     }
-    compiler.args(build.flags).args(extra_flags);
+    compiler.args(&build.flags).args(extra_flags);
     finished(&mut compiler)?;
     ensure_exports_malloc(library).inspect_err(|_| {
         // Or the next search finds it.

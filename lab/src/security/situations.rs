@@ -1,5 +1,9 @@
 //! The 116 situations as data: a wrong step, and the size of the block that it misuses.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 use crate::engine::campaign::Named;
 use crate::names::named;
 
@@ -66,109 +70,34 @@ impl Named for Situation {
 }
 
 /// Kinds of one class, each with all of the sizes.
-type Family = (Class, &'static [&'static str], &'static [&'static str]);
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Family {
+    class: String,
+    kinds: Vec<String>,
+    sizes: Vec<String>,
+}
 
-/// Bytes of a small, a medium and a large block.
-const SIZES: &[&str] = &["8", "4096", "262144"];
-/// Blocks of no bytes: of malloc, calloc and realloc.
-const OF_NO_BYTES: &[&str] = &["0", "1", "2"];
-/// C++ objects have sizes of their own.
-const OWN_SIZE: &[&str] = &["0"];
+#[derive(Deserialize)]
+struct Families {
+    family: Vec<Family>,
+}
 
-const FAMILIES: &[Family] = &[
-    (
-        Class::DoubleFree,
-        &[
-            "twice-at-once",
-            "twice-around-another",
-            "twice-after-others",
-            "twice-and-on",
-            "twice-with-a-new-owner",
-        ],
-        SIZES,
-    ),
-    (
-        Class::InvalidFree,
-        &[
-            "free-of-a-low-address",
-            "free-of-an-array",
-            "free-of-stack-memory",
-            "free-of-a-neighbour",
-            "free-far-away",
-            "free-of-an-odd-address",
-            "free-past-the-start",
-        ],
-        SIZES,
-    ),
-    (
-        Class::Overflow,
-        &[
-            "store-1-past",
-            "store-32-past",
-            "store-far-past",
-            "copy-1-past",
-            "copy-32-past",
-            "copy-far-past",
-        ],
-        SIZES,
-    ),
-    (
-        Class::Underflow,
-        &[
-            "store-1-before",
-            "store-32-before",
-            "store-far-before",
-            "copy-1-before",
-            "copy-32-before",
-            "copy-far-before",
-        ],
-        SIZES,
-    ),
-    (
-        Class::WriteAfterFree,
-        &["write-freed", "write-freed-and-on"],
-        SIZES,
-    ),
-    (
-        Class::Reuse,
-        &["reuse-at-once", "reuse-by-half", "reuse-of-moved"],
-        SIZES,
-    ),
-    (Class::Zeroing, &["read-freed", "read-new"], SIZES),
-    (
-        Class::ZeroSize,
-        &[
-            "read-nothing",
-            "read-nothing-and-free",
-            "write-nothing",
-            "write-nothing-and-free",
-        ],
-        OF_NO_BYTES,
-    ),
-    (
-        Class::Mismatch,
-        &[
-            "as-a-larger-object",
-            "object-as-array",
-            "array-as-object",
-            "text-as-array",
-            "texts-as-one",
-        ],
-        OWN_SIZE,
-    ),
-    (Class::Other, &["run-a-block", "ask-for-too-much"], SIZES),
-];
-
-/// All situations, class by class.
+/// All situations, class by class, as `lab/security/situations.toml` lists them.
 pub fn all() -> Vec<Situation> {
-    let of_family = |&(class, kinds, sizes): &Family| {
-        let of_kind = move |&kind: &&'static str| {
-            let situation = move |&size: &&'static str| Situation { class, kind, size };
-            sizes.iter().map(situation)
+    static FAMILIES: LazyLock<Families> = LazyLock::new(|| {
+        let text = include_str!("../../security/situations.toml");
+        basic_toml::from_str(text).expect("the tests read this list")
+    });
+    let of_family = |family: &'static Family| {
+        let class = Class::find(&family.class).expect("the tests look for every class");
+        let of_kind = move |kind: &'static String| {
+            let situation = move |size: &'static String| Situation { class, kind, size };
+            family.sizes.iter().map(situation)
         };
-        kinds.iter().flat_map(of_kind)
+        family.kinds.iter().flat_map(of_kind)
     };
-    FAMILIES.iter().flat_map(of_family).collect()
+    FAMILIES.family.iter().flat_map(of_family).collect()
 }
 
 #[cfg(test)]

@@ -26,8 +26,7 @@ use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::Figure;
 use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, Setting, Settings};
-use crate::peers;
-use crate::peers::locate::{Places, Ready};
+use crate::peers::locate::{self, Places, Ready};
 use member::Member;
 use observers::{Looks, Observers};
 use views::{ALL, ANSWERS, GUARDED, sum};
@@ -117,8 +116,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         return Ok(Ended::Early(0));
     }
     let terms = Terms::of(settings);
-    let neap = peers::find("neap").context("Neap is no peer")?;
-    let ready = peers::locate::locate(neap, &places)?;
+    let ready = locate::neap(&places)?;
     head(campaign, &cases, &terms, &ready);
     if let Err(reason) = soak(&both, &ready, &terms, campaign) {
         campaign.fail(format!("{reason:#}"));

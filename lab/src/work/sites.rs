@@ -1,8 +1,6 @@
 //! Exactly known allocations, place by place, to compare with the sampling profiler. At the end the
 //! process reads its own region, and reports both.
 
-use std::fs::File;
-
 use anyhow::{Context as _, ensure};
 use neap_shared::sites::{self, Head, PARTS, Site};
 use serde::{Deserialize, Serialize};
@@ -11,11 +9,6 @@ use super::heap;
 use crate::names::named;
 use crate::run::needed;
 use crate::status;
-
-/// The sizes in bytes, one place per size and part.
-pub const SIZES: [usize; 9] = [
-    8, 24, 100, 1_000, 4_096, 30_000, 100_000, 1_000_000, 10_000_000,
-];
 
 named! {
     /// What happens to a place's blocks.
@@ -39,33 +32,11 @@ impl Part {
             Part::Half => number.is_multiple_of(2),
         }
     }
-
-    /// The number of blocks for about `bytes`: even, at least four.
-    pub fn objects(self, size: usize, bytes: usize) -> usize {
-        (bytes / size).max(4).next_multiple_of(2)
-    }
-
-    /// How many of `objects`, an even number, stay live.
-    pub fn live(self, objects: usize) -> usize {
-        match self {
-            Part::Kept => objects,
-            Part::Freed => 0,
-            Part::Half => objects / 2,
-        }
-    }
 }
 
-/// The allocations of a place.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KnownSite {
-    /// Requested bytes of a block.
-    pub size: usize,
-    /// What happened to the blocks.
-    pub part: Part,
-    /// The number of blocks.
-    pub objects: usize,
-    /// Usable bytes of a block.
-    pub usable: usize,
+/// The number of blocks of `size` bytes for about `bytes`: even, at least four.
+fn objects_of(size: usize, bytes: usize) -> usize {
+    (bytes / size).max(4).next_multiple_of(2)
 }
 
 /// Objects and bytes.
@@ -79,67 +50,60 @@ pub struct Totals {
     pub usable: f64,
 }
 
-impl KnownSite {
-    /// The truth about `objects` of its blocks.
-    fn totals(&self, objects: usize) -> Totals {
-        Totals {
-            objects: objects as f64,
-            bytes: (objects * self.size) as f64,
-            usable: (objects * self.usable) as f64,
-        }
-    }
-
-    /// The truth about all allocations.
-    pub fn allocated(&self) -> Totals {
-        self.totals(self.objects)
-    }
-
-    /// The truth about live blocks.
-    pub fn live(&self) -> Totals {
-        self.totals(self.part.live(self.objects))
+impl Totals {
+    fn add(&mut self, objects: u64, bytes: u64, usable: u64) {
+        self.objects += objects as f64 / PARTS as f64;
+        self.bytes += bytes as f64;
+        self.usable += usable as f64;
     }
 }
 
-/// The truth and an estimate.
+/// The truth and the profile's figures, either of all allocations or of the live blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    pub truth: Totals,
+    pub told: Totals,
+}
+
+/// What a place allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// The truth.
-    pub known: KnownSite,
-    /// The profile's figures for all allocations.
-    pub allocated: Totals,
-    /// The profile's figures for live blocks.
-    pub live: Totals,
+    /// Requested bytes of a block.
+    pub size: usize,
+    /// What happened to the blocks.
+    pub part: Part,
+    /// Usable bytes of a block.
+    pub usable: usize,
+    pub allocated: Side,
+    pub live: Side,
 }
 
 impl Reading {
-    /// A reading without profile figures yet.
-    pub fn of(known: KnownSite) -> Reading {
+    /// A place that allocated `objects` blocks, without the profile's figures yet.
+    pub fn of(size: usize, part: Part, objects: usize, usable: usize) -> Reading {
+        let side = |objects: usize| Side {
+            truth: Totals {
+                objects: objects as f64,
+                bytes: (objects * size) as f64,
+                usable: (objects * usable) as f64,
+            },
+            told: Totals::default(),
+        };
+        let live = (0..objects).filter(|&number| part.keeps(number)).count();
+        let (allocated, live) = (side(objects), side(live));
         Reading {
-            known,
-            allocated: Totals::default(),
-            live: Totals::default(),
+            size,
+            part,
+            usable,
+            allocated,
+            live,
         }
     }
 
-    /// Adds a site's figures.
-    pub fn add(&mut self, site: &Site) {
-        let add = |to: &mut Totals, objects: u64, bytes: u64, usable: u64| {
-            to.objects += objects as f64 / PARTS as f64;
-            to.bytes += bytes as f64;
-            to.usable += usable as f64;
-        };
-        add(
-            &mut self.allocated,
-            site.alloc_objects,
-            site.alloc_bytes,
-            site.alloc_usable,
-        );
-        add(
-            &mut self.live,
-            site.live_objects,
-            site.live_bytes,
-            site.live_usable,
-        );
+    fn add(&mut self, site: &Site) {
+        let (allocated, live) = (&mut self.allocated.told, &mut self.live.told);
+        allocated.add(site.alloc_objects, site.alloc_bytes, site.alloc_usable);
+        live.add(site.live_objects, site.live_bytes, site.live_usable);
     }
 }
 
@@ -150,10 +114,7 @@ impl Reading {
 pub fn readings(report: &str) -> anyhow::Result<Vec<Reading>> {
     let readings: Vec<Reading> = serde_json::from_str(needed(report, "sites")?)?;
     let count = readings.len();
-    ensure!(
-        count == SIZES.len() * Part::ALL.len(),
-        "the worker told {count} sites"
-    );
+    ensure!(count == PLACES, "the worker told {count} sites");
     Ok(readings)
 }
 
@@ -181,19 +142,26 @@ fn places_of<const SIZE: usize>() -> [CallSite; 3] {
 }
 
 fn places() -> Vec<CallSite> {
-    let all = [
-        places_of::<{ SIZES[0] }>(),
-        places_of::<{ SIZES[1] }>(),
-        places_of::<{ SIZES[2] }>(),
-        places_of::<{ SIZES[3] }>(),
-        places_of::<{ SIZES[4] }>(),
-        places_of::<{ SIZES[5] }>(),
-        places_of::<{ SIZES[6] }>(),
-        places_of::<{ SIZES[7] }>(),
-        places_of::<{ SIZES[8] }>(),
+    let small = [places_of::<8>(), places_of::<24>(), places_of::<100>()];
+    let medium = [
+        places_of::<1_000>(),
+        places_of::<4_096>(),
+        places_of::<30_000>(),
     ];
-    all.into_iter().flatten().collect()
+    let large = [
+        places_of::<100_000>(),
+        places_of::<1_000_000>(),
+        places_of::<10_000_000>(),
+    ];
+    [small, medium, large]
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect()
 }
+
+/// The number of places: nine sizes, each with every part.
+pub const PLACES: usize = 9 * Part::ALL.len();
 
 /// Allocates `count` blocks, frees the part's share of them, and returns one block's usable bytes.
 #[inline(never)]
@@ -225,41 +193,27 @@ fn allocate<const SIZE: usize, const PART: usize>(count: usize) -> usize {
 /// # Errors
 /// If the process has no profile region, or it cannot be read.
 pub fn tell(bytes: usize) -> anyhow::Result<String> {
-    let mut readings: Vec<Reading> = Vec::new();
     let places = places();
-    for place in &places {
-        let objects = place.part.objects(place.size, bytes);
-        let usable = (place.allocate)(objects);
-        readings.push(Reading::of(KnownSite {
-            size: place.size,
-            part: place.part,
-            objects,
-            usable,
-        }));
-    }
+    let reading = |&CallSite {
+                       size,
+                       part,
+                       allocate,
+                   }: &CallSite| {
+        let objects = objects_of(size, bytes);
+        Reading::of(size, part, objects, allocate(objects))
+    };
+    let mut readings: Vec<Reading> = places.iter().map(reading).collect();
     let region = status::open("self", sites::NAME).context("this process has no profile")?;
     status::ensure_words(&region, sites::MAGIC, sites::VERSION)?;
     let head: Head = status::read(&region, 0)?;
-    for site in (0..head.sites as usize).map(|index| site(&region, index)) {
-        let site = site?;
+    for index in 0..head.sites as usize {
+        let site: Site = status::read(&region, sites::site_at(index))?;
         if let Some(at) = place_of(&places, &site) {
             readings[at].add(&site);
         }
     }
-    let sites = serde_json::to_string(&readings)?;
-    let Head {
-        rate,
-        dropped,
-        samples,
-        ..
-    } = head;
-    Ok(format!(
-        "sites={sites}\nrate={rate}\nsamples={samples}\ndropped={dropped}\n"
-    ))
-}
-
-fn site(region: &File, index: usize) -> anyhow::Result<Site> {
-    status::read(region, sites::site_at(index))
+    let (sites, rate, dropped) = (serde_json::to_string(&readings)?, head.rate, head.dropped);
+    Ok(format!("sites={sites}\nrate={rate}\ndropped={dropped}\n"))
 }
 
 /// An upper bound of the length of a place's code.
@@ -286,13 +240,7 @@ mod tests {
 
     #[test]
     fn a_reading_comes_back_as_it_was() {
-        let known = KnownSite {
-            size: 24,
-            part: Part::Half,
-            objects: 10,
-            usable: 32,
-        };
-        let mut reading = Reading::of(known);
+        let mut reading = Reading::of(24, Part::Half, 10, 32);
         let site = Site {
             alloc_objects: PARTS * 11 + PARTS / 2,
             alloc_bytes: 276,
@@ -300,24 +248,28 @@ mod tests {
             ..Site::default()
         };
         reading.add(&site);
-        assert_eq!(reading.allocated.objects, 11.5);
+        assert_eq!(reading.allocated.told.objects, 11.5);
         let line = format!(
             "sites={}",
-            serde_json::to_string(&vec![reading; 27]).unwrap()
+            serde_json::to_string(&vec![reading; PLACES]).unwrap()
         );
-        assert_eq!(readings(&line).unwrap(), [reading; 27]);
+        assert_eq!(readings(&line).unwrap(), [reading; PLACES]);
         let few = format!("sites={}", serde_json::to_string(&[reading]).unwrap());
         assert!(readings(&few).is_err() && readings("sites=[{}]").is_err());
         assert!(readings("heap=/x").is_err());
     }
 
     #[test]
-    fn what_stays_is_what_each_part_keeps() {
-        for part in Part::ALL {
-            let objects = part.objects(100, 12_345);
-            let kept = (0..objects).filter(|&number| part.keeps(number)).count();
-            assert_eq!(kept, part.live(objects), "{part:?}");
-        }
-        assert_eq!(Part::Kept.objects(10_000_000, 1), 4);
+    fn the_truth_is_what_each_part_keeps() {
+        let live = |part| Reading::of(100, part, 20, 112).live.truth;
+        assert_eq!(live(Part::Kept).objects, 20.0);
+        assert_eq!(live(Part::Freed), Totals::default());
+        let half = live(Part::Half);
+        assert_eq!(
+            (half.objects, half.bytes, half.usable),
+            (10.0, 1_000.0, 1_120.0)
+        );
+        assert_eq!(objects_of(10_000_000, 1), 4);
+        assert_eq!(places().len(), PLACES);
     }
 }
