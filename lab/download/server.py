@@ -1,15 +1,18 @@
-"""The HTTPS server of the download: one fixed body, on a free port of the loopback address.
+"""One download: an HTTPS server with a fixed body on a free port of the loopback address, and one
+client process under the allocator, whose answers it checks. The client does not check them itself,
+because its memory is under test.
 
-Arguments: the key, the certificate, the body's size in MiB. Prints `port=N`. Then
-each line of standard input is a number of bytes, and the answer is the CRC-32 of that much of the
-body. The lab compares it, not the client, whose memory is under test. The server ends with its
-standard input, so it cannot outlive the lab.
+Arguments: the key, the certificate, the body's size in MiB, the library to preload, the client's
+file, and the client's own arguments after the certificate: the chunk in bytes, the limit in seconds,
+how many downloads, and the buffers. Prints the client's `key=value` lines, and `received`, the bytes
+of all downloads.
 """
 
 import http.server
+import os
 import random
-import signal
 import ssl
+import subprocess
 import sys
 import threading
 import zlib
@@ -58,17 +61,50 @@ class Server(http.server.ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+def complaint(report, body, chunk, times):
+    """Why a client's report is not one of `times` whole downloads of `body`; None if it is.
+
+    If the time was up, the last download may be short. The buffered reader rounds the chunk down to
+    whole blocks of its own.
+    """
+    lines = [line.partition("=") for line in report.splitlines()]
+    downloads = [[int(part) for part in value.split(":")] for key, _, value in lines
+                 if key == "download"]
+    told = {key: value for key, _, value in lines}
+    whole = 0
+    while whole < len(downloads) and downloads[whole][0] == len(body):
+        whole += 1
+    wanted = times if told["end"] == "body" else len(downloads) - 1
+    if whole < wanted or len(downloads) > times or any(got > len(body) for got, _ in downloads):
+        return "of %d bytes a download came %s" % (len(body), downloads)
+    for got, crc in downloads:
+        sent = zlib.crc32(memoryview(body)[:got])
+        if crc != sent:
+            return "the %d bytes that came are not those that were sent (CRC-32 %08x, not %08x)" % (
+                got, crc, sent)
+    if int(told["reads"]) and int(told["largest_buffer"]) <= chunk // 2:
+        return "the largest buffer had %s bytes, not the chunk's %d" % (
+            told["largest_buffer"], chunk)
+    print("received=%d" % sum(got for got, _ in downloads))
+    return None
+
+
 def main():
-    key, certificate, megabytes = sys.argv[1:]
-    # An interrupt from the terminal is for the lab; here it would only print a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    key, certificate, megabytes, library, client, chunk, limit, times, buffers = sys.argv[1:]
     bits = random.Random(2016)
     body = b"".join(bits.randbytes(1 << 20) for _ in range(int(megabytes)))
     server = Server(key, certificate, body)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print("port=%d" % server.server_address[1], flush=True)
-    for line in sys.stdin:
-        print("crc32=%d" % zlib.crc32(memoryview(body)[: int(line)]), flush=True)
+    url = "https://127.0.0.1:%d/" % server.server_address[1]
+    done = subprocess.run(
+        [sys.executable, "-I", client, url, certificate, chunk, limit, times, buffers],
+        env=os.environ | {"LD_PRELOAD": library}, stdout=subprocess.PIPE, text=True,
+    )
+    if done.returncode:
+        sys.exit("the client ended with %d" % done.returncode)
+    print(done.stdout, end="")
+    sys.exit(complaint(done.stdout, body, int(chunk), int(times)))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         trial("without_an_index_it_says_so", no_index),
         trial("offline_it_sets_up_nothing", offline),
         trial("wrong_arguments_are_refused", wrong_arguments),
+        trial("wrong_and_missing_bytes_are_refused", refused_reports),
         with_packages("a_small_download_comes_whole", small_download),
         with_packages("a_record_and_a_picture_are_kept", record),
         with_packages("quiet_means_quiet", quiet),
@@ -167,6 +168,49 @@ fn wrong_arguments() -> Result<(), Failed> {
         errors(&run(&mut download(&arguments)), 2)?;
     }
     Ok(())
+}
+
+/// What two downloads of two bytes tell, with the CRC-32 of these bytes and of the first.
+const REPORT: &str = "download=2:2659403885\ndownload=2:2659403885\nend=body\nreads=9\n\
+                      largest_buffer=3\n";
+
+/// What the server says of a report on downloads of the bytes `ab` in chunks of four.
+fn judged(report: &str) -> Result<String, Failed> {
+    let script = "import sys; sys.path.insert(0, sys.argv[1]); import server\n\
+                  print(server.complaint(sys.argv[2], b'ab', 4, 2))";
+    let mut python = Command::new("python3");
+    python.args(["-B", "-c", script]);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/download");
+    let output = run(python.args([folder, report]));
+    errors(&output, 0)?;
+    Ok(text(&output.stdout))
+}
+
+fn refused_reports() -> Result<(), Failed> {
+    let is_right = |report: &str| judged(report).map(|said| said.contains("None"));
+    ensure(is_right(REPORT)?, "a right report is refused")?;
+    for (good, bad, expected) in [
+        (":2659403885", ":78", "not those that were sent"),
+        ("=2:", "=1:", "of 2 bytes a download came [[1, "),
+        ("download=2:2659403885\n", "", "of 2 bytes a download came"),
+        ("=2:", "=3:", "[3, "),
+        ("buffer=3", "buffer=2", "not the chunk's 4"),
+    ] {
+        let said = judged(&REPORT.replacen(good, bad, 1))?;
+        ensure(said.contains(expected), &format!("{bad}: {said}"))?;
+    }
+    // When time was up, the last download may be short or empty.
+    let (timed, last) = (
+        REPORT.replace("end=body", "end=time"),
+        "\ndownload=2:2659403885",
+    );
+    ensure(
+        is_right(&timed.replace(last, "\ndownload=0:0"))?,
+        "an empty one",
+    )?;
+    ensure(is_right(&timed.replace(last, ""))?, "only one")?;
+    let first = timed.replacen("download=2:2659403885\n", "download=0:0\n", 1);
+    ensure(!is_right(&first)?, "the first is short")
 }
 
 fn small_download() -> Result<(), Failed> {

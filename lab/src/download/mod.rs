@@ -1,27 +1,27 @@
 //! The published download: requests over pyOpenSSL, which allocates a zero-filled buffer of the
 //! chunk's size for every TLS read, under each allocator, in interleaved rounds. The Python
 //! programs are in `lab/download/`; the head of `client.py` says what it restores from 2016, and
-//! how.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `environment` | the Python packages, the certificate, and the HTTPS server |
-//! | `cell` | one download in a client process of its own |
-//! | `views` | the tables and the picture |
+//! how. `server.py` runs one client, and checks what it received. `views` has the tables and the
+//! picture.
 
-mod cell;
-mod environment;
 mod views;
 
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::engine::campaign::Campaign;
+use anyhow::Context as _;
+
+use crate::cases::case::{Case, Home};
+use crate::cases::install;
+use crate::command::{self, finished};
+use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
+use crate::engine::record::{Figure, Unit};
 use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, ROUNDS, SEED, Setting, Settings};
-use crate::peers;
-use crate::peers::locate::Places;
-use cell::{Buffers, Chunk, MIB, Terms};
-use environment::{Environment, Server};
+use crate::names::named;
+use crate::peers::locate::{Places, Ready};
+use crate::work::identity;
+use crate::{peers, run};
 
 /// The published download.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -73,63 +73,201 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// The exit code if there is no environment and none may be made.
 const NO_ENVIRONMENT: u8 = 3;
 
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/download");
+
+const NO_PACKAGES: &str = "cannot set up the Python packages. This is needed once, and needs CPython \
+                           3.11 or newer with its venv module (Debian: apt-get install \
+                           python3-venv) and the package index: try again where there is network \
+                           (neap-lab download --prepare), or name a folder with the wheels \
+                           (PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER)";
+
 /// Sets up what is missing, then runs every client. A failed client is a result.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let places = Places::new(settings.path("neap"))?;
     peers::select(&settings.names("peers"))?;
-    let environment = Environment::new(settings.path("env"), &places)?;
-    let folder = environment.folder().display();
-    if !environment.is_ready() && settings.is_on("offline") {
+    let case = Case::read(Path::new(FOLDER))?;
+    let mut home = Home::of(&case, &places)?;
+    if let Some(folder) = settings.path("env") {
+        // The client and the server open files in it.
+        home.env = std::path::absolute(folder)?;
+    }
+    let folder = home.env.display();
+    if install::missing(&case, &home).is_some() && settings.is_on("offline") {
         eprintln!(
             "neap-lab: no Python packages in {folder} (neap-lab download --prepare sets them up)"
         );
         return Ok(Ended::Early(NO_ENVIRONMENT));
     }
-    environment.set_up()?;
-    let versions = environment.versions()?;
+    // Announced even without progress: something is downloaded and written.
+    install::install(&case, &home, &|what| eprintln!("{what}")).context(NO_PACKAGES)?;
+    let versions = finished(program(&home, "versions.py"));
+    let versions = versions.with_context(|| format!("remove {folder}: its packages fail"))?;
+    let versions = versions.trim();
     if settings.is_on("prepare") {
         println!("{folder}: {versions}");
         return Ok(Ended::Early(0));
     }
-    let terms = Terms {
-        body: settings.number("mib") * MIB,
-        downloads: settings.number("downloads") as u32,
-        limit: Duration::from_secs(settings.number("limit")),
-    };
-    let (rounds, mut peers) = (settings.rounds(1), available_peers(settings)?);
-    let (downloads, limit) = (terms.downloads, terms.limit.as_secs());
+    let rounds = settings.rounds(1);
     let options = [
         ("rounds", rounds.to_string()),
         ("seed", settings.number("seed").to_string()),
         (
             "download",
-            format!("{downloads} times {} MiB", terms.body / MIB),
+            format!(
+                "{} times {} MiB",
+                settings.number("downloads"),
+                settings.number("mib")
+            ),
         ),
-        ("limit", format!("{limit} s")),
-        ("packages", versions),
+        ("limit", format!("{} s", settings.number("limit"))),
+        ("packages", versions.to_string()),
     ];
+    let mut peers = available_peers(settings)?;
     campaign.head(&options, &peers);
-    let mut server = Server::start(&environment, terms.body / MIB)?;
     peers.retain(|peer| {
-        let takes = cell::ensure_preload_takes(&environment, peer);
+        let mut python = Command::new(python(&home));
+        let takes = identity::ensure_bound(python.args(["-I", "-c", ""]), &peer.library);
         takes
             .map_err(|error| campaign.fail(format!("{}: {error:#}", peer.name)))
             .is_ok()
     });
-    let buffers: &[Buffers] = if settings.is_on("control") {
-        &[Buffers::Zeroed, Buffers::Unzeroed]
-    } else {
-        &[Buffers::Zeroed]
-    };
-    let chunk = |mb| buffers.iter().map(move |&buffers| Chunk { mb, buffers });
-    let chunks: Vec<Chunk> = settings
-        .numbers("chunks")
-        .into_iter()
-        .flat_map(chunk)
-        .collect();
+    let chunks = chunks(settings);
     campaign.rounds(rounds, (&chunks, &peers), |&chunk, peer| {
-        let sample = cell::once(&environment, &mut server, &terms, (chunk, peer))?;
-        Ok(sample.figures())
+        once(&home, settings, (chunk, peer))
     });
     Ok(Ended::Measured)
+}
+
+/// The interpreter that finds the packages.
+fn python(home: &Home) -> PathBuf {
+    home.env.join("bin/python3")
+}
+
+/// A Python program of the experiment, without the user's own settings for Python.
+fn program(home: &Home, file: &str) -> Command {
+    let mut command = Command::new(python(home));
+    command.arg("-I").arg(Path::new(FOLDER).join(file));
+    command
+}
+
+/// The unit of sizes and rates: the report of 2016 requested `100 * 2 ** 20`. Records call it MB.
+const MIB: u64 = 1 << 20;
+
+named! {
+    /// How pyOpenSSL makes its receive buffers.
+    pub enum Buffers {
+        /// Zero-filled, as in 2016: the experiment.
+        Zeroed = "zeroed",
+        /// Not zeroed, as pyOpenSSL does today: the control, which shows the rest of a download's
+        /// cost.
+        Unzeroed = "unzeroed",
+    }
+}
+
+/// A client's chunk size and buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The chunk in MiB.
+    pub mb: u64,
+    /// The receive buffers.
+    pub buffers: Buffers,
+}
+
+impl Chunk {
+    /// The chunk of that name.
+    pub fn find(case: &str) -> Option<Chunk> {
+        let (mb, buffers) = case.split_once(" MB ")?;
+        let (mb, buffers) = (mb.parse().ok()?, Buffers::find(buffers)?);
+        Some(Chunk { mb, buffers })
+    }
+}
+
+impl Named for Chunk {
+    fn name(&self) -> String {
+        format!("{} MB {}", self.mb, self.buffers.name())
+    }
+}
+
+fn chunks(settings: &Settings) -> Vec<Chunk> {
+    let count = if settings.is_on("control") { 2 } else { 1 };
+    let of_size = |mb| Buffers::ALL.map(|buffers| Chunk { mb, buffers });
+    let sizes = settings.numbers("chunks").into_iter();
+    sizes
+        .flat_map(|mb| of_size(mb).into_iter().take(count))
+        .collect()
+}
+
+/// The name of the rate in MiB per second, 0 if nothing arrived.
+pub const RATE: &str = "MB a second";
+/// The name of the time from the response heads to the last bytes.
+pub const TIME: &str = "time";
+/// The name of what ended a client, and its value for one that ran out of time.
+pub const END: &str = "end";
+pub const TIME_UP: &str = "time";
+
+/// Runs one client.
+///
+/// # Errors
+/// If the client fails, hangs, used another malloc or buffers of another size, or received other
+/// bytes than the server sent.
+fn once(
+    home: &Home,
+    settings: &Settings,
+    (chunk, peer): (Chunk, &Ready),
+) -> anyhow::Result<Vec<Figure>> {
+    let mut server = program(home, "server.py");
+    server.args(["key.pem", "certificate.pem"].map(|file| home.env.join(file)));
+    server
+        .arg(settings.number("mib").to_string())
+        .arg(&peer.library);
+    server.arg(Path::new(FOLDER).join("client.py"));
+    let (limit, downloads) = (settings.number("limit"), settings.number("downloads"));
+    server.args([chunk.mb * MIB, limit, downloads].map(|number| number.to_string()));
+    server.arg(chunk.buffers.name()).env_remove("LD_PRELOAD");
+    let report = command::output(&mut server)?;
+    run::ensure_heap(&report, &peer.library)?;
+    figures(&report)
+}
+
+fn figures(report: &str) -> anyhow::Result<Vec<Figure>> {
+    let number = |key| anyhow::Ok(run::needed(report, key)?.parse::<f64>()?);
+    let (received, seconds) = (number("received")?, number("seconds")?);
+    anyhow::ensure!(seconds > 0.0, "the download took {seconds} s");
+    Ok(vec![
+        Figure::number(RATE, received / MIB as f64 / seconds),
+        Figure::bytes("received", received),
+        Figure::new(TIME, Unit::Seconds, seconds),
+        Figure::text(END, run::needed(report, "end")?),
+        Figure::new("reads", Unit::Count, number("reads")?),
+        Figure::new("peak RSS", Unit::Kib, number("peak_rss_kib")?),
+        Figure::new("minor faults", Unit::Count, number("minor_faults")?),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_requirement_is_pinned() {
+        let case = Case::read(Path::new(FOLDER)).unwrap();
+        let is_pinned = |package: &String| {
+            let version = package.split_once("==");
+            version.is_some_and(|(_, version)| !version.is_empty())
+        };
+        assert!(case.install.pip.len() > 3 && case.install.pip.iter().all(is_pinned));
+    }
+
+    #[test]
+    fn a_report_is_read_and_its_rate_is_in_mb_a_second() {
+        let report = "seconds=0.5\nend=body\nreads=260\nlargest_buffer=1048576\n\
+                      peak_rss_kib=4096\nminor_faults=9\nreceived=4194304\n";
+        let told = figures(report).unwrap();
+        assert_eq!(told[0], Figure::number(RATE, 8.0));
+        assert_eq!(told[3], Figure::text(END, "body"));
+        assert_eq!(told[4], Figure::count("reads", 260));
+        for (good, bad) in [("seconds=0.5", "seconds=0"), ("reads=", "read=")] {
+            assert!(figures(&report.replace(good, bad)).is_err(), "{bad}");
+        }
+    }
 }

@@ -1,10 +1,23 @@
 //! The tables and the picture: an allocator's rates against the chunk size.
 
-use super::cell::{Buffers, Chunk, END, End, RATE, TIME, bound};
+use super::{Buffers, Chunk, END, MIB, RATE, TIME, TIME_UP};
+use crate::engine::campaign::Named as _;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
-use crate::engine::record::Record;
+use crate::engine::record::{Record, Run};
 use crate::engine::table::{MISSING, section};
 use crate::stats::quantile;
+
+/// Most bytes that one TLS read returns.
+const RECORD: u64 = 16 << 10;
+
+/// An upper bound of the rate if nothing arrived: not even one record within the time.
+fn bound(seconds: f64) -> f64 {
+    RECORD as f64 / MIB as f64 / seconds
+}
+
+fn is_timed_out(run: &Run) -> bool {
+    run.text(END) == Some(TIME_UP)
+}
 
 /// The rounds of one allocator with one chunk size and one kind of buffers.
 struct Cell {
@@ -17,21 +30,14 @@ struct Cell {
 impl Cell {
     /// `None` if no round of it succeeded.
     fn of(record: &Record, peer: &str, chunk: Chunk) -> Option<Cell> {
-        let case = chunk.case();
-        let of_cell = |figure| {
-            record
-                .rounds(&case, peer, figure)
-                .into_iter()
-                .map(|(_, v)| v)
-        };
-        let rates: Vec<f64> = of_cell(RATE).collect();
-        let out_of_time = |run: &crate::engine::record::Run| {
-            run.case() == case && run.peer() == peer && run.text(END) == Some(End::TimeUp.name())
-        };
-        (!rates.is_empty()).then(|| Cell {
-            rates,
-            bound: of_cell(TIME).map(bound).fold(0.0, f64::max),
-            ran_out_of_time: record.runs().any(|run| out_of_time(&run)),
+        let case = chunk.name();
+        let is_it = |run: &Run| run.case() == case && run.peer() == peer;
+        let runs: Vec<Run> = record.runs().filter(is_it).collect();
+        let of_all = |figure| runs.iter().filter_map(move |run| run.number(figure));
+        (!runs.is_empty()).then(|| Cell {
+            rates: of_all(RATE).collect(),
+            bound: of_all(TIME).map(bound).fold(0.0, f64::max),
+            ran_out_of_time: runs.iter().any(is_timed_out),
         })
     }
 
@@ -79,10 +85,7 @@ fn sizes(record: &Record, buffers: Buffers) -> Vec<u64> {
 
 /// Every table.
 pub fn tables(record: &Record) -> String {
-    let timed_out = record
-        .runs()
-        .any(|run| run.text(END) == Some(End::TimeUp.name()));
-    let legend = if timed_out {
+    let legend = if record.runs().any(|run| is_timed_out(&run)) {
         "medians (least to most); *: stopped when its time was up, with what had come"
     } else {
         "medians (least to most)"
@@ -193,23 +196,16 @@ pub fn picture(record: &Record) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cell::Sample;
+    use super::super::figures;
     use super::*;
 
     fn run(record: &mut Record, (peer, case): (&str, &str), round: u32, megabytes: u64) {
-        let sample = Sample {
-            bytes: megabytes << 20,
-            seconds: 2.0,
-            end: if megabytes == 0 {
-                End::TimeUp
-            } else {
-                End::Whole
-            },
-            reads: 1,
-            peak_rss_kib: 1,
-            minor_faults: 1,
-        };
-        record.push(case, peer, round, sample.figures());
+        let end = if megabytes == 0 { TIME_UP } else { "body" };
+        let report = format!(
+            "received={}\nseconds=2\nend={end}\nreads=1\npeak_rss_kib=1\nminor_faults=1\n",
+            megabytes << 20
+        );
+        record.push(case, peer, round, figures(&report).unwrap());
     }
 
     fn record() -> Record {
