@@ -1,21 +1,21 @@
 //! The comparison of allocators: every workload under every peer, in interleaved rounds; then the
 //! counts of instructions and system calls.
 
-use crate::engine::campaign::{Campaign, Named};
+use clap::Arg;
+
+use crate::engine::campaign::{Campaign, Named, by_name};
 use crate::engine::experiment::{Ended, Experiment, Kept, View, available_peers};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::Figure;
 use crate::engine::record::{Record, Row};
-use crate::engine::settings::{
-    JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
-};
+use crate::engine::settings::{self, Settings};
 use crate::engine::table::section;
 use crate::peers;
 use crate::peers::locate::Ready;
 use crate::programs;
-use crate::run::{self, Sample};
+use crate::run::{self, MINOR, PEAK, PER_BLOCK, TIME};
 use crate::stats::{Comparison, geometric_mean};
-use crate::status::{self, PURGED, Purges, REGRETTED};
+use crate::status::{self, PURGED, REGRETTED};
 use crate::work::count;
 use crate::workloads::{self, Measure, Workload};
 
@@ -23,22 +23,24 @@ use crate::workloads::{self, Measure, Workload};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "bench",
     about: "Compare allocators: time, memory, faults, instructions and system calls",
-    settings: &[
-        NEAP,
-        PEERS,
-        Setting::names("only", "Only these workloads"),
-        ROUNDS.default("10"),
-        SECONDS.default("2400"),
-        BASE,
-        QUICK,
-        Setting::switch(
-            "no-counts",
-            "Skip the counts of instructions and system calls",
-        ),
-        JSON,
-        RECORDS,
-        SEED,
-    ],
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::peers(),
+            settings::names("only", "Only these workloads"),
+            settings::rounds().default_value("10"),
+            settings::seconds().default_value("2400"),
+            base(),
+            settings::quick(),
+            settings::switch(
+                "no-counts",
+                "Skip the counts of instructions and system calls",
+            ),
+            settings::json(),
+            settings::records(),
+            settings::seed(),
+        ]
+    },
     kept: Kept::Always,
     run: carry_out,
     tables,
@@ -52,29 +54,15 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// What the others are compared with.
-pub const BASE: Setting = Setting::text("base", "NAME")
-    .default("mimalloc3")
-    .about("The allocator to compare the others with");
+fn base() -> Arg {
+    let base = settings::text("base", "NAME").default_value("mimalloc3");
+    base.help("The allocator to compare the others with")
+}
 
-const TIME: &str = "time of an operation";
-const PEAK: &str = "peak RSS";
-const MINOR: &str = "minor faults";
-const MAJOR: &str = "major faults";
-const PER_BLOCK: &str = "resident a live block";
 const INSTRUCTIONS: &str = "instructions";
 const CALLS: &str = "system calls";
 
-impl Named for Workload {
-    fn name(&self) -> String {
-        self.name.to_string()
-    }
-}
-
-impl Named for count::Counted {
-    fn name(&self) -> String {
-        self.name.to_string()
-    }
-}
+by_name!(Workload, count::Counted);
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let chosen = settings.chosen(("only", "workload"), workloads::all(), |w| w.name)?;
@@ -103,7 +91,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         } else {
             programs::once
         };
-        Ok(figures(&once(workload, peer, ops(workload))?))
+        once(workload, peer, ops(workload))
     });
     if settings.is_on("no-counts") {
         campaign.leave_out("counts: not asked for");
@@ -148,22 +136,6 @@ fn counted<C: Named>(
     campaign.round((0, &phase), (cases, peers), |_, case, peer| {
         Ok(vec![count(case, peer)?])
     });
-}
-
-fn figures(sample: &Sample) -> Vec<Figure> {
-    let mut figures = vec![
-        Figure::nanoseconds(TIME, sample.ns_per_op),
-        Figure::kib(PEAK, sample.peak_rss_kib),
-        Figure::count(MINOR, sample.faults.0),
-        Figure::count(MAJOR, sample.faults.1),
-    ];
-    figures.extend(
-        sample
-            .bytes_per_block
-            .map(|bytes| Figure::block_bytes(PER_BLOCK, bytes)),
-    );
-    figures.extend(sample.purges.iter().flat_map(Purges::figures));
-    figures
 }
 
 /// The workloads of a record whose times or whose bytes are compared.
@@ -348,20 +320,17 @@ fn picture(record: &Record, view: &View) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::record::Unit;
 
     fn record(rounds: u32) -> Record {
         let mut record = Record::default();
         for round in 0..rounds {
             for (peer, ns_per_op, peak_rss_kib) in [("glibc", 10.0, 100), ("jemalloc", 20.0, 50)] {
-                let sample = Sample {
-                    ns_per_op: ns_per_op * f64::from(round + 1),
-                    peak_rss_kib,
-                    faults: (1, 0),
-                    bytes_per_block: None,
-                    purges: None,
-                };
-                record.push("fifo", peer, round, figures(&sample));
+                let figures = vec![
+                    Figure::nanoseconds(TIME, ns_per_op * f64::from(round + 1)),
+                    Figure::kib(PEAK, peak_rss_kib),
+                    Figure::count(MINOR, 1),
+                ];
+                record.push("fifo", peer, round, figures);
             }
         }
         record
@@ -397,22 +366,5 @@ mod tests {
         let picture = picture(&record(1), &view()).unwrap();
         assert_eq!(picture.matches("<circle").count(), 2);
         assert!(picture.contains(">fifo</text>"));
-    }
-
-    #[test]
-    fn bytes_of_a_block_are_bytes_and_sizes_are_kib() {
-        let bytes_per_block = Some(16.25);
-        let sample = Sample {
-            ns_per_op: 1.0,
-            peak_rss_kib: 9,
-            faults: (3, 4),
-            bytes_per_block,
-            purges: None,
-        };
-        let figures = figures(&sample);
-        assert_eq!(
-            (figures[1].unit, figures[4].unit),
-            (Unit::Kib, Unit::BlockBytes)
-        );
     }
 }

@@ -1,11 +1,11 @@
 //! Commands that are run to their end.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 /// A run that takes longer counts as hung.
 pub const LONGEST: Duration = Duration::from_secs(180);
@@ -16,6 +16,14 @@ pub fn which(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
+}
+
+/// The command of a line without quotes.
+pub fn of_words(line: &str) -> Command {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
 }
 
 /// Runs `command` to its end and returns its standard output.
@@ -32,7 +40,7 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
 /// If it fails or takes longer than [`LONGEST`].
 pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = piped(command)?;
+    let mut child = piped(command, Stdio::null())?;
     let reader = |stream: Option<Box<dyn std::io::Read + Send>>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -47,23 +55,18 @@ pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
     let text = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
     let (stdout, stderr) = (text(stdout), text(stderr));
     if !status.success() {
-        let last = stderr
-            .lines()
-            .rev()
-            .find(|line| !line.trim().is_empty())
-            .unwrap_or("");
-        bail!("{program} ended with {status}: {last}");
+        bail!("{program} ended with {status}: {}", last_line(&stderr));
     }
     Ok((stdout, stderr))
 }
 
-/// Starts `command` with nothing to read, and with pipes for what it writes.
+/// Starts `command` with pipes for what it writes.
 ///
 /// # Errors
 /// If it does not start.
-pub fn piped(command: &mut Command) -> anyhow::Result<Child> {
+pub fn piped(command: &mut Command, input: Stdio) -> anyhow::Result<Child> {
     command
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let started = command.spawn();
@@ -93,6 +96,95 @@ pub fn finished(mut command: impl std::borrow::BorrowMut<Command>) -> anyhow::Re
         .collect();
     let tail = lines[lines.len().saturating_sub(5)..].join(" / ");
     bail!("{program} ended with {}: {tail}", output.status)
+}
+
+/// A process that is asked line by line; killed if this value is dropped before its end.
+pub struct Dialogue {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Dialogue {
+    /// Starts `command` with pipes.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start(command: &mut Command) -> anyhow::Result<Dialogue> {
+        let mut child = piped(command, Stdio::piped())?;
+        let output = BufReader::new(child.stdout.take().context("no standard output")?);
+        let input = child.stdin.take();
+        Ok(Dialogue {
+            child,
+            input,
+            output,
+        })
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that it writes.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn hear(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        let bytes = self.output.read_line(&mut line)?;
+        ensure!(bytes > 0, "the process ended early");
+        Ok(line.trim_end_matches('\n').to_string())
+    }
+
+    /// Writes it a line.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn say(&mut self, line: &str) -> anyhow::Result<()> {
+        let input = self.input.as_mut().context("the process was dismissed")?;
+        writeln!(input, "{line}").context("the process is gone")
+    }
+
+    /// Closes its standard input. Returns what else it writes until it ends, to its standard output
+    /// and to its standard error.
+    ///
+    /// # Errors
+    /// If a pipe cannot be read.
+    pub fn dismiss(&mut self) -> anyhow::Result<(String, String)> {
+        self.input = None;
+        let (mut output, mut errors) = (String::new(), String::new());
+        self.output.read_to_string(&mut output)?;
+        if let Some(stderr) = &mut self.child.stderr {
+            stderr.read_to_string(&mut errors)?;
+        }
+        Ok((output, errors))
+    }
+
+    /// Waits for its end; `errors` is what it wrote to its standard error.
+    ///
+    /// # Errors
+    /// If it fails, or does not end.
+    pub fn wait(&mut self, errors: &str) -> anyhow::Result<()> {
+        let status = wait(&mut self.child, LONGEST)?;
+        let last = last_line(errors);
+        ensure!(status.success(), "the process ended with {status}: {last}");
+        Ok(())
+    }
+}
+
+impl Drop for Dialogue {
+    fn drop(&mut self) {
+        // It has ended already unless an error occurred, which has been reported by then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last line of a standard error that is not empty.
+fn last_line(errors: &str) -> &str {
+    let mut lines = errors.lines().rev();
+    lines.find(|line| !line.trim().is_empty()).unwrap_or("")
 }
 
 /// Waits for a child's end, and kills it after `longest`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::record::Figure;
-use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SEED, Setting, Settings};
+use crate::engine::settings::{self, Settings};
 use crate::peers::locate::Ready;
 use crate::run;
 
@@ -14,18 +14,20 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "fragmentation",
     about: "The cost of holes between live blocks: 90 % freed, then the same bytes in larger \
         blocks",
-    settings: &[
-        NEAP,
-        PEERS,
-        Setting::number("blocks", "NUMBER", (1, u32::MAX as u64))
-            .default("1000000")
-            .about("Number of small blocks, of which 90 % are freed"),
-        ROUNDS,
-        QUICK,
-        JSON,
-        RECORDS,
-        SEED,
-    ],
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::peers(),
+            settings::number("blocks", "NUMBER", (1, u32::MAX as u64))
+                .default_value("1000000")
+                .help("Number of small blocks, of which 90 % are freed"),
+            settings::rounds(),
+            settings::quick(),
+            settings::json(),
+            settings::records(),
+            settings::seed(),
+        ]
+    },
     run: carry_out,
     ..PLAIN
 };

@@ -1,10 +1,11 @@
 //! The kernel's data about this machine and this process.
 
 use std::fs;
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
+
+use crate::command::{finished, of_words};
 
 /// The machine, for the head of every record.
 pub fn describe() -> Vec<(&'static str, String)> {
@@ -105,22 +106,8 @@ pub fn peak_resident_kib(pid: u32) -> anyhow::Result<u64> {
 /// # Errors
 /// If /proc cannot be read.
 pub fn faults(pid: u32) -> anyhow::Result<(u64, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The command's name may hold spaces and parentheses, so fields are counted from its end.
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .context("no name in /proc/PID/stat")?
-        .1
-        .split_whitespace()
-        .collect();
-    let number = |index: usize| {
-        fields
-            .get(index)
-            .context("short /proc/PID/stat")?
-            .parse()
-            .context("no number")
-    };
-    Ok((number(7)?, number(9)?))
+    let stat = procfs::process::Process::new(pid as i32)?.stat()?;
+    Ok((stat.minflt, stat.majflt))
 }
 
 /// Minor and major page faults of this process so far; does not allocate.
@@ -164,22 +151,9 @@ fn date(second: u64) -> String {
 
 /// The git revision of the sources of this binary, with `-dirty` if they were modified.
 pub fn revision() -> String {
-    let git = Command::new("git")
-        .args([
-            "-C",
-            env!("CARGO_MANIFEST_DIR"),
-            "describe",
-            "--always",
-            "--dirty",
-            "--abbrev=12",
-        ])
-        .output();
-    match git {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).trim().to_string()
-        }
-        _ => "unknown".into(),
-    }
+    let mut git = of_words("git describe --always --dirty --abbrev=12");
+    let told = finished(git.current_dir(env!("CARGO_MANIFEST_DIR")));
+    told.map_or("unknown".into(), |told| told.trim().to_string())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@
 //! | `programs` | workloads that are other projects' programs |
 //! | `run` | one measurement: time, memory and faults; instructions and system calls |
 //! | `machine`, `pagemap`, `status` | what the kernel and Neap say about a process |
-//! | `command`, `stats`, `names` | commands run to their end; statistics; choice by name |
+//! | `command`, `stats`, `names` | commands and dialogues; statistics; choice by name |
 
 mod bench;
 mod calloc;

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 
-/// An enumeration whose items have names, for the command line and the records.
+/// An enumeration whose items have names, for the command line, the records and the lists.
 macro_rules! named {
     (
         $(#[$meta:meta])*
@@ -25,6 +25,26 @@ macro_rules! named {
             /// The one with that name.
             pub fn find(name: &str) -> Option<$type> {
                 $type::ALL.into_iter().find(|item| item.name() == name)
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.pad(self.name())
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
+                let name = String::deserialize(from)?;
+                let unknown = || serde::de::Error::custom(format!("no {name:?}"));
+                $type::find(&name).ok_or_else(unknown)
             }
         }
     };

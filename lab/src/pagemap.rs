@@ -106,7 +106,5 @@ impl PageMap {
 
 /// Bytes of an OS page.
 pub fn page_size() -> u64 {
-    // SAFETY: the call has no precondition.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(size).unwrap_or(4_096)
+    procfs::page_size()
 }

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::Figure;
-use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, ROUNDS, Setting, Settings};
+use crate::engine::settings::{self, Settings};
 use crate::peers::locate::{self, Places, Ready};
 use crate::run;
 use crate::work::sites::{PLACES, Reading, Side, Totals, readings};
@@ -15,16 +15,18 @@ use crate::work::sites::{PLACES, Reading, Side, Totals, readings};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "profile",
     about: "Check the accuracy of the sampling profiler by known allocations",
-    settings: &[
-        NEAP,
-        Setting::number("rate", "BYTES", (FINEST, u64::MAX))
-            .default("524288")
-            .about("Mean bytes between two samples"),
-        ROUNDS.about("Processes whose means are compared (default: 200)"),
-        QUICK,
-        JSON,
-        RECORDS,
-    ],
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::number("rate", "BYTES", (FINEST, u64::MAX))
+                .default_value("524288")
+                .help("Mean bytes between two samples"),
+            settings::rounds().help("Processes whose means are compared (default: 200)"),
+            settings::quick(),
+            settings::json(),
+            settings::records(),
+        ]
+    },
     run: carry_out,
     ..PLAIN
 };
@@ -154,9 +156,9 @@ fn note(runs: &[Reading], rate: u64, campaign: &mut Campaign) {
     campaign.note((SPREAD, part, 0), Ok(vec![Figure::number(name, spread)]));
 }
 
-/// The standard deviation of one profile's count for objects of `usable` bytes. Each is sampled with the
-/// probability `p = 1 - exp(-usable / rate)` and then represents `1 / p`. Rounding to whole parts
-/// adds an error of up to one part.
+/// The standard deviation of one profile's count for objects of `usable` bytes. Each is sampled
+/// with the probability `p = 1 - exp(-usable / rate)` and then represents `1 / p`. Rounding to
+/// whole parts adds an error of up to one part.
 fn deviation(usable: usize, objects: f64, rate: u64) -> f64 {
     let p = -(-(usable as f64) / rate as f64).exp_m1();
     let rounding = 1.0 / neap_shared::sites::PARTS as f64;

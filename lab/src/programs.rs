@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::cases::case::Work;
 use crate::command::{self, which};
+use crate::engine::record::Figure;
 use crate::machine;
 use crate::peers::locate::Ready;
-use crate::run::{self, Sample};
+use crate::run::{self, MAJOR, MINOR, PEAK, TIME};
 use crate::work::identity;
 use crate::workloads::{Shape, Workload};
 
@@ -19,7 +21,7 @@ use crate::workloads::{Shape, Workload};
 ///
 /// # Errors
 /// If the program is not installed, fails, or does not use the peer's malloc.
-pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
+pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Vec<Figure>> {
     match workload.shape {
         Shape::Redis => redis(peer, ops),
         Shape::PythonJson => python(peer, ops),
@@ -57,28 +59,18 @@ fn ensure_bound(program: &Path, peer: &Ready) -> anyhow::Result<()> {
 /// A redis-server in a directory of its own, reachable only by a Unix socket; killed when dropped.
 struct Redis {
     server: Child,
-    folder: PathBuf,
+    folder: Work,
 }
 
 impl Redis {
     fn start(peer: &Ready) -> anyhow::Result<Redis> {
         let program = which("redis-server").context("redis-server is not installed")?;
         ensure_bound(&program, peer)?;
-        let folder = std::env::temp_dir().join(format!("neap-lab-redis-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
+        let folder = Work::new()?;
         let server = Command::new(program)
-            .args([
-                "--port",
-                "0",
-                "--unixsocket",
-                "redis.sock",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-            ])
-            .args(["--daemonize", "no", "--logfile", "redis.log"])
-            .current_dir(&folder)
+            .args("--port 0 --unixsocket redis.sock --appendonly no --daemonize no".split(' '))
+            .args(["--logfile", "redis.log", "--save", ""])
+            .current_dir(folder.path())
             .env("LD_PRELOAD", &peer.library)
             .envs(peer.settings.iter().cloned())
             .stdin(Stdio::null())
@@ -92,13 +84,13 @@ impl Redis {
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.join("redis.sock")
+        self.folder.path().join("redis.sock")
     }
 
     fn wait_for_socket(&self) -> anyhow::Result<()> {
         let start = Instant::now();
         while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
-            let log = fs::read_to_string(self.folder.join("redis.log")).unwrap_or_default();
+            let log = fs::read_to_string(self.folder.path().join("redis.log")).unwrap_or_default();
             let last = log.lines().last().unwrap_or("no log");
             ensure!(
                 start.elapsed() < Duration::from_secs(10),
@@ -112,30 +104,28 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // Both fail only if the server or the directory is gone already, which is the goal.
+        // Both fail only if the server is gone already, which is the goal.
         let _ = self.server.kill();
         let _ = self.server.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-fn redis(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
+fn redis(peer: &Ready, ops: u64) -> anyhow::Result<Vec<Figure>> {
     let redis = Redis::start(peer)?;
     let each = (ops / 2).to_string();
     let mut client = Command::new("redis-benchmark");
     client.arg("-s").arg(redis.socket());
-    client.args([
-        "-t", "set,get", "-n", &each, "-P", "16", "-c", "20", "-d", "256", "-r", "100000",
-    ]);
+    client.args("-t set,get -P 16 -c 20 -d 256 -r 100000 -n".split(' '));
+    client.arg(&each);
     let report = command::output(client.arg("--csv"))?;
     let server = redis.server.id();
-    Ok(Sample {
-        ns_per_op: redis_ns_per_request(&report)?,
-        peak_rss_kib: machine::peak_resident_kib(server)?,
-        faults: machine::faults(server)?,
-        bytes_per_block: None,
-        purges: None,
-    })
+    let (minor, major) = machine::faults(server)?;
+    Ok(vec![
+        Figure::nanoseconds(TIME, redis_ns_per_request(&report)?),
+        Figure::kib(PEAK, machine::peak_resident_kib(server)?),
+        Figure::count(MINOR, minor),
+        Figure::count(MAJOR, major),
+    ])
 }
 
 /// The mean time of a request, from redis-benchmark's table of requests per second.
@@ -174,43 +164,22 @@ fn python_program() -> anyhow::Result<PathBuf> {
 }
 
 /// Builds, dumps and loads a document of 40,000 records, and reports like a worker.
-const PYTHON_JSON: &str = r#"
-import json, resource, sys, time
-rounds, library = int(sys.argv[1]), sys.argv[2]
-start = time.perf_counter_ns()
-for _ in range(rounds):
-    document = [
-        {"id": i, "name": "name %d" % i, "tags": ["t%d" % (i % 7), "u%d" % (i % 11)],
-         "at": {"x": i * 0.5, "y": -i}, "note": "n" * (i % 200)}
-        for i in range(40000)
-    ]
-    text = json.dumps(document)
-    again = json.loads(text)
-    assert again == document, "json came back changed"
-elapsed = time.perf_counter_ns() - start
-usage = resource.getrusage(resource.RUSAGE_SELF)
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-assert any(line.rstrip("\n").endswith(library) for line in open("/proc/self/maps")), "not mapped"
-print("ns_per_op=%d" % (elapsed / rounds))
-print("peak_rss_kib=" + status["VmHWM"].split()[0])
-print("minor_faults=%d\nmajor_faults=%d" % (usage.ru_minflt, usage.ru_majflt))
-print("heap=" + library)
-"#;
+const DOCUMENTS: &str = include_str!("../programs/documents.py");
 
-fn python(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
+fn python(peer: &Ready, ops: u64) -> anyhow::Result<Vec<Figure>> {
     let program = python_program()?;
     ensure_bound(&program, peer)?;
     let library = peer.library.canonicalize()?;
     // Not `-I`, with which Python ignores PYTHONMALLOC.
     let mut command = Command::new(program);
     command
-        .args(["-s", "-c", PYTHON_JSON, &ops.to_string()])
+        .args(["-s", "-c", DOCUMENTS, &ops.to_string()])
         .arg(&library);
     command
         .env("LD_PRELOAD", &library)
         .envs(peer.settings.iter().cloned())
         .env("PYTHONMALLOC", "malloc");
-    run::parse(&command::output(&mut command)?, &library)
+    run::figures(&command::output(&mut command)?, &library)
 }
 
 #[cfg(test)]
@@ -236,11 +205,9 @@ mod tests {
     fn the_programs_that_are_here_run_under_the_c_library() {
         let programs = workloads::ALL.iter().filter(|w| !w.is_ours());
         for workload in programs.filter(|w| absent(w).is_none()) {
-            let sample = once(workload, &glibc(), workload.quick).unwrap();
-            assert!(
-                sample.ns_per_op > 0.0 && sample.peak_rss_kib > 1_000,
-                "{sample:?}"
-            );
+            let told = once(workload, &glibc(), workload.quick).unwrap();
+            let (time, peak) = (told[0].as_number(), told[1].as_number());
+            assert!(time > Some(0.0) && peak > Some(1_000.0), "{told:?}");
         }
     }
 

@@ -1,38 +1,40 @@
 //! How much of its freed memory a sleeping process keeps, observed from outside, and whether any of
 //! its threads wakes up when nothing is left to give back.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::ensure;
+use procfs::process::Process;
 
+use crate::command::Dialogue;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::record::Figure;
-use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, Setting, Settings};
+use crate::engine::settings::{self, Settings};
 use crate::peers::locate::Ready;
 use crate::work::retention::{MOMENTS, Pattern};
-use crate::{command, machine, run};
+use crate::{machine, run};
 
 /// How much of its freed memory a sleeping process keeps.
 pub const EXPERIMENT: Experiment = Experiment {
     name: "retention",
     about: "How much of its freed memory a sleeping process keeps, and whether it wakes",
-    settings: &[
-        NEAP,
-        PEERS,
-        Setting::names("only", "Only these patterns"),
-        Setting::number("mib", "MIB", (1, 1 << 20))
-            .default("100")
-            .about("MiB to allocate and free"),
-        ROUNDS,
-        QUICK,
-        JSON,
-        RECORDS,
-    ],
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::peers(),
+            settings::names("only", "Only these patterns"),
+            settings::number("mib", "MIB", (1, 1 << 20))
+                .default_value("100")
+                .help("MiB to allocate and free"),
+            settings::rounds(),
+            settings::quick(),
+            settings::json(),
+            settings::records(),
+        ]
+    },
     run: carry_out,
     ..PLAIN
 };
@@ -57,10 +59,10 @@ struct Terms {
 
 impl Terms {
     fn new(bytes: usize, quick: bool) -> Terms {
-        let (moments, idle): (&[u64], _) = if quick {
-            (&QUICK_READINGS, QUICK_IDLE)
+        let (moments, idle) = if quick {
+            (&QUICK_READINGS[..], QUICK_IDLE)
         } else {
-            (&READINGS, IDLE)
+            (&READINGS[..], IDLE)
         };
         let moments = moments.iter().copied().map(Duration::from_millis).collect();
         Terms {
@@ -142,34 +144,19 @@ fn once(pattern: Pattern, peer: &Ready, terms: &Terms) -> anyhow::Result<Vec<Fig
     Ok(figures)
 }
 
-/// A worker process, killed if dropped before its end.
-struct Worker {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
+/// A worker process.
+struct Worker(Dialogue);
 
 impl Worker {
     fn start(pattern: Pattern, peer: &Ready, bytes: usize) -> anyhow::Result<Worker> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["worker", "retention", pattern.name(), &bytes.to_string()])
-            .env("LD_PRELOAD", &peer.library)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = BufReader::new(child.stdout.take().context("no standard output")?);
-        let input = child.stdin.take();
-        Ok(Worker {
-            child,
-            input,
-            output,
-        })
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["worker", "retention", pattern.name(), &bytes.to_string()]);
+        Dialogue::start(command.env("LD_PRELOAD", &peer.library)).map(Worker)
     }
 
     /// Waits until the process reports this moment.
     fn wait_for(&mut self, moment: &str) -> anyhow::Result<()> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
+        let line = self.0.hear()?;
         let told = run::field(&line, "moment");
         ensure!(
             told == Some(moment),
@@ -179,20 +166,19 @@ impl Worker {
     }
 
     fn go_on(&mut self) -> anyhow::Result<()> {
-        let input = self.input.as_mut().context("the worker was ended")?;
-        input.write_all(b"\n").context("the worker is gone")
+        self.0.say("")
     }
 
     /// Resident bytes now, read without disturbing the process.
     fn resident(&self) -> anyhow::Result<f64> {
-        Ok(machine::resident_bytes(&self.child.id().to_string())? as f64)
+        Ok(machine::resident_bytes(&self.0.id().to_string())? as f64)
     }
 
     /// What runs within `span`, while the process itself sleeps.
     fn wake_ups(&self, span: Duration) -> anyhow::Result<Vec<Figure>> {
-        let before = Activity::of(self.child.id())?;
+        let before = Activity::of(self.0.id())?;
         thread::sleep(span);
-        let after = Activity::of(self.child.id())?;
+        let after = Activity::of(self.0.id())?;
         let seconds = span.as_secs_f64();
         let time = (after.nanoseconds - before.nanoseconds) as f64;
         let switches = after.switches - before.switches;
@@ -208,27 +194,14 @@ impl Worker {
 
     /// Lets it run to its end, and checks that it used the peer.
     fn end(mut self, peer: &Ready) -> anyhow::Result<()> {
-        drop(self.input.take());
-        let mut report = String::new();
-        self.output.read_to_string(&mut report)?;
-        let status = command::wait(&mut self.child, command::LONGEST)?;
-        if !status.success() {
-            bail!("the worker ended with {status}");
-        }
+        let (report, errors) = self.0.dismiss()?;
+        self.0.wait(&errors)?;
         run::ensure_heap(&report, &peer.library)
     }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It has ended already unless an error occurred, which has been reported by then.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The activity of all tasks of a process so far.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct Activity {
     tasks: u64,
     switches: u64,
@@ -238,25 +211,18 @@ struct Activity {
 impl Activity {
     fn of(pid: u32) -> anyhow::Result<Activity> {
         let mut all = Activity::default();
-        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let task = task?.path();
-            let read = |name: &str| fs::read_to_string(task.join(name));
-            all.add(&read("status")?, &read("schedstat")?)?;
+        for task in Process::new(pid as i32)?.tasks()? {
+            let task = task?;
+            let status = task.status()?;
+            let switches = [
+                status.voluntary_ctxt_switches,
+                status.nonvoluntary_ctxt_switches,
+            ];
+            all.tasks += 1;
+            all.switches += switches.into_iter().flatten().sum::<u64>();
+            all.nanoseconds += task.schedstat()?.sum_exec_runtime;
         }
         Ok(all)
-    }
-
-    /// Adds a task by its `status` and its `schedstat`, whose first number is its processor time.
-    fn add(&mut self, status: &str, schedstat: &str) -> anyhow::Result<()> {
-        self.tasks += 1;
-        for name in ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"] {
-            let number = status.lines().find_map(|line| line.strip_prefix(name));
-            let number = number.with_context(|| format!("no {name} in a task's status"))?;
-            self.switches += number.trim().parse::<u64>()?;
-        }
-        let time = schedstat.split_whitespace().next();
-        self.nanoseconds += time.context("an empty schedstat")?.parse::<u64>()?;
-        Ok(())
     }
 }
 
@@ -265,23 +231,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_are_added_up() {
-        let mut all = Activity::default();
-        let status = "State:\tS\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t2\n";
-        all.add(status, "1200 300 9\n").unwrap();
-        all.add(status, "800 0 1\n").unwrap();
-        let expected = Activity {
-            tasks: 2,
-            switches: 18,
-            nanoseconds: 2_000,
-        };
-        assert_eq!(all, expected);
-        assert!(all.add("State:\tS\n", "1 1 1").is_err());
-    }
-
-    #[test]
     fn this_process_has_tasks_that_have_run() {
         let activity = Activity::of(std::process::id()).unwrap();
-        assert!(activity.tasks >= 1 && activity.nanoseconds > 0);
+        assert!(activity.tasks >= 1 && activity.nanoseconds > 0 && activity.switches > 0);
     }
 }

@@ -8,51 +8,47 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use crate::command::{self, output, which};
+use crate::engine::record::{Figure, Unit};
 use crate::peers::locate::Ready;
-use crate::status::Purges;
+use crate::status::{PURGED, REGRETTED};
 use crate::work::count::Counted;
 use crate::work::identity;
 use crate::workloads::Workload;
 
-/// The measurements of one run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
-    /// Wall time per operation in nanoseconds.
-    pub ns_per_op: f64,
-    /// Peak resident KiB.
-    pub peak_rss_kib: u64,
-    /// Minor and major page faults.
-    pub faults: (u64, u64),
-    /// Resident bytes per block, for workloads that measure it.
-    pub bytes_per_block: Option<f64>,
-    /// What Neap gave back to the kernel.
-    pub purges: Option<Purges>,
-}
+/// The names of a run's figures.
+pub const TIME: &str = "time of an operation";
+pub const PEAK: &str = "peak RSS";
+pub const MINOR: &str = "minor faults";
+pub const MAJOR: &str = "major faults";
+pub const PER_BLOCK: &str = "resident a live block";
 
-/// Reads a worker's report and checks that it used `library`.
+/// A line of a worker's report: its key, and the figure that it is. Every report has the first
+/// four.
+const LINES: [(&str, &str, Unit); 7] = [
+    ("ns_per_op", TIME, Unit::Nanoseconds),
+    ("peak_rss_kib", PEAK, Unit::Kib),
+    ("minor_faults", MINOR, Unit::Count),
+    ("major_faults", MAJOR, Unit::Count),
+    ("bytes_per_block", PER_BLOCK, Unit::BlockBytes),
+    ("purged", PURGED, Unit::Bytes),
+    ("regretted", REGRETTED, Unit::Bytes),
+];
+const REQUIRED: usize = 4;
+
+/// The figures of a worker's report, if it used `library`.
 ///
 /// # Errors
 /// If a number is missing, or the worker's malloc was another.
-pub fn parse(report: &str, library: &Path) -> anyhow::Result<Sample> {
+pub fn figures(report: &str, library: &Path) -> anyhow::Result<Vec<Figure>> {
     ensure_heap(report, library)?;
-    Ok(Sample {
-        ns_per_op: needed(report, "ns_per_op")?.parse()?,
-        peak_rss_kib: needed(report, "peak_rss_kib")?.parse()?,
-        faults: (
-            needed(report, "minor_faults")?.parse()?,
-            needed(report, "major_faults")?.parse()?,
-        ),
-        bytes_per_block: field(report, "bytes_per_block")
-            .map(str::parse)
-            .transpose()?,
-        purges: match (field(report, "purged"), field(report, "regretted")) {
-            (Some(purged), Some(regretted)) => Some(Purges {
-                purged: purged.parse()?,
-                regretted: regretted.parse()?,
-            }),
-            _ => None,
-        },
-    })
+    let mut figures = Vec::new();
+    for (place, (key, name, unit)) in LINES.into_iter().enumerate() {
+        match field(report, key) {
+            Some(value) => figures.push(Figure::new(name, unit, value.parse()?)),
+            None => ensure!(place >= REQUIRED, "the worker did not tell {key}"),
+        }
+    }
+    Ok(figures)
 }
 
 /// Fails unless the worker that wrote `report` used `library`.
@@ -79,23 +75,36 @@ pub fn ask<J: AsRef<OsStr>>(
     Ok(report)
 }
 
-/// The command of a worker process for `ops` operations of `workload`, without its preload.
+/// The command of such a worker under strace, with these options of strace's own.
 ///
 /// # Errors
 /// If this program's own path cannot be read.
-pub fn worker(workload: &Workload, ops: u64) -> anyhow::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["worker", "run", workload.name, "--ops", &ops.to_string()]);
-    Ok(command)
+pub fn under_strace<J: AsRef<OsStr>>(
+    options: &[&str],
+    job: impl IntoIterator<Item = J>,
+    peer: &Ready,
+) -> anyhow::Result<Command> {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-E"]);
+    strace.arg(format!("LD_PRELOAD={}", peer.library.display()));
+    for (name, value) in &peer.settings {
+        strace.arg("-E").arg(format!("{name}={value}"));
+    }
+    strace
+        .args(options)
+        .arg(std::env::current_exe()?)
+        .arg("worker");
+    strace.args(job);
+    Ok(strace)
 }
 
 /// Runs one of the lab's own workloads once under `peer`.
 ///
 /// # Errors
 /// If the worker fails, hangs, or used another malloc.
-pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
+pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Vec<Figure>> {
     let job = ["run", workload.name, "--ops", &ops.to_string()];
-    parse(&ask(job, peer)?, &peer.library)
+    figures(&ask(job, peer)?, &peer.library)
 }
 
 /// The value of the line `key=value` in a report.
@@ -158,11 +167,7 @@ fn collected(counted: &Counted, peer: &Ready, ops: u64) -> anyhow::Result<u64> {
         .env("LD_PRELOAD", &peer.counted)
         .envs(peer.settings.iter().cloned());
     let (stdout, stderr) = command::outputs(&mut valgrind)?;
-    let heap = stdout.lines().find_map(|line| line.strip_prefix("heap="));
-    identity::ensure_same(
-        heap.context("the worker did not tell its heap")?.as_ref(),
-        &peer.counted,
-    )?;
+    ensure_heap(&stdout, &peer.counted)?;
     collected_in(&stderr).context("callgrind did not tell what it collected")
 }
 
@@ -177,18 +182,10 @@ fn collected_in(log: &str) -> Option<u64> {
 /// # Errors
 /// If strace or the worker fails, or the worker used another malloc.
 pub fn system_calls(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<u64> {
-    let worker = worker(workload, ops)?;
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-c", "-U", "calls,name"]);
-    strace
-        .arg("-E")
-        .arg(format!("LD_PRELOAD={}", peer.library.display()));
-    for (name, value) in &peer.settings {
-        strace.arg("-E").arg(format!("{name}={value}"));
-    }
-    strace.arg(worker.get_program()).args(worker.get_args());
+    let job = ["run", workload.name, "--ops", &ops.to_string()];
+    let mut strace = under_strace(&["-c", "-U", "calls,name"], job, peer)?;
     let (stdout, stderr) = command::outputs(&mut strace)?;
-    parse(&stdout, &peer.library)?;
+    ensure_heap(&stdout, &peer.library)?;
     total_calls(&stderr).context("strace did not tell a total")
 }
 
@@ -209,23 +206,26 @@ mod tests {
 
     #[test]
     fn a_report_is_read() {
-        let sample = parse(REPORT, Path::new("/lib/libone.so")).unwrap();
-        let expected = Sample {
-            ns_per_op: 12.5,
-            peak_rss_kib: 2_048,
-            faults: (300, 0),
-            bytes_per_block: Some(66.5),
-            purges: Some(Purges {
-                purged: 4_096,
-                regretted: 8,
-            }),
-        };
-        assert_eq!(sample, expected);
+        let library = Path::new("/lib/libone.so");
+        let told = figures(REPORT, library).unwrap();
+        let expected = [
+            Figure::nanoseconds(TIME, 12.5),
+            Figure::kib(PEAK, 2_048),
+            Figure::count(MINOR, 300),
+            Figure::count(MAJOR, 0),
+            Figure::block_bytes(PER_BLOCK, 66.5),
+            Figure::bytes(PURGED, 4_096.0),
+            Figure::bytes(REGRETTED, 8.0),
+        ];
+        assert_eq!(told, expected);
+        let without = |line| figures(&REPORT.replace(line, ""), library);
+        assert_eq!(without("bytes_per_block=66.5\n").unwrap().len(), 6);
+        assert!(without("minor_faults=300\n").is_err());
     }
 
     #[test]
     fn a_report_of_another_heap_is_refused() {
-        let error = parse(REPORT, Path::new("/lib/libtwo.so"))
+        let error = figures(REPORT, Path::new("/lib/libtwo.so"))
             .unwrap_err()
             .to_string();
         assert!(

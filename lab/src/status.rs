@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use anyhow::{Context as _, ensure};
-use neap_shared::status_page::{self, COARSE_AT, Coarse, HEAD_AT, Head};
+use neap_shared::status_page::{self, COARSE_AT, Coarse, HEAD_AT, Head, SizeFigure};
 
 use crate::cases::tree::{self, Life};
 use crate::engine::record::Figure;
@@ -48,6 +48,17 @@ pub fn ensure_words(file: &File, magic: u64, version: u64) -> anyhow::Result<()>
         "the memory file is of another version of Neap than neap-lab"
     );
     Ok(())
+}
+
+/// The table of sizes on a status page.
+///
+/// # Errors
+/// If the file is shorter.
+pub fn sizes(page: &File) -> anyhow::Result<Vec<SizeFigure>> {
+    let at = |index| status_page::SIZES_AT + index * size_of::<SizeFigure>();
+    (0..status_page::SIZES)
+        .map(|index| read(page, at(index)))
+        .collect()
 }
 
 /// The figures' names.

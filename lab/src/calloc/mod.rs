@@ -4,7 +4,6 @@
 
 mod views;
 
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -13,9 +12,7 @@ use crate::command::which;
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, Kept, PLAIN, available_peers};
 use crate::engine::record::{Figure, Unit};
-use crate::engine::settings::{
-    JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
-};
+use crate::engine::settings::{self, Settings};
 use crate::peers::locate::Ready;
 use crate::work::calloc::{MARK, Touch};
 use crate::{command, machine, run};
@@ -24,26 +21,28 @@ use crate::{command, machine, run};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "calloc",
     about: "The write-up's calloc and free in a loop: time, faults, zeroed bytes, system calls",
-    settings: &[
-        NEAP,
-        PEERS,
-        Setting::names(
+    settings: || {
+        vec![
+        settings::neap(),
+        settings::peers(),
+        settings::names(
             "only",
             "Only these sizes (64K 256K 1M 10M 100M 1000M 2000M 4G) and patterns (none first \
              read sixteenth all)",
         ),
-        ROUNDS.default("5"),
-        SECONDS.default("3600"),
-        Setting::number("milliseconds", "NUMBER", (0, 1 << 32))
-            .default("300")
-            .about(
+        settings::rounds().default_value("5"),
+        settings::seconds().default_value("3600"),
+        settings::number("milliseconds", "NUMBER", (0, 1 << 32))
+            .default_value("300")
+            .help(
                 "Duration of a timed run; slow pairs take up to one pair beyond four times that",
             ),
-        QUICK,
-        JSON,
-        RECORDS,
-        SEED,
-    ],
+        settings::quick(),
+        settings::json(),
+        settings::records(),
+        settings::seed(),
+    ]
+    },
     kept: Kept::Always,
     run: carry_out,
     tables: |record, _| views::tables(record),
@@ -175,12 +174,22 @@ pub fn choose(only: &[String], reach: Reach, available: u64) -> anyhow::Result<C
     if only.iter().any(|n| Touch::find(n).is_some()) {
         touches.retain(|touch| named(touch.name()));
     }
-    let asked: Vec<&'static Size> = SIZES.iter().filter(|size| named(size.name)).collect();
-    let (sizes, left_out) = if asked.is_empty() {
-        default_sizes(reach, available)
-    } else {
-        allowed(&asked, available)
+    let mut sizes: Vec<&'static Size> = SIZES.iter().filter(|size| named(size.name)).collect();
+    if sizes.is_empty() {
+        sizes = SIZES
+            .iter()
+            .filter(|size| reach.has(size, available))
+            .collect();
+    }
+    let (sizes, large): (Vec<_>, Vec<_>) = sizes.iter().partition(|size| needed(size) <= available);
+    let reason = |size: &&Size| {
+        let (needed, available) = (needed(size) / MIB, available / MIB);
+        format!(
+            "{}: needs {needed} MiB of memory, {available} MiB are available",
+            size.name
+        )
     };
+    let left_out: Vec<String> = large.iter().map(reason).collect();
     ensure!(!sizes.is_empty(), "nothing to run: {}", left_out.join(", "));
     Ok(Chosen {
         sizes,
@@ -194,31 +203,16 @@ fn known() -> Vec<&'static str> {
     sizes.chain(Touch::ALL.map(Touch::name)).collect()
 }
 
-/// The replacement is used on a machine without memory for the largest size.
-fn default_sizes(reach: Reach, available: u64) -> (Vec<&'static Size>, Vec<String>) {
-    let unwanted = if needed(&LARGEST) <= available {
-        &STAND_IN
-    } else {
-        &LARGEST
-    };
-    let wanted = |size: &&Size| match reach {
-        Reach::Full => *size != unwanted,
-        Reach::Quick => size.bytes <= LARGEST_QUICK,
-    };
-    let sizes: Vec<&'static Size> = SIZES.iter().filter(wanted).collect();
-    allowed(&sizes, available)
-}
-
-fn allowed(sizes: &[&'static Size], available: u64) -> (Vec<&'static Size>, Vec<String>) {
-    let (fit, large): (Vec<_>, Vec<_>) = sizes.iter().partition(|size| needed(size) <= available);
-    let reason = |size: &&Size| {
-        let (needed, available) = (needed(size) / MIB, available / MIB);
-        format!(
-            "{}: needs {needed} MiB of memory, {available} MiB are available",
-            size.name
-        )
-    };
-    (fit, large.iter().map(reason).collect())
+impl Reach {
+    /// Whether a size is used if none is named. The replacement is, on a machine without memory for
+    /// the largest size.
+    fn has(self, size: &Size, available: u64) -> bool {
+        match self {
+            Reach::Quick => size.bytes <= LARGEST_QUICK,
+            Reach::Full if needed(&LARGEST) <= available => *size != STAND_IN,
+            Reach::Full => *size != LARGEST,
+        }
+    }
 }
 
 /// Memory for a size: twice its bytes, because an allocator may keep a freed block while it
@@ -240,14 +234,8 @@ impl Cell {
     /// Every cell of the chosen sizes and patterns. Small sizes come first, so that the slowest
     /// cells are missing if the time is up.
     pub fn all(chosen: &Chosen) -> Vec<Cell> {
-        let of = |size: &&'static Size| {
-            let size = *size;
-            chosen
-                .touches
-                .iter()
-                .map(move |&touch| Cell { size, touch })
-                .collect::<Vec<_>>()
-        };
+        let touches = &chosen.touches;
+        let of = |&size: &&'static Size| touches.iter().map(move |&touch| Cell { size, touch });
         chosen.sizes.iter().flat_map(of).collect()
     }
 }
@@ -303,6 +291,17 @@ fn parse_timed(report: &str) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
+/// The options of strace. Only the calls that a pair makes count. A purge thread makes its own, and
+/// splits the log's lines for other threads in two.
+const STRACE: [&str; 6] = [
+    "-qq",
+    "--signal=none",
+    "-s",
+    "0",
+    "-E",
+    "NEAP_PURGE_THREAD=0",
+];
+
 /// Runs `pairs` pairs under `peer` with accounting, under strace if that is installed.
 ///
 /// # Errors
@@ -311,7 +310,8 @@ pub fn accounted(cell: &Cell, peer: &Ready, pairs: u64) -> anyhow::Result<Vec<Fi
     let job = job(cell, "--account", pairs);
     let (report, trace) = match which("strace") {
         Some(_) => {
-            let (report, errors) = command::outputs(&mut under_strace(&job, peer)?)?;
+            let mut strace = run::under_strace(&STRACE, &job, peer)?;
+            let (report, errors) = command::outputs(&mut strace)?;
             run::ensure_heap(&report, &peer.library)?;
             (report, Some(errors))
         }
@@ -325,17 +325,6 @@ pub fn accounted(cell: &Cell, peer: &Ready, pairs: u64) -> anyhow::Result<Vec<Fi
         zeroed.map_or(unknown(ZEROED), |bytes| Figure::block_bytes(ZEROED, bytes)),
         calls.map_or(unknown(CALLS), |calls| Figure::number(CALLS, calls)),
     ])
-}
-
-fn under_strace(job: &[String], peer: &Ready) -> anyhow::Result<Command> {
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-qq", "--signal=none", "-s", "0", "-E"]);
-    strace.arg(format!("LD_PRELOAD={}", peer.library.display()));
-    // Count only the calls that a pair makes. A purge thread makes its own, and splits the log's
-    // lines for other threads in two.
-    strace.args(["-E", "NEAP_PURGE_THREAD=0"]);
-    strace.arg(std::env::current_exe()?).arg("worker").args(job);
-    Ok(strace)
 }
 
 /// The calls of all threads in strace's log between the worker's two marks.

@@ -1,7 +1,7 @@
 //! The allocators of the case book: the lab's peers, two of them also as threads tune them.
 
 use super::case::Case;
-use crate::engine::campaign::Named;
+use crate::engine::campaign::{Named, by_name};
 use crate::engine::plot::Stroke;
 use crate::peers::locate::{self, Places, Ready};
 
@@ -52,11 +52,7 @@ pub const ALL: [&Allocator; 9] = [
     &allocator("snmalloc", "snmalloc", Setting::Plain),
 ];
 
-impl Named for Allocator {
-    fn name(&self) -> String {
-        self.name.to_string()
-    }
-}
+by_name!(Allocator);
 
 impl Allocator {
     /// Its library.

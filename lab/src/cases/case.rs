@@ -1,16 +1,16 @@
 //! A case as its directory says it, where its files are, and its programs' variables.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
+use tempfile::TempDir;
 
-use crate::engine::campaign::Named;
+use crate::engine::campaign::by_name;
 use crate::peers::locate::Places;
 
 /// A case: a program, and what its owner complains about.
@@ -105,11 +105,7 @@ pub struct Install {
     pub build: Vec<String>,
 }
 
-impl Named for Case {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-}
+by_name!(Case);
 
 impl Case {
     /// Every case below `folder`, by name.
@@ -196,7 +192,7 @@ impl Home {
             .replace("{case}", &self.case.to_string_lossy())
             .replace("{env}", &self.env.to_string_lossy());
         match work {
-            Some(work) => word.replace("{work}", &work.0.to_string_lossy()),
+            Some(work) => word.replace("{work}", &work.path().to_string_lossy()),
             None => word,
         }
     }
@@ -217,9 +213,39 @@ impl Home {
         command.args(words);
         self.equip(&mut command);
         if let Some(work) = work {
-            command.current_dir(&work.0).env("CASE_WORK", &work.0);
+            command
+                .current_dir(work.path())
+                .env("CASE_WORK", work.path());
         }
         Ok(command)
+    }
+
+    /// The command of a case's subject, with `variables` unless the case's own say otherwise.
+    ///
+    /// # Errors
+    /// If it has no words.
+    pub fn subject(
+        &self,
+        case: &Case,
+        work: &Work,
+        variables: &[(&str, &OsStr)],
+    ) -> anyhow::Result<Command> {
+        let mut command = self.command(&case.subject, Some(work))?;
+        command.envs(variables.iter().copied());
+        for (name, value) in &case.env {
+            command.env(name, self.filled(value, Some(work)));
+        }
+        Ok(command)
+    }
+
+    /// The command of a case's driver, if it has one.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn driver(&self, case: &Case, work: &Work) -> anyhow::Result<Option<Command>> {
+        let has_one = !case.driver.is_empty();
+        let command = has_one.then(|| self.command(&case.driver, Some(work)));
+        command.transpose()
     }
 
     /// Adds the variables by which the registries' packages are found.
@@ -256,7 +282,7 @@ impl Home {
 }
 
 /// An empty directory of one run, removed with this value.
-pub struct Work(PathBuf);
+pub struct Work(TempDir);
 
 impl Work {
     /// Makes one. Its path is short, because a socket's path must be.
@@ -264,43 +290,25 @@ impl Work {
     /// # Errors
     /// If it cannot be made.
     pub fn new() -> anyhow::Result<Work> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let me = std::process::id();
-        loop {
-            let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let folder = std::env::temp_dir().join(format!("neap-case-{me}-{count}"));
-            match fs::create_dir(&folder) {
-                Ok(()) => return Ok(Work(folder)),
-                // Left by an earlier process of the same number.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    return Err(error).with_context(|| format!("cannot make {folder:?}"));
-                }
-            }
-        }
+        let made = tempfile::Builder::new().prefix("neap-case-").tempdir();
+        made.map(Work).context("cannot make a folder of a run")
     }
 
     /// The directory.
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Leaves the directory for a look.
     pub fn keep(self) -> PathBuf {
-        std::mem::ManuallyDrop::new(self).0.clone()
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        // What cannot be removed stays in the folder of temporary files.
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.keep()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::campaign::Named as _;
 
     const LEAST: &str = r#"
 title = "A title"
@@ -360,7 +368,7 @@ build = ["cc -o {env}/subject {case}/subject.c"]
             env: "/env/a".into(),
         };
         let work = Work::new().unwrap();
-        let path = work.0.clone();
+        let path = work.path().to_path_buf();
         let words = ["{env}/bin/x".to_string(), "{case}/s {work}/t".to_string()];
         let command = home.command(&words, Some(&work)).unwrap();
         assert_eq!(command.get_program(), "/env/a/bin/x");

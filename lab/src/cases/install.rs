@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::case::Case;
 use super::case::Home;
 use crate::command::finished;
+use crate::engine::experiment::Ended;
 
 /// Why a case cannot run yet; `None` if it can.
 pub fn missing(case: &Case, home: &Home) -> Option<String> {
@@ -22,6 +23,27 @@ pub fn missing(case: &Case, home: &Home) -> Option<String> {
         fs::read_to_string(stamp(home)).is_ok_and(|there| wanted.is_ok_and(|it| it == there))
     };
     (needs_folder(case) && !is_done()).then(|| "its packages are not installed".to_string())
+}
+
+/// Why a case cannot run yet, and the command of the lab that changes it; `None` if it can.
+pub fn obstacle(case: &Case, home: &Home, remedy: &str) -> Option<String> {
+    let missing = missing(case, home)?;
+    Some(format!("{}: {missing} (neap lab {remedy})", case.name))
+}
+
+/// Installs what these cases need, and tells how that went.
+pub fn install_all<'a>(cases: impl IntoIterator<Item = (&'a Case, &'a Home)>) -> Ended {
+    let mut code = 0;
+    for (case, home) in cases {
+        match install(case, home, &|what| eprintln!("{what}")) {
+            Ok(()) => println!("{}: installed", case.name),
+            Err(error) => {
+                code = 1;
+                eprintln!("{}: not installed: {error:#}", case.name);
+            }
+        }
+    }
+    Ended::Early(code)
 }
 
 /// Installs what is missing; nothing if all is there.
@@ -86,14 +108,9 @@ fn commands(case: &Case, home: &Home) -> Vec<Command> {
         if !python.is_file() {
             add(Path::new("python3"), &["-m", "venv"], vec![text(env)]);
         }
-        let pip = [
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ];
-        add(&python, &pip, install.pip.iter().flat_map(words).collect());
+        let pip = "-m pip install --quiet --disable-pip-version-check".split(' ');
+        let packages = install.pip.iter().flat_map(words).collect();
+        add(&python, &Vec::from_iter(pip), packages);
     }
     if !install.npm.is_empty() {
         let prefix = text(env);

@@ -29,9 +29,7 @@ use anyhow::ensure;
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
 use crate::engine::record::Figure;
-use crate::engine::settings::{
-    JSON, NEAP as LIBRARY, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
-};
+use crate::engine::settings::{self, Settings};
 use crate::peers::locate::Places;
 use allocators::{Allocator, GLIBC, Located, NEAP};
 use case::{Case, Home, Kind};
@@ -43,29 +41,31 @@ use views::fault;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "cases",
     about: "Published complaints about memory, reproduced by real programs under every allocator",
-    settings: &[
-        LIBRARY,
-        PEERS,
-        Setting::names("only", "Only these cases"),
-        ROUNDS.default("1").about(
+    settings: || {
+        vec![
+        settings::neap(),
+        settings::peers(),
+        settings::names("only", "Only these cases"),
+        settings::rounds().default_value("1").help(
             "Interleaved rounds. One shows the memory, which differs more between allocators than \
              between rounds; take three or more to compare times",
         ),
-        SECONDS,
-        Setting::switch("list", "List the cases and what is missing; run nothing"),
-        Setting::switch(
+        settings::seconds(),
+        settings::switch("list", "List the cases and what is missing; run nothing"),
+        settings::switch(
             "install",
             "Only obtain what the cases need from the registries; nothing if all is there",
         )
-        .without(&["list"]),
-        QUICK.about("Neap and the C library only, and a rest of three seconds"),
-        Setting::switch("keep-work", "Leave the directory of each run"),
-        Setting::path("cases", "FOLDER").about("The folder of the cases (default: lab/cases)"),
-        JSON,
-        RECORDS,
-        Setting::switch("quiet", "Show no progress"),
-        SEED,
-    ],
+        .conflicts_with("list"),
+        settings::quick().help("Neap and the C library only, and a rest of three seconds"),
+        settings::switch("keep-work", "Leave the directory of each run"),
+        settings::path("cases", "FOLDER").help("The folder of the cases (default: lab/cases)"),
+        settings::json(),
+        settings::records(),
+        settings::switch("quiet", "Show no progress"),
+        settings::seed(),
+    ]
+    },
     run: carry_out,
     tables: |record, _| views::tables(record),
     picture: |record, _| Some(views::picture(record)),
@@ -87,7 +87,8 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         return Ok(Ended::Early(0));
     }
     if settings.is_on("install") {
-        return install_all(&cases, &places);
+        let homes = homes(&cases, &places)?;
+        return Ok(install::install_all(cases.iter().zip(&homes)));
     }
     let allocators = chosen_allocators(settings)?;
     let allocators = available(&allocators, |allocator| allocator.locate(&places))?;
@@ -147,6 +148,10 @@ fn run(
     }
 }
 
+fn homes(cases: &[Case], places: &Places) -> anyhow::Result<Vec<Home>> {
+    cases.iter().map(|case| Home::of(case, places)).collect()
+}
+
 /// The folder's cases that are named, or all.
 fn chosen_cases(settings: &Settings) -> anyhow::Result<Vec<Case>> {
     let folder = settings.path("cases");
@@ -176,15 +181,11 @@ fn here<'a>(
     places: &Places,
 ) -> anyhow::Result<Vec<(&'a Case, Home)>> {
     let (mut here, mut absent) = (Vec::new(), Vec::new());
-    for case in cases {
-        let home = Home::of(case, places)?;
-        match install::missing(case, &home) {
+    for (case, home) in cases.iter().zip(homes(cases, places)?) {
+        let remedy = format!("cases --install --only {}", case.name);
+        match install::obstacle(case, &home, &remedy) {
             None => here.push((case, home)),
-            Some(missing) => {
-                let name = &case.name;
-                let remedy = format!("neap lab cases --install --only {name}");
-                absent.push(format!("{name}: {missing} ({remedy})"));
-            }
+            Some(obstacle) => absent.push(obstacle),
         }
     }
     ensure!(!here.is_empty(), "no case can run: {}", absent.join("; "));
@@ -215,21 +216,6 @@ fn judge(campaign: &mut Campaign, cases: &[(&Case, Home)], allocators: &[Located
             campaign.leave_out(told)
         }
     }
-}
-
-fn install_all(cases: &[Case], places: &Places) -> anyhow::Result<Ended> {
-    let mut failed = 0;
-    for case in cases {
-        let home = Home::of(case, places)?;
-        match install::install(case, &home, &|what| eprintln!("{what}")) {
-            Ok(()) => println!("{}: installed", case.name),
-            Err(error) => {
-                failed += 1;
-                eprintln!("{}: not installed: {error:#}", case.name);
-            }
-        }
-    }
-    Ok(Ended::Early(u8::from(failed > 0)))
 }
 
 fn list(cases: &[Case], places: &Places) -> anyhow::Result<()> {

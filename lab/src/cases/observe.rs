@@ -69,15 +69,12 @@ impl Run<'_> {
     ) -> anyhow::Result<Run<'a>> {
         let library = allocator.ready.library.as_path();
         let start = Instant::now();
-        let parties = Parties::start((case, home), work, |command| {
-            for (name, value) in &case.env {
-                command.env(name, home.filled(value, Some(work)));
-            }
-            command.envs(variables.iter().cloned());
-            if !allocator.is_own() {
-                command.env("LD_PRELOAD", library);
-            }
-        })?;
+        let mut subject = home.subject(case, work, &[])?;
+        subject.envs(variables.iter().cloned());
+        if !allocator.is_own() {
+            subject.env("LD_PRELOAD", library);
+        }
+        let parties = Parties::start(subject, home.driver(case, work)?)?;
         let real = library.canonicalize();
         let library = real.as_deref().unwrap_or(library);
         let driver = parties.driver.as_ref().map(Party::id);

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::case::{Case, Home, Work};
-
 /// A running program.
 pub struct Party {
     /// Its part in the run.
@@ -29,8 +27,8 @@ pub enum Heard {
     Closed,
 }
 
-/// How much of a standard error is kept.
-const TAIL: usize = 4_096;
+/// How much of a standard error is kept: enough for a report with its stack traces.
+const TAIL: usize = 64 << 10;
 
 impl Party {
     /// Starts `command`. It dies with this process. Its standard output goes to `ear`, or is
@@ -112,14 +110,16 @@ impl Party {
         }
     }
 
-    /// The last line of its standard error.
+    /// The end of its standard error so far; the reader may be behind by [`BEHIND`].
+    pub fn errors(&self) -> String {
+        std::thread::sleep(BEHIND);
+        let tail = self.tail.lock().map(|tail| tail.clone());
+        String::from_utf8_lossy(&tail.unwrap_or_default()).into_owned()
+    }
+
+    /// The last lines of its standard error.
     pub fn last_words(&self) -> String {
-        let tail = self
-            .tail
-            .lock()
-            .map(|tail| tail.clone())
-            .unwrap_or_default();
-        let text = String::from_utf8_lossy(&tail);
+        let text = self.errors();
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let lines: Vec<&str> = lines.collect();
         lines[lines.len().saturating_sub(LINES)..].join(" / ")
@@ -161,31 +161,22 @@ const LONGEST_END: Duration = Duration::from_secs(60);
 const BEHIND: Duration = Duration::from_millis(50);
 
 impl Parties {
-    /// Starts both; `equip` adds to the subject's variables.
+    /// Starts both.
     ///
     /// # Errors
     /// If one does not start.
-    pub fn start(
-        (case, home): (&Case, &Home),
-        work: &Work,
-        equip: impl FnOnce(&mut Command),
-    ) -> anyhow::Result<Parties> {
-        let mut command = home.command(&case.subject, Some(work))?;
-        equip(&mut command);
+    pub fn start(subject: Command, driver: Option<Command>) -> anyhow::Result<Parties> {
         let (ear, heard) = mpsc::channel();
-        if case.driver.is_empty() {
-            let subject = Party::start("subject", command, Some(ear))?;
-            let driver = None;
-            return Ok(Parties {
-                subject,
-                driver,
-                heard,
-            });
-        }
-        let subject = Party::start("subject", command, None)?;
-        let mut command = home.command(&case.driver, Some(work))?;
-        command.env("CASE_SUBJECT", subject.id().to_string());
-        let driver = Some(Party::start("driver", command, Some(ear))?);
+        let (own, of_driver) = match driver {
+            Some(_) => (None, Some(ear)),
+            None => (Some(ear), None),
+        };
+        let subject = Party::start("subject", subject, own)?;
+        let start = |mut command: Command| {
+            command.env("CASE_SUBJECT", subject.id().to_string());
+            Party::start("driver", command, of_driver)
+        };
+        let driver = driver.map(start).transpose()?;
         Ok(Parties {
             subject,
             driver,
@@ -218,7 +209,6 @@ impl Parties {
 
     /// What happened, with the programs' last words.
     pub fn failed(&self, what: String) -> Failure {
-        std::thread::sleep(BEHIND);
         let parties = [Some(&self.subject), self.driver.as_ref()];
         let words = parties.into_iter().flatten().map(|party| {
             let words = party.last_words();
@@ -228,40 +218,44 @@ impl Parties {
         Failure { what, said }
     }
 
-    /// Lets the programs end: the driver first, if there is one. The subject then has some time
-    /// from the end of its input until it is asked to.
+    /// Lets the programs end.
     ///
     /// # Errors
     /// If one does not end, or not in order.
     pub fn finish(&mut self) -> Result<(), Failure> {
+        let end = self.end(LONGEST_GRACE)?;
+        let is_good = match self.driver {
+            Some(_) => is_orderly(end),
+            None => end.success(),
+        };
+        self.ensure_good("subject", (end, is_good))
+    }
+
+    /// Lets the programs end: the driver first, if there is one. The subject then has `grace` from
+    /// the end of its input until it is asked to. Returns how the subject ended.
+    ///
+    /// # Errors
+    /// If one does not end, or the driver fails.
+    pub fn end(&mut self, grace: Duration) -> Result<ExitStatus, Failure> {
         if let Some(driver) = &mut self.driver {
             driver.dismiss();
             let end = driver.wait(LONGEST_END);
-            self.judge("driver", end, |end| end.success())?;
+            let end = end.ok_or_else(|| self.failed("driver does not end".into()))?;
+            self.ensure_good("driver", (end, end.success()))?;
         }
         self.subject.dismiss();
-        if self.driver.is_none() {
-            let end = self.subject.wait(LONGEST_END);
-            return self.judge("subject", end, |end| end.success());
-        }
-        if self.subject.wait(LONGEST_GRACE).is_none() {
+        if self.driver.is_some() && self.subject.wait(grace).is_none() {
             self.subject.terminate();
         }
         let end = self.subject.wait(LONGEST_END);
-        self.judge("subject", end, is_orderly)
+        end.ok_or_else(|| self.failed("subject does not end".into()))
     }
 
-    fn judge(
-        &self,
-        role: &str,
-        end: Option<ExitStatus>,
-        is_good: fn(ExitStatus) -> bool,
-    ) -> Result<(), Failure> {
-        match end {
-            None => Err(self.failed(format!("{role} does not end"))),
-            Some(end) if is_good(end) => Ok(()),
-            Some(end) => Err(self.failed(format!("{role} ended badly: {}", in_words(end)))),
+    fn ensure_good(&self, role: &str, (end, is_good): (ExitStatus, bool)) -> Result<(), Failure> {
+        if is_good {
+            return Ok(());
         }
+        Err(self.failed(format!("{role} ended badly: {}", in_words(end))))
     }
 }
 

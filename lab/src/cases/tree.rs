@@ -1,11 +1,13 @@
 //! The processes of a run, seen from outside: which they are, their memory, their processor time,
 //! which library's malloc they use, and their end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
+
+use procfs::process::{Process, Stat};
 
 use crate::machine;
 
@@ -43,16 +45,15 @@ pub struct Held {
     pub processes: usize,
 }
 
-/// A line of /proc/PID/stat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
-    id: u32,
-    parent: u32,
-    start: u64,
-    /// Processor time in the kernel's ticks, with that of children that ended.
-    ticks: u64,
-    /// It has ended and waits to be reaped. Until then its ticks are in no other process's.
-    has_ended: bool,
+/// Processor time in the kernel's ticks, with that of children that ended. As long as a process
+/// waits to be reaped, its ticks are in no other process's.
+fn ticks(process: &Stat) -> u64 {
+    let of_children = (process.cutime + process.cstime) as u64;
+    process.utime + process.stime + of_children
+}
+
+fn has_ended(process: &Stat) -> bool {
+    process.state == 'Z'
 }
 
 impl Tree {
@@ -70,11 +71,11 @@ impl Tree {
 
     /// Memory and processor time now.
     pub fn held(&mut self, look: Look) -> Held {
-        let all = match look {
+        let all: Vec<Stat> = match look {
             Look::Known => self.known.iter().copied().filter_map(process).collect(),
             Look::Around => self.processes(),
         };
-        let ticks: u64 = all.iter().map(|process| process.ticks).sum();
+        let ticks: u64 = all.iter().map(ticks).sum();
         let counted = self.with_library(&all);
         let bytes = match counted[..] {
             [only] => machine::resident_kib(&only.to_string()).unwrap_or(0) * 1_024,
@@ -82,7 +83,7 @@ impl Tree {
         };
         Held {
             bytes,
-            cpu: Duration::from_secs_f64(ticks as f64 / ticks_a_second()),
+            cpu: Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64),
             processes: counted.len(),
         }
     }
@@ -124,28 +125,28 @@ impl Tree {
     }
 
     /// The processes below the subject, and orphans.
-    fn processes(&mut self) -> Vec<Process> {
+    fn processes(&mut self) -> Vec<Stat> {
         let me = std::process::id();
-        let all = all_processes();
-        let is_other = |process: &Process| {
-            process.id != self.subject && (process.parent != me || Some(process.id) == self.driver)
+        let is_root = |process: &Stat| {
+            let (id, parent) = (process.pid as u32, process.ppid as u32);
+            id == self.subject || (parent == me && Some(id) != self.driver)
         };
-        let found = below(&all, |process| !is_other(process));
-        self.known = found.iter().map(|process| process.id).collect();
+        let found = below(all_processes(), is_root);
+        self.known = found.iter().map(|process| process.pid as u32).collect();
         found
     }
 
-    fn with_library(&mut self, processes: &[Process]) -> Vec<u32> {
-        let has_it = |process: &&Process| {
-            let life = (process.id, process.start);
-            let mapped = self.mapped.get(&life).copied().unwrap_or(false)
-                || maps(process.id).is_some_and(|maps| has_mapped(&maps, &self.library));
-            self.mapped.insert(life, mapped);
-            mapped
-        };
-        let living = processes.iter().filter(|process| !process.has_ended);
-        let with: Vec<&Process> = living.filter(has_it).collect();
-        with.into_iter().map(|process| process.id).collect()
+    fn with_library(&mut self, processes: &[Stat]) -> Vec<u32> {
+        let mut with = Vec::new();
+        for process in processes.iter().filter(|process| !has_ended(process)) {
+            let id = process.pid as u32;
+            let mapped = self.mapped.entry((id, process.starttime)).or_default();
+            *mapped = *mapped || maps(id).is_some_and(|maps| has_mapped(&maps, &self.library));
+            if *mapped {
+                with.push(id);
+            }
+        }
+        with
     }
 }
 
@@ -170,54 +171,33 @@ pub fn proportional_bytes(id: u32) -> u64 {
     machine::kib_of(&format!("/proc/{id}/smaps_rollup"), "Pss").unwrap_or(0) * 1_024
 }
 
-fn ticks_a_second() -> f64 {
-    // SAFETY: the call has no precondition.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    ticks as f64
-}
-
 /// Every process of this machine.
-fn all_processes() -> Vec<Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter_map(process).collect()
+fn all_processes() -> Vec<Stat> {
+    let all = procfs::process::all_processes()
+        .into_iter()
+        .flatten()
+        .flatten();
+    all.filter_map(|process| process.stat().ok()).collect()
 }
 
 /// The process that has this number now, unless it has ended and waits to be reaped.
 pub(crate) fn life(id: u32) -> Option<Life> {
-    let process = process(id).filter(|process| !process.has_ended)?;
-    Some((process.id, process.start))
+    let process = process(id).filter(|process| !has_ended(process))?;
+    Some((id, process.starttime))
 }
 
 /// The process with that number, if there is one.
-fn process(id: u32) -> Option<Process> {
-    parsed(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
-}
-
-/// A process by its line.
-fn parsed(id: u32, stat: &str) -> Option<Process> {
-    // The command's name may hold spaces and parentheses, so fields are counted from its end.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    let times: Option<Vec<u64>> = (11..=14).map(number).collect();
-    Some(Process {
-        id,
-        parent: number(1)? as u32,
-        start: number(19)?,
-        ticks: times?.into_iter().sum(),
-        has_ended: fields.first()? == &"Z",
-    })
+fn process(id: u32) -> Option<Stat> {
+    Process::new(id as i32).ok()?.stat().ok()
 }
 
 /// Those of `all` for which `is_root`, and all below them.
-fn below(all: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
-    let mut found: Vec<Process> = all.iter().copied().filter(is_root).collect();
-    let mut known: HashSet<u32> = found.iter().map(|process| process.id).collect();
+fn below(all: Vec<Stat>, is_root: impl Fn(&Stat) -> bool) -> Vec<Stat> {
+    let (mut found, mut rest): (Vec<Stat>, Vec<Stat>) = all.into_iter().partition(is_root);
     let mut next = 0;
     while next < found.len() {
-        let parent = found[next].id;
-        let children = all.iter().filter(|process| process.parent == parent);
-        found.extend(children.filter(|process| known.insert(process.id)));
+        let parent = found[next].pid;
+        found.extend(rest.extract_if(.., |process| process.ppid == parent));
         next += 1;
     }
     found
@@ -243,14 +223,14 @@ impl Drop for EndAll {
 fn end_all() {
     let me = std::process::id();
     for _ in 0..PASSES {
-        let mut descendants = below(&all_processes(), |process| process.parent == me);
-        descendants.retain(|process| !process.has_ended);
+        let mut descendants = below(all_processes(), |process| process.ppid as u32 == me);
+        descendants.retain(|process| !has_ended(process));
         if descendants.is_empty() {
             break;
         }
         for process in &descendants {
             // SAFETY: the call takes numbers; the process is one that a run started.
-            unsafe { libc::kill(process.id as i32, libc::SIGKILL) };
+            unsafe { libc::kill(process.pid, libc::SIGKILL) };
         }
         std::thread::sleep(PAUSE);
     }
@@ -333,45 +313,32 @@ fn linked(program: &PathBuf) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromRead as _;
     use std::io::Write as _;
     use std::process::{Command, Stdio};
     use std::time::Instant;
 
-    fn one(id: u32, parent: u32) -> Process {
-        Process {
-            id,
-            parent,
-            start: 0,
-            ticks: 1,
-            has_ended: false,
-        }
+    fn stat(text: &str) -> Stat {
+        Stat::from_read(text.as_bytes()).unwrap()
+    }
+
+    /// A process that took 100 ticks.
+    fn one(id: u32, parent: u32) -> Stat {
+        let text = "(a) b) S PARENT 12 12 0 -1 0 1 2 3 4 10 20 30 40 20 0 1 0 777 1 2 3 1 1 1 1 1 0 0 \
+                    0 0 0 0 0 17 3 0 0 0 0 0 1 1 1 1 1 1 1 0";
+        stat(&format!(
+            "{id} {}",
+            text.replace("PARENT", &parent.to_string())
+        ))
     }
 
     #[test]
     fn descendants_are_found_however_deep() {
         let all = [one(9, 7), one(1, 0), one(7, 5), one(5, 1), one(6, 1)];
-        let found = below(&all, |process| process.id == 5);
-        let ids: Vec<u32> = found.iter().map(|process| process.id).collect();
+        let found = below(all.into(), |process| process.pid == 5);
+        let ids: Vec<i32> = found.iter().map(|process| process.pid).collect();
         assert_eq!(ids, [5, 7, 9]);
-    }
-
-    #[test]
-    fn a_stat_is_read_from_behind_its_name() {
-        let stat = "12 (a) b) S 3 12 12 0 -1 0 1 2 3 4 10 20 30 40 20 0 1 0 777 1 2 3";
-        let expected = Process {
-            id: 12,
-            parent: 3,
-            start: 777,
-            ticks: 100,
-            has_ended: false,
-        };
-        assert_eq!(parsed(12, stat), Some(expected));
-        let ended = Process {
-            has_ended: true,
-            ..expected
-        };
-        assert_eq!(parsed(12, &stat.replace(") S", ") Z")), Some(ended));
-        assert_eq!(parsed(12, "12 (a) S 3"), None);
+        assert_eq!((ticks(&one(9, 7)), has_ended(&one(9, 7))), (100, false));
     }
 
     #[test]

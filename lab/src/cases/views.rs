@@ -6,86 +6,52 @@ use super::figures::{
 };
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series};
 use crate::engine::record::{Figure, Record, Row, distinct};
-use crate::engine::table::section;
+use crate::engine::table::{Column, section};
 use crate::stats::Spread;
 use crate::status::{self, PURGED, REGRETTED};
 
-/// Neap's place in a case, against the allocators whose runs went well.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
-    /// How many hold less at the end, plus one.
-    pub rank: usize,
-    /// Among how many.
-    pub of: usize,
-    /// The other that holds least at the end, and how much.
-    pub lowest: Option<(String, f64)>,
-    /// Neap's figures, each over the best of the others.
-    pub end: f64,
-    pub peak: Option<f64>,
-    pub time: Option<f64>,
-    pub cpu: Option<f64>,
-    /// The part of what Neap gave back to the kernel that it regretted.
-    pub regretted: Option<f64>,
-}
+/// The figures of Neap's place in a case.
+const RANK: &str = "rank at the end";
+const AMONG: &str = "allocators";
+const LOWEST: &str = "lowest other";
+const OVER_END: &str = "at the end over the best other";
+const OVER_PEAK: &str = "peak over the best other";
+const OVER_TIME: &str = "time over the best other";
+const OVER_CPU: &str = "processor time over the best other";
+const PART: &str = "regretted of purged";
 
-impl Standing {
-    /// `None` if Neap has no good run of the case.
-    pub fn of(record: &Record, case: &str) -> Option<Standing> {
-        let own = good(record, case, NEAP, END)?;
-        let peers = record.peers().into_iter().filter(|peer| *peer != NEAP);
-        let others: Vec<&str> = peers
-            .filter(|peer| good(record, case, peer, END).is_some())
-            .collect();
-        let best = |figure: &str| {
-            let found = others.iter().filter_map(|peer| {
-                let value = good(record, case, peer, figure)?;
-                Some((peer.to_string(), value))
-            });
-            found.min_by(|a, b| a.1.total_cmp(&b.1))
-        };
-        let over = |figure: &str| {
-            let (_, least) = best(figure)?;
-            (least > 0.0).then_some(good(record, case, NEAP, figure)? / least)
-        };
-        let less = |peer: &&&str| good(record, case, peer, END).is_some_and(|end| end < own);
-        Some(Standing {
-            rank: others.iter().filter(less).count() + 1,
-            of: others.len() + 1,
-            lowest: best(END),
-            end: over(END).unwrap_or(1.0),
-            peak: over(PEAK),
-            time: over(TIME),
-            cpu: over(CPU),
-            regretted: regretted(record, case),
-        })
-    }
-
-    /// The same as figures.
-    pub fn rows(record: &Record, case: &str) -> Vec<Row> {
-        let Some(standing) = Standing::of(record, case) else {
-            return Vec::new();
-        };
-        let ratios = [
-            ("peak over the best other", standing.peak),
-            ("time over the best other", standing.time),
-            ("processor time over the best other", standing.cpu),
-            ("regretted of purged", standing.regretted),
-        ];
-        let ratios = ratios
-            .into_iter()
-            .filter_map(|(name, ratio)| Some(Figure::number(name, ratio?)));
-        let first = [
-            Figure::count("rank at the end", standing.rank as u64),
-            Figure::number("at the end over the best other", standing.end),
-        ];
-        let row = |figure| Row {
-            case: case.to_string(),
-            peer: NEAP.to_string(),
-            round: 0,
-            figure,
-        };
-        first.into_iter().chain(ratios).map(row).collect()
-    }
+/// Neap's place in a case, against the allocators whose runs went well; nothing if Neap has no good
+/// run of it.
+fn standing(record: &Record, case: &str) -> Vec<Figure> {
+    let Some(own) = good(record, case, NEAP, END) else {
+        return Vec::new();
+    };
+    let peers = record.peers().into_iter().filter(|peer| *peer != NEAP);
+    let ends = peers.filter_map(|peer| Some((peer, good(record, case, peer, END)?)));
+    let ends: Vec<(&str, f64)> = ends.collect();
+    let over = |figure: &str| {
+        let others = ends.iter();
+        let others = others.filter_map(|(peer, _)| good(record, case, peer, figure));
+        let least = others.min_by(f64::total_cmp).filter(|least| *least > 0.0)?;
+        Some(good(record, case, NEAP, figure)? / least)
+    };
+    let less = ends.iter().filter(|(_, end)| *end < own).count();
+    let mut figures = vec![
+        Figure::count(RANK, less as u64 + 1),
+        Figure::count(AMONG, ends.len() as u64 + 1),
+        Figure::number(OVER_END, over(END).unwrap_or(1.0)),
+    ];
+    let lowest = ends.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+    figures.extend(lowest.map(|(peer, _)| Figure::text(LOWEST, *peer)));
+    let ratios = [
+        (OVER_PEAK, over(PEAK)),
+        (OVER_TIME, over(TIME)),
+        (OVER_CPU, over(CPU)),
+        (PART, regretted(record, case)),
+    ];
+    let ratios = ratios.into_iter();
+    figures.extend(ratios.filter_map(|(name, ratio)| Some(Figure::number(name, ratio?))));
+    figures
 }
 
 /// The part of what Neap gave back to the kernel that it regretted.
@@ -150,38 +116,30 @@ pub fn tables(record: &Record) -> String {
 }
 
 /// What is shown of a case: a figure, or whether it went well.
-const COLUMNS: [(&str, &str); 11] = [
-    (PEAK, "peak"),
-    (AT_REST, "at rest"),
-    (SOON, "2 s after"),
-    (END, "at the end"),
-    (LIVE, "live"),
-    (TIME, "time s"),
-    (CPU, "processor s"),
-    (IDLE_CPU, "at rest s"),
-    (PURGED, "purged"),
-    (REGRETTED, "regretted"),
-    (OUTCOME, "outcome"),
+const COLUMNS: [Column<&str, &str>; 11] = [
+    Column("peak", PEAK),
+    Column("at rest", AT_REST),
+    Column("2 s after", SOON),
+    Column("at the end", END),
+    Column("live", LIVE),
+    Column("time s", TIME),
+    Column("processor s", CPU),
+    Column("at rest s", IDLE_CPU),
+    Column("purged", PURGED),
+    Column("regretted", REGRETTED),
+    Column("outcome", OUTCOME),
 ];
 
 fn of_case(record: &Record, case: &str) -> String {
-    let peers: Vec<&str> = distinct(
-        record
-            .runs()
-            .filter(|run| run.case() == case)
-            .map(|run| run.peer()),
-    );
-    let columns = COLUMNS.map(|(_, name)| name);
+    let runs = record.runs().filter(|run| run.case() == case);
+    let peers: Vec<&str> = distinct(runs.map(|run| run.peer()));
     let heading = format!("{case}: {} (memory in MB)", title(record, case));
-    section(&heading, "allocator", (&peers, &columns), |peer, column| {
-        let place = columns.iter().position(|known| known == column)?;
-        let (figure, _) = COLUMNS[place];
-        match figure {
-            OUTCOME => Some(fault(record, case, peer).unwrap_or(FINE.into())),
-            TIME | CPU | IDLE_CPU => Some(format!("{:.2}", good(record, case, peer, figure)?)),
-            _ => Some(megabytes(good(record, case, peer, figure)?)),
-        }
-    })
+    let cell = |peer: &&str, Column(_, figure): &Column<&str, &str>| match *figure {
+        OUTCOME => Some(fault(record, case, peer).unwrap_or(FINE.into())),
+        TIME | CPU | IDLE_CPU => Some(format!("{:.2}", good(record, case, peer, figure)?)),
+        _ => Some(megabytes(good(record, case, peer, figure)?)),
+    };
+    section(&heading, "allocator", (&peers, &COLUMNS), cell)
 }
 
 /// What every allocator holds at the end of every case.
@@ -198,31 +156,34 @@ fn over_all(record: &Record, cases: &[&str]) -> String {
     })
 }
 
-const STANDINGS: [&str; 7] = [
-    "rank",
-    "at the end / lowest",
-    "lowest other",
-    "peak / lowest",
-    "time / best",
-    "processor / best",
-    "regretted %",
+const STANDINGS: [Column<&str, &str>; 7] = [
+    Column("rank", RANK),
+    Column("at the end / lowest", OVER_END),
+    Column("lowest other", LOWEST),
+    Column("peak / lowest", OVER_PEAK),
+    Column("time / best", OVER_TIME),
+    Column("processor / best", OVER_CPU),
+    Column("regretted %", PART),
 ];
 
 fn standings(record: &Record, cases: &[&str]) -> String {
     let heading = "Neap against the best of the others, and its rank in memory at the end";
-    section(heading, "case", (cases, &STANDINGS), |case, column| {
-        let standing = Standing::of(record, case)?;
-        let ratio = |value: Option<f64>| value.map(|value| format!("{value:.2}"));
-        match *column {
-            "rank" => Some(format!("{} of {}", standing.rank, standing.of)),
-            "at the end / lowest" => ratio(Some(standing.end)),
-            "lowest other" => standing.lowest.map(|(peer, _)| peer),
-            "peak / lowest" => ratio(standing.peak),
-            "time / best" => ratio(standing.time),
-            "regretted %" => ratio(standing.regretted.map(|part| 100.0 * part)),
-            _ => ratio(standing.cpu),
-        }
-    })
+    section(
+        heading,
+        "case",
+        (cases, &STANDINGS),
+        |case, Column(_, name)| {
+            let standing = standing(record, case);
+            let figure = |name| standing.iter().find(|figure| figure.name == name);
+            let number = |name| figure(name)?.as_number();
+            match *name {
+                RANK => Some(format!("{} of {}", number(RANK)?, number(AMONG)?)),
+                LOWEST => Some(figure(LOWEST)?.as_text()?.to_string()),
+                PART => Some(format!("{:.2}", 100.0 * number(PART)?)),
+                ratio => Some(format!("{:.2}", number(ratio)?)),
+            }
+        },
+    )
 }
 
 /// Every run that did not go well, with what its programs said.
@@ -256,10 +217,11 @@ fn megabytes(bytes: f64) -> String {
 
 /// What follows from a record.
 pub fn derived(record: &Record) -> Vec<Row> {
-    let cases = record.cases().into_iter();
-    cases
-        .flat_map(|case| Standing::rows(record, case))
-        .collect()
+    let mut derived = Record::default();
+    for case in record.cases() {
+        derived.push(case, NEAP, 0, standing(record, case));
+    }
+    derived.rows
 }
 
 /// A small picture a case: the memory over time, a line an allocator.
@@ -344,14 +306,17 @@ mod tests {
                 ("few", "tcmalloc", 0, run(1.0, 1.0, "b", FINE)),
                 ("many", "glibc", 0, run(1.0, 1.0, "a", FINE)),
             ]);
-            let standing = Standing::of(&record, "few").unwrap();
-            assert_eq!((standing.rank, standing.of), (2, 3));
-            assert_eq!(standing.lowest, Some(("jemalloc".into(), 10.0)));
-            assert_eq!((standing.end, standing.peak), (2.0, Some(2.0)));
-            assert_eq!((standing.cpu, standing.time), (Some(1.5), None));
-            assert_eq!(standing.regretted, Some(0.015));
-            assert_eq!(Standing::rows(&record, "few").len(), 5);
-            assert_eq!(Standing::of(&record, "many"), None);
+            let expected = vec![
+                Figure::count(RANK, 2),
+                Figure::count(AMONG, 3),
+                Figure::number(OVER_END, 2.0),
+                Figure::text(LOWEST, "jemalloc"),
+                Figure::number(OVER_PEAK, 2.0),
+                Figure::number(OVER_CPU, 1.5),
+                Figure::number(PART, 0.015),
+            ];
+            assert_eq!(super::super::standing(&record, "few"), expected);
+            assert_eq!(super::super::standing(&record, "many"), []);
             let fault = |peer| fault(&record, "few", peer);
             assert_eq!(fault("snmalloc").as_deref(), Some("signal 11"));
             assert_eq!(fault("tcmalloc").as_deref(), Some("check differs"));
@@ -419,7 +384,7 @@ mod tests {
             .find(|line| line.contains("│ snmalloc"))
             .unwrap();
         assert!(row.contains("signal 6") && row.contains(MISSING), "{row}");
-        assert_eq!(derived(&record()).len(), 4);
+        assert_eq!(derived(&record()).len(), 6);
     }
 
     #[test]

@@ -18,9 +18,7 @@ use std::path::Path;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::record::Figure;
-use crate::engine::settings::{
-    JSON, NEAP, PEERS, QUICK, RECORDS, RECORDS_FOLDER, ROUNDS, SEED, Setting, Settings,
-};
+use crate::engine::settings::{self, RECORDS_FOLDER, Settings};
 use crate::engine::table::by_case;
 use crate::names::named;
 use crate::peers::locate::Ready;
@@ -31,22 +29,26 @@ use tables::{ClassTable, LARGEST, Sizes};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "classes",
     about: "What a block takes beyond the requested bytes, and what size classes waste",
-    settings: &[
-        NEAP,
-        PEERS.about("Only these (`neap` includes `neap-rust`, a Rust program with Neap built in)"),
-        Setting::names(
-            "only",
-            "Only these parts: overhead, tables, programs, boxed",
-        ),
-        ROUNDS,
-        QUICK,
-        JSON,
-        RECORDS,
-        SEED,
-        Setting::path("sizes", "FOLDER")
-            .default(RECORDS_FOLDER)
-            .about("The folder whose newest record of sizes is used"),
-    ],
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::peers().help(
+                "Only these (`neap` includes `neap-rust`, a Rust program with Neap built in)",
+            ),
+            settings::names(
+                "only",
+                "Only these parts: overhead, tables, programs, boxed",
+            ),
+            settings::rounds(),
+            settings::quick(),
+            settings::json(),
+            settings::records(),
+            settings::seed(),
+            settings::path("sizes", "FOLDER")
+                .default_value(RECORDS_FOLDER)
+                .help("The folder whose newest record of sizes is used"),
+        ]
+    },
     run: carry_out,
     tables: |record, _| {
         // The list of every class is for the picture only.

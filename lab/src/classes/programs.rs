@@ -1,9 +1,9 @@
 //! Records the sizes that real programs request: those of the cases in `lab/sizes`. Each runs under
 //! Neap in the counting mode, and leaves a table of sizes on its status page.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -11,7 +11,9 @@ use neap_shared::status_page::{self, SizeFigure};
 
 use super::tables::Step;
 use crate::cases::case::{Case, Home, Work};
-use crate::{command, status};
+use crate::cases::party::{Parties, Party};
+use crate::cases::tree;
+use crate::status;
 
 /// The folder of the programs, in the order of the record.
 pub const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sizes");
@@ -25,36 +27,27 @@ const LONGEST_START: Duration = Duration::from_secs(10);
 /// If it is not installed, fails, or has no table of sizes.
 pub fn sizes(case: &Case, home: &Home, library: &Path) -> anyhow::Result<Vec<Step>> {
     let work = Work::new()?;
-    let mut subject = home.command(&case.subject, Some(&work))?;
-    subject.env("LD_PRELOAD", library).env("NEAP_COUNT", "1");
-    // A monitored process writes its table once more at its end, even if no monitor listens.
-    subject.env("NEAP_MONITOR", "/no/monitor").envs(&case.env);
-    let mut child = started(&mut subject)?;
-    let status_page = status_page_of(&mut child);
-    if !case.driver.is_empty() {
-        let mut driver = home.command(&case.driver, Some(&work))?;
-        let status = command::wait(&mut started(&mut driver)?, command::LONGEST);
-        if !status.as_ref().is_ok_and(|status| status.success()) {
-            child.kill()?;
-        }
-    }
-    let status = command::wait(&mut child, command::LONGEST)?;
-    ensure!(status.success(), "{} ended with {status}", case.title);
+    let variables = [
+        ("LD_PRELOAD", library.as_os_str()),
+        ("NEAP_COUNT", OsStr::new("1")),
+        // A monitored process writes its table once more at its end, even if no monitor listens.
+        ("NEAP_MONITOR", OsStr::new("/no/monitor")),
+    ];
+    // Whatever becomes of the run, nothing of it is left running.
+    let _end = tree::EndAll;
+    let subject = home.subject(case, &work, &variables)?;
+    let mut parties = Parties::start(subject, home.driver(case, &work)?)?;
+    let status_page = status_page_of(&mut parties.subject);
+    parties.finish()?;
     let steps = steps(&status_page?)?;
     ensure!(!steps.is_empty(), "it left an empty table of sizes");
     Ok(steps)
 }
 
-fn started(command: &mut Command) -> anyhow::Result<Child> {
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    let child = command.stderr(Stdio::null()).spawn();
-    child.with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))
-}
-
 /// The status page of a program that was just started, held open beyond its end.
-fn status_page_of(child: &mut Child) -> anyhow::Result<File> {
+fn status_page_of(subject: &mut Party) -> anyhow::Result<File> {
     let start = Instant::now();
-    let pid = child.id().to_string();
+    let pid = subject.id().to_string();
     loop {
         // The status page may be found a moment before its head is written.
         let found = status::open(&pid, status_page::NAME);
@@ -62,7 +55,7 @@ fn status_page_of(child: &mut Child) -> anyhow::Result<File> {
         if let (Some(file), Some(Ok(()))) = (found, &told) {
             return Ok(file);
         }
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = subject.ended() {
             bail!("it ended with {status} before its status page was found");
         }
         if start.elapsed() > LONGEST_START {
@@ -78,15 +71,14 @@ fn is_status_page(file: &File) -> anyhow::Result<()> {
 /// The table of sizes on a status page.
 fn steps(status_page: &File) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
-    for index in 0..status_page::SIZES {
-        let at = status_page::SIZES_AT + index * size_of::<SizeFigure>();
-        let SizeFigure { count, bytes } = status::read(status_page, at)?;
+    for (index, SizeFigure { count, bytes }) in status::sizes(status_page)?.into_iter().enumerate()
+    {
+        let up_to = match index + 1 {
+            status_page::SIZES => usize::MAX,
+            // Entry 0 counts requests of zero bytes, which get a block of 8.
+            _ => index.max(1) * status_page::SIZE_STEP,
+        };
         if count > 0 {
-            let up_to = match index + 1 == status_page::SIZES {
-                true => usize::MAX,
-                // Entry 0 counts requests of zero bytes, which get a block of 8.
-                false => index.max(1) * status_page::SIZE_STEP,
-            };
             steps.push(Step {
                 up_to,
                 count,

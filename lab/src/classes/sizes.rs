@@ -10,8 +10,8 @@ use crate::cases::install;
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::{Figure, Record, Run};
-use crate::engine::settings::{JSON, NEAP, RECORDS, Setting, Settings};
-use crate::engine::table::section;
+use crate::engine::settings::{self, Settings};
+use crate::engine::table::{Column, section};
 use crate::peers::locate::{self, Places};
 
 /// The record's name for a step of all larger sizes.
@@ -90,12 +90,14 @@ pub fn newest(folder: &Path) -> anyhow::Result<(PathBuf, Vec<Sizes>)> {
 pub const EXPERIMENT: Experiment = Experiment {
     name: "sizes",
     about: "Record the sizes that real programs request, in Neap's counting mode",
-    settings: &[
-        NEAP,
-        Setting::names("only", "Only these programs"),
-        JSON,
-        RECORDS,
-    ],
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::names("only", "Only these programs"),
+            settings::json(),
+            settings::records(),
+        ]
+    },
     run: carry_out,
     tables: |record, _| table(record),
     ..PLAIN
@@ -142,34 +144,44 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     Ok(Ended::Measured)
 }
 
-const COLUMNS: [&str; 4] = ["allocations", "up to 32 KiB", "mean of these", "most often"];
+/// A cell of a program with these steps.
+type View = fn(&[Step]) -> Option<String>;
+
+const COLUMNS: [Column<&str, View>; 4] = [
+    Column("allocations", |steps| {
+        Some(sum(steps, |step| step.count).to_string())
+    }),
+    Column("up to 32 KiB", |steps| {
+        Some(sum(small(steps), |step| step.count).to_string())
+    }),
+    Column("mean of these", |steps| {
+        let (bytes, count) = (
+            sum(small(steps), |step| step.bytes),
+            sum(small(steps), |step| step.count),
+        );
+        Some(format!("{:.1} B", bytes as f64 / count.max(1) as f64))
+    }),
+    Column("most often", |steps| {
+        steps.iter().max_by_key(|step| step.count).map(most_often)
+    }),
+];
+
+fn sum<'a>(steps: impl IntoIterator<Item = &'a Step>, of: fn(&Step) -> u64) -> u64 {
+    steps.into_iter().map(of).sum()
+}
+
+fn small(steps: &[Step]) -> impl Iterator<Item = &Step> {
+    steps.iter().filter(|step| step.up_to <= LARGEST)
+}
 
 fn table(record: &Record) -> String {
-    let Ok(programs) = programs(record) else {
-        return String::new();
-    };
-    let names: Vec<&str> = programs
-        .iter()
-        .map(|sizes| sizes.program.as_str())
-        .collect();
-    section(
-        "The sizes that programs request",
-        "program",
-        (&names, &COLUMNS),
-        |name, column| {
-            let Sizes { steps, .. } = programs.iter().find(|sizes| sizes.program == **name)?;
-            let small = || steps.iter().filter(|step| step.up_to <= LARGEST);
-            let count: u64 = small().map(|step| step.count).sum();
-            let bytes: u64 = small().map(|step| step.bytes).sum();
-            let all: u64 = steps.iter().map(|step| step.count).sum();
-            Some(match COLUMNS.iter().position(|known| known == column)? {
-                0 => all.to_string(),
-                1 => count.to_string(),
-                2 => format!("{:.1} B", bytes as f64 / count.max(1) as f64),
-                _ => most_often(steps.iter().max_by_key(|step| step.count)?),
-            })
-        },
-    )
+    let programs = programs(record).unwrap_or_default();
+    let named = |sizes: &Sizes| Column(sizes.program.clone(), sizes.steps.clone());
+    let rows: Vec<_> = programs.iter().map(named).collect();
+    let title = "The sizes that programs request";
+    section(title, "program", (&rows, &COLUMNS), |program, column| {
+        column.1(&program.1)
+    })
 }
 
 fn most_often(step: &Step) -> String {

@@ -17,7 +17,7 @@ use crate::command::{self, finished};
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::record::{Figure, Unit};
-use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, ROUNDS, SEED, Setting, Settings};
+use crate::engine::settings::{self, Settings};
 use crate::names::named;
 use crate::peers::locate::{Places, Ready};
 use crate::work::identity;
@@ -28,42 +28,44 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "download",
     about: "Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in \
         2016",
-    settings: &[
-        NEAP,
-        PEERS,
-        Setting::numbers("chunks", "MIB", (1, 2_000))
-            .default("1,10,100,1000")
-            .about("The chunk sizes in MiB"),
-        Setting::number("mib", "MIB", (1, 4_096))
-            .default("64")
-            .about("The size of a download in MiB"),
-        Setting::number("downloads", "NUMBER", (1, 100))
-            .default("1")
-            .about("Consecutive downloads in one client; after the first, its memory is warm"),
-        Setting::number("limit", "SECONDS", (1, 120))
-            .default("10")
-            .about("Stop a client after this many seconds, and judge what it received"),
-        ROUNDS.default("3"),
-        Setting::switch(
-            "control",
-            "Also measure buffers that are not zeroed, as pyOpenSSL makes them today: shows what a \
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::peers(),
+            settings::numbers("chunks", "MIB", (1, 2_000))
+                .default_value("1,10,100,1000")
+                .help("The chunk sizes in MiB"),
+            settings::number("mib", "MIB", (1, 4_096))
+                .default_value("64")
+                .help("The size of a download in MiB"),
+            settings::number("downloads", "NUMBER", (1, 100))
+                .default_value("1")
+                .help("Consecutive downloads in one client; after the first, its memory is warm"),
+            settings::number("limit", "SECONDS", (1, 120))
+                .default_value("10")
+                .help("Stop a client after this many seconds, and judge what it received"),
+            settings::rounds().default_value("3"),
+            settings::switch(
+                "control",
+                "Also measure buffers that are not zeroed, as pyOpenSSL makes them today: shows what a \
              large chunk costs apart from zeroing",
-        ),
-        JSON,
-        RECORDS,
-        Setting::switch("quiet", "Show no progress"),
-        SEED,
-        Setting::switch(
-            "prepare",
-            "Only set up the Python packages (with --offline: only check for them)",
-        ),
-        Setting::switch(
-            "offline",
-            "Set up nothing; without the Python packages, exit with 3",
-        ),
-        Setting::path("env", "FOLDER")
-            .about("Folder of the Python packages (default: target/cases/download)"),
-    ],
+            ),
+            settings::json(),
+            settings::records(),
+            settings::switch("quiet", "Show no progress"),
+            settings::seed(),
+            settings::switch(
+                "prepare",
+                "Only set up the Python packages (with --offline: only check for them)",
+            ),
+            settings::switch(
+                "offline",
+                "Set up nothing; without the Python packages, exit with 3",
+            ),
+            settings::path("env", "FOLDER")
+                .help("Folder of the Python packages (default: target/cases/download)"),
+        ]
+    },
     run: carry_out,
     tables: |record, _| views::tables(record),
     picture: |record, _| Some(views::picture(record)),

@@ -4,7 +4,7 @@ use super::{Buffers, Chunk, END, MIB, RATE, TIME, TIME_UP};
 use crate::engine::campaign::Named as _;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::{Record, Run};
-use crate::engine::table::{MISSING, section};
+use crate::engine::table::{Column, MISSING, section};
 use crate::stats::quantile;
 
 /// Most bytes that one TLS read returns.
@@ -99,19 +99,22 @@ pub fn tables(record: &Record) -> String {
         + &shares(record)
 }
 
-const LAST: &str = "last / first";
+/// A column for each of the chunk sizes.
+fn columns(sizes: &[u64]) -> Vec<Column<String, Option<u64>>> {
+    let column = |mb: &u64| Column(format!("{mb} MiB chunks"), Some(*mb));
+    sizes.iter().map(column).collect()
+}
 
 /// MiB per second with those buffers: one row per allocator, one column per chunk size, and the
 /// part of the smallest chunk's rate that remains with the largest.
 fn rates(record: &Record, title: &str, buffers: Buffers) -> String {
     let (peers, sizes) = (record.peers(), sizes(record, buffers));
-    let mut columns: Vec<String> = sizes.iter().map(|mb| format!("{mb} MiB chunks")).collect();
-    columns.push(LAST.into());
+    let mut columns = columns(&sizes);
+    columns.push(Column("last / first".into(), None));
     let cell = |peer: &str, mb| Cell::of(record, peer, Chunk { mb, buffers });
     section(title, "allocator", (&peers, &columns), |peer, column| {
-        let place = columns.iter().position(|known| known == column)?;
-        if let Some(mb) = sizes.get(place) {
-            return Some(cell(peer, *mb)?.text());
+        if let Some(mb) = column.1 {
+            return Some(cell(peer, mb)?.text());
         }
         let ends = [*sizes.last()?, *sizes.first()?].map(|mb| Some(cell(peer, mb)?.rate(0.5)));
         Some(percent(ends[0]?, ends[1]?))
@@ -120,11 +123,10 @@ fn rates(record: &Record, title: &str, buffers: Buffers) -> String {
 
 /// The rate with zeroing as a fraction of the rate without.
 fn shares(record: &Record) -> String {
-    let (peers, sizes) = (record.peers(), sizes(record, Buffers::Unzeroed));
-    let columns: Vec<String> = sizes.iter().map(|mb| format!("{mb} MiB chunks")).collect();
+    let (peers, columns) = (record.peers(), columns(&sizes(record, Buffers::Unzeroed)));
     let title = "What the zeros leave of that";
     section(title, "allocator", (&peers, &columns), |peer, column| {
-        let mb = sizes[columns.iter().position(|known| known == column)?];
+        let mb = column.1?;
         let rate = |buffers| Some(Cell::of(record, peer, Chunk { mb, buffers })?.rate(0.5));
         Some(percent(rate(Buffers::Zeroed)?, rate(Buffers::Unzeroed)?))
     })

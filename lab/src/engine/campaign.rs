@@ -36,17 +36,19 @@ impl Named for str {
     }
 }
 
-impl Named for Peer {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
+/// Implements [`Named`] for types that have their name in a field.
+macro_rules! by_name {
+    ($($type:ty),+) => {
+        $(impl $crate::engine::campaign::Named for $type {
+            fn name(&self) -> String {
+                self.name.to_string()
+            }
+        })+
+    };
 }
+pub(crate) use by_name;
 
-impl Named for Ready {
-    fn name(&self) -> String {
-        self.name.to_string()
-    }
-}
+by_name!(Peer, Ready);
 
 /// A campaign in progress.
 pub struct Campaign {

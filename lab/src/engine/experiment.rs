@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::campaign::Progress;
 use super::campaign::{Campaign, Named};
 use super::record::{EXPERIMENT, Record, Row};
-use super::settings::{RECORDS_FOLDER, Setting, Settings};
+use super::settings::{RECORDS_FOLDER, Settings};
 use super::table::by_case;
 use crate::machine;
 use crate::peers;
@@ -23,7 +23,7 @@ pub struct Experiment {
     /// What it shows, for the help.
     pub about: &'static str,
     /// Its settings.
-    pub settings: &'static [Setting],
+    pub settings: fn() -> Vec<clap::Arg>,
     /// When its record is kept.
     pub kept: Kept,
     /// Measures.
@@ -42,7 +42,7 @@ pub struct Experiment {
 pub const PLAIN: Experiment = Experiment {
     name: "",
     about: "",
-    settings: &[],
+    settings: Vec::new,
     kept: Kept::OnRequest,
     run: |_, _| Ok(Ended::Measured),
     tables: |record, _| by_case(record),
@@ -77,10 +77,9 @@ pub enum Ended {
 impl Experiment {
     /// Its command.
     pub fn command(&self) -> clap::Command {
-        let arguments = self.settings.iter().map(Setting::argument);
         let command = clap::Command::new(self.name)
             .about(self.about)
-            .args(arguments);
+            .args((self.settings)());
         command.after_help((self.notes)())
     }
 

@@ -1,9 +1,10 @@
 //! The record of a campaign: a CSV file with the machine, the versions, and one figure per line. A
 //! figure is a named number, or a short text, with its unit.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context as _, bail, ensure};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::names::named;
@@ -36,7 +37,8 @@ named! {
 }
 
 /// A figure's value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Value {
     /// A number.
     Number(f64),
@@ -45,9 +47,10 @@ pub enum Value {
 }
 
 /// A named value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// Its name, without commas.
+    #[serde(rename = "figure")]
     pub name: String,
     /// Its unit.
     pub unit: Unit,
@@ -125,7 +128,7 @@ impl Figure {
 }
 
 /// One figure of one run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The case, without commas.
     pub case: String,
@@ -134,6 +137,7 @@ pub struct Row {
     /// The round, from 0. The runs of one round are pairs.
     pub round: u32,
     /// The figure.
+    #[serde(flatten)]
     pub figure: Figure,
 }
 
@@ -273,15 +277,10 @@ impl Record {
     /// The record as JSON: the head, every figure, the medians, compared with `base` if there is
     /// one, and what was derived from them.
     pub fn json(&self, base: Option<&str>, derived: &[Row]) -> serde_json::Value {
-        let head = self
-            .head
-            .iter()
-            .map(|(key, value)| (key.clone(), json!(value)));
-        let head: serde_json::Map<_, _> = head.collect();
-        let all = |rows: &[Row]| rows.iter().map(json_row).collect::<Vec<_>>();
+        let head: BTreeMap<_, _> = self.head.iter().map(|(key, value)| (key, value)).collect();
         json!({
-            "head": head, "base": base, "figures": all(&self.rows),
-            "medians": self.medians(base), "derived": all(derived),
+            "head": head, "base": base, "figures": self.rows,
+            "medians": self.medians(base), "derived": derived,
         })
     }
 
@@ -311,7 +310,7 @@ impl Record {
             let bases = base.and_then(|base| values.get(&(case, &figure.name, base)));
             let ratio = bases.and_then(|bases| Comparison::of(&paired(rounds, bases)));
             Some(json!({
-                "case": case, "peer": peer, "figure": figure.name, "unit": figure.unit.name(),
+                "case": case, "peer": peer, "figure": figure.name, "unit": figure.unit,
                 "rounds": spread.rounds, "median": spread.median,
                 "quartiles": [spread.quartiles.0, spread.quartiles.1],
                 "ratio": ratio.map(|ratio| json!({
@@ -416,23 +415,6 @@ fn head_line(line: &str) -> anyhow::Result<(String, String)> {
         .and_then(|rest| rest.split_once(": "));
     let (key, value) = pair.with_context(|| format!("no `# key: value`: {line:?}"))?;
     Ok((key.to_string(), value.to_string()))
-}
-
-fn json_row(row: &Row) -> serde_json::Value {
-    let Row {
-        case,
-        peer,
-        round,
-        figure: Figure { name, unit, value },
-    } = row;
-    let value = match value {
-        Value::Number(number) => json!(number),
-        Value::Text(text) => json!(text),
-    };
-    json!({
-        "case": case, "peer": peer, "round": round, "figure": name, "unit": unit.name(),
-        "value": value,
-    })
 }
 
 #[cfg(test)]

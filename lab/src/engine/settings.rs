@@ -1,4 +1,4 @@
-//! The settings of an experiment on the command line, as data.
+//! The settings of an experiment on the command line, and their values.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,149 +9,93 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 /// The lab's own folder of records.
 pub const RECORDS_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/records");
 
-/// A setting.
-#[derive(Clone, Copy)]
-pub struct Setting {
-    name: &'static str,
-    value: &'static str,
-    kind: Kind,
-    default: &'static str,
-    about: &'static str,
-    conflicts: &'static [&'static str],
+/// An option with a value.
+fn option(name: &'static str, value: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value)
 }
 
-/// What a setting's value is.
-#[derive(Clone, Copy)]
-enum Kind {
-    /// On or off.
-    Switch,
-    /// A number from the first to the second.
-    Number(u64, u64),
-    /// Such numbers, separated by commas.
-    Numbers(u64, u64),
-    /// Any names, separated by commas.
-    Names,
-    /// A text.
-    Text,
-    /// A file or a folder.
-    Path,
-    /// A folder; without its name, the lab's own.
-    Folder,
+/// An option that is on or off.
+pub fn switch(name: &'static str, about: &'static str) -> Arg {
+    let argument = Arg::new(name).long(name).help(about);
+    argument.action(ArgAction::SetTrue)
 }
 
-const fn setting(name: &'static str, value: &'static str, kind: Kind) -> Setting {
-    Setting {
-        name,
-        value,
-        kind,
-        default: "",
-        about: "",
-        conflicts: &[],
-    }
+/// A number from the first to the second of `range`.
+pub fn number(name: &'static str, value: &'static str, (least, most): (u64, u64)) -> Arg {
+    option(name, value).value_parser(value_parser!(u64).range(least..=most))
 }
 
-impl Setting {
-    /// An option that is on or off.
-    pub const fn switch(name: &'static str, about: &'static str) -> Setting {
-        setting(name, "", Kind::Switch).about(about)
-    }
+/// Such numbers, separated by commas.
+pub fn numbers(name: &'static str, value: &'static str, range: (u64, u64)) -> Arg {
+    many(number(name, value, range))
+}
 
-    /// A number from `least` to `most`.
-    pub const fn number(name: &'static str, value: &'static str, range: (u64, u64)) -> Setting {
-        setting(name, value, Kind::Number(range.0, range.1))
-    }
+/// Names, separated by commas, that the experiment checks.
+pub fn names(name: &'static str, about: &'static str) -> Arg {
+    many(option(name, "NAME").help(about))
+}
 
-    /// Numbers from `least` to `most`.
-    pub const fn numbers(name: &'static str, value: &'static str, range: (u64, u64)) -> Setting {
-        setting(name, value, Kind::Numbers(range.0, range.1))
-    }
+fn many(argument: Arg) -> Arg {
+    argument.action(ArgAction::Append).value_delimiter(',')
+}
 
-    /// Names that the experiment checks.
-    pub const fn names(name: &'static str, about: &'static str) -> Setting {
-        setting(name, "NAME", Kind::Names).about(about)
-    }
+/// A text.
+pub fn text(name: &'static str, value: &'static str) -> Arg {
+    option(name, value)
+}
 
-    /// A text.
-    pub const fn text(name: &'static str, value: &'static str) -> Setting {
-        setting(name, value, Kind::Text)
-    }
-
-    /// A file or a folder.
-    pub const fn path(name: &'static str, value: &'static str) -> Setting {
-        setting(name, value, Kind::Path)
-    }
-
-    /// What the setting does.
-    pub const fn about(self, about: &'static str) -> Setting {
-        Setting { about, ..self }
-    }
-
-    /// Its value unless set.
-    pub const fn default(self, default: &'static str) -> Setting {
-        Setting { default, ..self }
-    }
-
-    /// The settings that it excludes.
-    pub const fn without(self, conflicts: &'static [&'static str]) -> Setting {
-        Setting { conflicts, ..self }
-    }
-
-    /// The argument.
-    pub fn argument(&self) -> Arg {
-        let argument = Arg::new(self.name).long(self.name).help(self.about);
-        let argument = argument.conflicts_with_all(self.conflicts);
-        let argument = match self.default {
-            "" => argument,
-            default => argument.default_value(default),
-        };
-        let many = |argument: Arg| argument.action(ArgAction::Append).value_delimiter(',');
-        let argument = match self.kind {
-            Kind::Switch => return argument.action(ArgAction::SetTrue),
-            Kind::Number(least, most) => {
-                argument.value_parser(value_parser!(u64).range(least..=most))
-            }
-            Kind::Numbers(least, most) => {
-                many(argument.value_parser(value_parser!(u64).range(least..=most)))
-            }
-            Kind::Names => many(argument),
-            Kind::Text => argument,
-            Kind::Path => argument.value_parser(value_parser!(PathBuf)),
-            Kind::Folder => argument
-                .value_parser(value_parser!(PathBuf))
-                .num_args(0..=1)
-                .default_missing_value(RECORDS_FOLDER),
-        };
-        argument.value_name(self.value)
-    }
+/// A file or a folder.
+pub fn path(name: &'static str, value: &'static str) -> Arg {
+    option(name, value).value_parser(value_parser!(PathBuf))
 }
 
 /// Neap's library.
-pub const NEAP: Setting = Setting::path("neap", "PATH")
-    .about("Neap's library (default: target/dist/libneap.so, or the one beside this program)");
+pub fn neap() -> Arg {
+    let about = "Neap's library (default: target/dist/libneap.so, or the one beside this program)";
+    path("neap", "PATH").help(about)
+}
+
 /// The allocators.
-pub const PEERS: Setting = Setting::names("peers", "Only these allocators");
+pub fn peers() -> Arg {
+    names("peers", "Only these allocators")
+}
+
 /// A short run.
-pub const QUICK: Setting = Setting::switch(
-    "quick",
-    "Small and short, to show that it works; measures little",
-);
+pub fn quick() -> Arg {
+    let about = "Small and short, to show that it works; measures little";
+    switch("quick", about)
+}
+
 /// The form of the output.
-pub const JSON: Setting = Setting::switch("json", "Print JSON");
-/// Where the record goes.
-pub const RECORDS: Setting = setting("records", "FOLDER", Kind::Folder)
-    .about("Keep the record and its pictures, in FOLDER or in lab/records");
+pub fn json() -> Arg {
+    switch("json", "Print JSON")
+}
+
+/// Where the record goes; without the folder's name, into the lab's own.
+pub fn records() -> Arg {
+    let about = "Keep the record and its pictures, in FOLDER or in lab/records";
+    let folder = path("records", "FOLDER").help(about).num_args(0..=1);
+    folder.default_missing_value(RECORDS_FOLDER)
+}
+
 /// The order of the peers.
-pub const SEED: Setting = Setting::number("seed", "NUMBER", (0, u64::MAX))
-    .default("1")
-    .about("Seed for everything random, such as the order within a round");
+pub fn seed() -> Arg {
+    let about = "Seed for everything random, such as the order within a round";
+    let seed = number("seed", "NUMBER", (0, u64::MAX));
+    seed.default_value("1").help(about)
+}
 
 /// The rounds, if the experiment has a number of its own.
-pub const ROUNDS: Setting = Setting::number("rounds", "NUMBER", (1, u32::MAX as u64))
-    .about("Interleaved rounds; fewer than six cannot separate two allocators");
+pub fn rounds() -> Arg {
+    let about = "Interleaved rounds; fewer than six cannot separate two allocators";
+    number("rounds", "NUMBER", (1, u32::MAX.into())).help(about)
+}
 
 /// The budget.
-pub const SECONDS: Setting = Setting::number("seconds", "NUMBER", (0, u32::MAX as u64))
-    .about("Start no run after this many seconds");
+pub fn seconds() -> Arg {
+    let about = "Start no run after this many seconds";
+    number("seconds", "NUMBER", (0, u32::MAX.into())).help(about)
+}
 
 /// The values of the settings.
 pub struct Settings<'a> {

@@ -1,6 +1,6 @@
 //! Tables: named rows and columns, and a text for each pair of names.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -10,6 +10,15 @@ use crate::stats::Spread;
 
 /// Shown where nothing was measured.
 pub const MISSING: &str = "–";
+
+/// A column: its heading, and what its cells show.
+pub struct Column<N, T>(pub N, pub T);
+
+impl<N: Display, T> Display for Column<N, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
 
 /// A table under its title. A row without any cell is left out; nothing is left of a table without
 /// rows.

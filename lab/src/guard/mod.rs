@@ -15,14 +15,14 @@ mod run;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use crate::cases::install;
 use crate::command;
 use crate::engine::campaign::{Campaign, Named as _};
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::{Figure, Record};
-use crate::engine::settings::{JSON, QUICK, RECORDS, ROUNDS, Setting, Settings};
+use crate::engine::settings::{self, Settings};
 use crate::engine::table::{duration, section};
 use crate::peers::locate::{self, Places};
 use programs::Program;
@@ -32,27 +32,29 @@ use run::{Extension, Neap, Outcome};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "guard",
     about: "After how many requests guarded samples find errors planted in real programs",
-    settings: &[
-        Setting::names("only", "Only these programs"),
-        Setting::number("requests", "NUMBER", (100, 100_000_000))
-            .default("10000")
-            .about("Requests, unless the report comes earlier"),
-        Setting::number("interval", "MS", (1, 3_600_000))
-            .about("Mean time between two samples of a thread (default: 20)"),
-        ROUNDS.about("Rounds (default: 5)"),
-        Setting::switch("reports", "Print the first report of each program"),
-        Setting::switch(
-            "install",
-            "Only obtain what the programs need from the registries",
-        ),
-        Setting::path("command", "PATH").about(
-            "The command neap, with its library (default: target/dist/neap, or the one beside \
+    settings: || {
+        vec![
+            settings::names("only", "Only these programs"),
+            settings::number("requests", "NUMBER", (100, 100_000_000))
+                .default_value("10000")
+                .help("Requests, unless the report comes earlier"),
+            settings::number("interval", "MS", (1, 3_600_000))
+                .help("Mean time between two samples of a thread (default: 20)"),
+            settings::rounds().help("Rounds (default: 5)"),
+            settings::switch("reports", "Print the first report of each program"),
+            settings::switch(
+                "install",
+                "Only obtain what the programs need from the registries",
+            ),
+            settings::path("command", "PATH").help(
+                "The command neap, with its library (default: target/dist/neap, or the one beside \
              this program)",
-        ),
-        QUICK.about("One round of the main programs, a sample each ms"),
-        JSON,
-        RECORDS,
-    ],
+            ),
+            settings::quick().help("One round of the main programs, a sample each ms"),
+            settings::json(),
+            settings::records(),
+        ]
+    },
     run: carry_out,
     tables: |record, _| table(record),
     notes: || NOTES.to_string(),
@@ -101,20 +103,15 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let places = Places::new(None)?;
     let programs = chosen(settings, &places)?;
     if settings.is_on("install") {
-        for Program { case, home, .. } in &programs {
-            install::install(case, home, &|what| eprintln!("{what}"))
-                .with_context(|| format!("{} is not installed", case.name))?;
-        }
-        return Ok(Ended::Early(0));
+        let cases = programs
+            .iter()
+            .map(|program| (&program.case, &program.home));
+        return Ok(install::install_all(cases));
     }
     for Program { case, home, .. } in &programs {
-        let missing = install::missing(case, home);
-        let told = missing.as_deref().unwrap_or_default();
-        ensure!(
-            missing.is_none(),
-            "{}: {told} (remedy: neap lab guard --install)",
-            case.name
-        );
+        if let Some(obstacle) = install::obstacle(case, home, "guard --install") {
+            bail!(obstacle);
+        }
     }
     let neap = settings.path("command").or_else(command::neap);
     let neap = neap.context("the command neap is not beside this program; name it by --command")?;

@@ -1,96 +1,43 @@
-//! The programs, their reports as `neap run` prints them, and what these must say.
+//! The programs, which `lab/planted/planted.toml` lists, their reports as `neap run` prints them,
+//! and what these must say.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
+use serde::Deserialize;
 
 use crate::cases::case::Case;
 use crate::cases::case::Home;
 use crate::engine::campaign::Named;
 use crate::peers::locate::Places;
 
-/// A program, and what its reports must say.
-#[derive(Clone, Copy)]
-struct Wanted {
-    /// The name in the record.
-    name: &'static str,
-    /// The directory of the program.
-    folder: &'static str,
-    /// Variables of the client.
-    variables: &'static [(&'static str, &'static str)],
-    /// Whether a short run has it.
-    part: Part,
-    /// What is planted, for the table.
-    error: &'static str,
-    /// The first line, in each of its forms.
-    lines: &'static [&'static str],
-    /// Functions of the extension that the stack traces must name.
-    functions: &'static [&'static str],
-}
-
 /// What a program is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Part {
-    /// Guarded samples should find its error.
     Main,
-    /// It shows how the probability depends on the load.
     Variant,
 }
 
-/// A site that serves a thousand pages in a second.
-const REDIS: Wanted = Wanted {
-    name: "redis",
-    folder: "redis-sessions",
-    variables: &[("PER_SECOND", "1000")],
-    part: Part::Main,
-    error: "read after free",
-    lines: &["read of ADDR, byte 16 of a block of 66 bytes that was freed"],
-    functions: &["count_of", "forget_session", "new_session"],
-};
+/// A program, and what its reports must say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    name: String,
+    folder: String,
+    part: Part,
+    #[serde(default)]
+    variables: BTreeMap<String, String>,
+    error: String,
+    lines: Vec<String>,
+    functions: Vec<String>,
+}
 
-/// Substring searches, each of which reads all notes.
-const SQLITE: Wanted = Wanted {
-    name: "sqlite",
-    folder: "sqlite-tidy",
-    variables: &[],
-    part: Part::Main,
-    error: "write after realloc",
-    lines: &["write to ADDR, byte 16 of a block of 124 bytes that was freed"],
-    functions: &["note_last", "grown", "new_buffer"],
-};
-
-const WANTED: [Wanted; 5] = [
-    REDIS,
-    Wanted {
-        name: "python",
-        folder: "python-seal",
-        variables: &[],
-        part: Part::Main,
-        error: "write past the end",
-        // Of a block at the end of its page, the write faults. Of one at the start, the free finds
-        // it.
-        lines: &[
-            "write to ADDR, right after a block of 528 bytes",
-            "write to ADDR, right after a block of 528 bytes, found when the block was freed",
-        ],
-        functions: &["seal"],
-    },
-    SQLITE,
-    // Ten thousand requests in about a second, with few samples.
-    Wanted {
-        name: "redis-burst",
-        variables: &[],
-        part: Part::Variant,
-        ..REDIS
-    },
-    // A full-text search makes an allocation for each note that it finds, and more.
-    Wanted {
-        name: "sqlite-words",
-        variables: &[("SEARCH", "words")],
-        part: Part::Variant,
-        ..SQLITE
-    },
-];
+#[derive(Deserialize)]
+struct List {
+    program: Vec<Wanted>,
+}
 
 /// A program with a planted error.
 pub struct Program {
@@ -103,7 +50,7 @@ pub struct Program {
 
 impl Named for Program {
     fn name(&self) -> String {
-        self.wanted.name.to_string()
+        self.wanted.name.clone()
     }
 }
 
@@ -114,17 +61,18 @@ impl Program {
     /// If a directory cannot be read.
     pub fn all(places: &Places) -> anyhow::Result<Vec<Program>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("planted");
+        let list: List = basic_toml::from_str(include_str!("../../planted/planted.toml"))?;
         let read = |wanted: Wanted| {
-            let case = Case::read(&folder.join(wanted.folder))?;
+            let case = Case::read(&folder.join(&wanted.folder))?;
             let home = Home::of(&case, places).with_context(|| case.name.clone())?;
             Ok(Program { wanted, case, home })
         };
-        WANTED.into_iter().map(read).collect()
+        list.program.into_iter().map(read).collect()
     }
 
     /// Its name in the record.
     pub fn word(&self) -> &str {
-        self.wanted.name
+        &self.wanted.name
     }
 
     /// Whether it is one whose error guarded samples should find.
@@ -133,20 +81,20 @@ impl Program {
     }
 
     /// Variables of its client.
-    pub fn variables(&self) -> &'static [(&'static str, &'static str)] {
-        self.wanted.variables
+    pub fn variables(&self) -> &BTreeMap<String, String> {
+        &self.wanted.variables
     }
 
     /// The planted error.
-    pub fn error(&self) -> &'static str {
-        self.wanted.error
+    pub fn error(&self) -> &str {
+        &self.wanted.error
     }
 
     /// Why a report is not of the planted error; `None` if it is.
     pub fn objection(&self, report: &Report) -> Option<String> {
         let Wanted {
             lines, functions, ..
-        } = self.wanted;
+        } = &self.wanted;
         if !lines.iter().any(|line| report.says(line)) {
             return Some(format!("the report is another one: {}", report.line));
         }

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 
 use super::nameable::nameable;
 use super::{Peer, Source};
+use crate::command::{finished, of_words};
 
 /// A peer whose library was found.
 #[derive(Clone, Debug)]
@@ -207,15 +208,9 @@ fn system_library(file: &str) -> Option<PathBuf> {
 }
 
 fn package_version(package: &str) -> String {
-    let query = std::process::Command::new("dpkg-query")
-        .args(["-W", "-f", "${Version}", package])
-        .output();
-    match query {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        }
-        _ => "of this machine".into(),
-    }
+    let mut query = of_words("dpkg-query -W -f ${Version}");
+    let told = finished(query.arg(package));
+    told.unwrap_or_else(|_| "of this machine".into())
 }
 
 #[cfg(test)]

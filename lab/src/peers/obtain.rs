@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
 use super::{Archive, Build, Peer, Root, Source};
-use crate::command::finished;
+use crate::command::{finished, of_words};
 
 use super::locate::{Places, Ready, built_library, counted_library, locate_source};
 
@@ -40,67 +40,38 @@ fn make(peer: &Peer, source: &Source, places: &Places, say: &dyn Fn(&str)) -> an
             member,
         } => {
             say(&format!("unpacking {package} {version}"));
-            unpack_wheel(
-                &format!("{package}=={version}"),
-                member,
-                peer,
-                version,
-                places,
-            )
+            let folder = places.peers.join("build").join(&peer.name);
+            let library = built_library(peer, version, places);
+            let file = unpack_wheel(&format!("{package}=={version}"), &folder)?.join(member);
+            fs::copy(file, library).with_context(|| format!("no {member} in the wheel"))?;
+            Ok(())
         }
         Source::Crate { version, build } => {
             say(&format!("building {} {version}", build.package));
-            let crate_built = build_crate(&peer.name, build, places)?;
+            let built = build_crate(&peer.name, build, places)?;
             say(&format!("linking {} {version}", peer.name));
-            link(
-                build,
-                &crate_built,
-                &[],
-                &built_library(peer, version, places),
-            )?;
+            link(build, &built, &[], &built_library(peer, version, places))?;
             if build.emulator_flags.is_empty() {
                 return Ok(());
             }
             let counted = counted_library(peer, version, places);
-            link(build, &crate_built, &build.emulator_flags, &counted)
+            link(build, &built, &build.emulator_flags, &counted)
         }
         Source::System { .. } | Source::CLibrary | Source::Neap { .. } => Ok(()),
     }
 }
 
-fn unpack_wheel(
-    requirement: &str,
-    member: &str,
-    peer: &Peer,
-    version: &str,
-    places: &Places,
-) -> anyhow::Result<()> {
-    let folder = places.peers.join("build").join(&peer.name);
-    fs::create_dir_all(&folder)?;
-    let mut pip = Command::new("python3");
-    pip.args([
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--dest",
-    ]);
-    finished(pip.arg(&folder).arg(requirement))?;
-    let wheel = fs::read_dir(&folder)?
+/// Downloads a wheel and unpacks it into `folder`.
+fn unpack_wheel<'a>(requirement: &str, folder: &'a Path) -> anyhow::Result<&'a Path> {
+    fs::create_dir_all(folder)?;
+    let mut pip = of_words("python3 -m pip download --quiet --no-deps --only-binary=:all: --dest");
+    finished(pip.arg(folder).arg(requirement))?;
+    let wheel = fs::read_dir(folder)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|e| e == "whl"))
         .context("pip left no wheel")?;
-    finished(
-        Command::new("python3")
-            .args(["-m", "zipfile", "-e"])
-            .arg(wheel)
-            .arg(&folder),
-    )?;
-    let library = built_library(peer, version, places);
-    fs::copy(folder.join(member), &library).with_context(|| format!("no {member} in the wheel"))?;
-    Ok(())
+    finished(of_words("python3 -m zipfile -e").arg(wheel).arg(folder))?;
+    Ok(folder)
 }
 
 /// Cargo's report about a crate with a build script.
@@ -116,14 +87,8 @@ fn build_crate(name: &str, build: &Build, places: &Places) -> anyhow::Result<Cra
         .join("peers")
         .join(name)
         .join("Cargo.toml");
-    let mut cargo = Command::new("cargo");
-    cargo.args([
-        "build",
-        "--release",
-        "--locked",
-        "--message-format=json",
-        "--manifest-path",
-    ]);
+    let mut cargo =
+        of_words("cargo build --release --locked --message-format=json --manifest-path");
     cargo.arg(&manifest);
     cargo.env("CARGO_TARGET_DIR", places.peers.join("build").join(name));
     cargo
@@ -193,19 +158,14 @@ fn link(
         Root::Package => &built.package,
         Root::Out => &built.out,
     };
-    let mut compiler = Command::new(if build.sources.is_empty() {
+    let compiler = if build.sources.is_empty() {
         "cc"
     } else {
         "c++"
-    });
-    compiler.args([
-        "-shared",
-        "-fPIC",
-        "-O3",
-        "-DNDEBUG",
-        "-ftls-model=initial-exec",
-    ]);
-    compiler.arg("-o").arg(library);
+    };
+    let mut compiler = Command::new(compiler);
+    compiler.args("-shared -fPIC -O3 -DNDEBUG -ftls-model=initial-exec -o".split(' '));
+    compiler.arg(library);
     compiler.args(
         build
             .includes
@@ -235,19 +195,8 @@ fn link(
 
 /// A library that lost its malloc in the link would be preloaded without any effect.
 fn ensure_exports_malloc(library: &Path) -> anyhow::Result<()> {
-    let symbols = finished(
-        Command::new("nm")
-            .args(["-D", "--defined-only"])
-            .arg(library),
-    )?;
-    for name in [
-        "malloc",
-        "free",
-        "calloc",
-        "realloc",
-        "posix_memalign",
-        "aligned_alloc",
-    ] {
+    let symbols = finished(of_words("nm -D --defined-only").arg(library))?;
+    for name in "malloc free calloc realloc posix_memalign aligned_alloc".split(' ') {
         let exported = symbols
             .lines()
             .any(|line| line.split_whitespace().nth(2) == Some(name));

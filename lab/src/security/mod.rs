@@ -14,8 +14,8 @@ mod situations;
 
 use crate::engine::campaign::{Campaign, Named};
 use crate::engine::experiment::{Ended, Experiment, PLAIN, View, available};
-use crate::engine::record::{Figure, Record};
-use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, SEED, Setting, Settings};
+use crate::engine::record::{Figure, Record, distinct};
+use crate::engine::settings::{self, Settings};
 use crate::engine::table::section;
 use crate::peers;
 use crate::peers::locate::{Places, Ready};
@@ -26,18 +26,20 @@ use situations::{Class, Situation};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "security",
     about: "Which of 116 memory errors each allocator stops before they do harm",
-    settings: &[
-        NEAP,
-        PEERS,
-        Setting::names(
-            "only",
-            "Only these classes of errors, such as \"double free\"",
-        ),
-        QUICK,
-        JSON,
-        RECORDS,
-        SEED,
-    ],
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::peers(),
+            settings::names(
+                "only",
+                "Only these classes of errors, such as \"double free\"",
+            ),
+            settings::quick(),
+            settings::json(),
+            settings::records(),
+            settings::seed(),
+        ]
+    },
     run: carry_out,
     tables: by_class,
     notes: || NOTES.to_string(),
@@ -134,7 +136,8 @@ const ALL: &str = "all";
 
 /// How many situations of each class were withstood, then what became of each.
 pub fn by_class(record: &Record, _: &View) -> String {
-    let peers = peers(record);
+    // In the order of the rows, which has Neap's modes beside each other.
+    let peers = distinct(record.rows.iter().map(|row| row.peer.as_str()));
     let mut rows: Vec<String> = vec![ALL.to_string()];
     rows.extend(Class::ALL.map(|class| class.name().to_string()));
     let classes = section(
@@ -153,22 +156,9 @@ pub fn by_class(record: &Record, _: &View) -> String {
     format!("{classes}{each}")
 }
 
-/// The contenders, in the order of the rows.
-fn peers(record: &Record) -> Vec<String> {
-    record.rows.iter().fold(Vec::new(), |mut seen, row| {
-        if !seen.contains(&row.peer) {
-            seen.push(row.peer.clone());
-        }
-        seen
-    })
-}
-
 /// What became of a situation under a contender.
 fn outcome(record: &Record, case: &str, peer: &str) -> Option<Outcome> {
-    let is_it = |row: &&crate::engine::record::Row| {
-        row.case == case && row.peer == peer && row.figure.name == OUTCOME
-    };
-    Outcome::find(record.rows.iter().find(is_it)?.figure.as_text()?)
+    Outcome::find(record.text(case, peer, OUTCOME)?)
 }
 
 /// `12 of 15`, or `12 + 1 of 15` if one more did no harm.

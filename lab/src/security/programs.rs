@@ -3,7 +3,7 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
@@ -68,7 +68,7 @@ impl Programs {
         command.args([situation.kind, situation.size]);
         command.env("LD_PRELOAD", &ready.library);
         command.envs(ready.settings.iter().map(|(name, value)| (name, value)));
-        let mut child = piped(&mut command)?;
+        let mut child = piped(&mut command, Stdio::null())?;
         // A few lines, which a pipe holds.
         wait(&mut child, LONGEST)?;
         Ok(child.wait_with_output()?)

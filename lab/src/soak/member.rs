@@ -1,5 +1,6 @@
 //! One program of the load, with its driver: from its start to its end.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
@@ -41,15 +42,13 @@ impl Member {
     pub fn start(
         (case, home): (&Case, &Home),
         library: &Path,
-        variables: impl IntoIterator<Item = (&'static str, &'static str)>,
+        variables: Option<(&str, &str)>,
     ) -> anyhow::Result<Member> {
         let work = Work::new()?;
-        let parties = Parties::start((case, home), &work, |command| {
-            command.env("LD_PRELOAD", library).envs(variables);
-            for (name, value) in &case.env {
-                command.env(name, home.filled(value, Some(&work)));
-            }
-        })?;
+        let mut all = vec![("LD_PRELOAD", library.as_os_str())];
+        all.extend(variables.map(|(name, value)| (name, OsStr::new(value))));
+        let subject = home.subject(case, &work, &all)?;
+        let parties = Parties::start(subject, home.driver(case, &work)?)?;
         Ok(Member {
             name: case.name.clone(),
             samples: Vec::new(),

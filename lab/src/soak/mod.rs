@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use crate::cases::case::Case;
 use crate::cases::case::Home;
@@ -25,7 +25,7 @@ use crate::command;
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::record::Figure;
-use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, Setting, Settings};
+use crate::engine::settings::{self, Settings};
 use crate::peers::locate::{self, Places, Ready};
 use member::Member;
 use observers::{Looks, Observers};
@@ -35,22 +35,25 @@ use views::{ALL, ANSWERS, GUARDED, sum};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "soak",
     about: "Mixed real load for half an hour: every answer right, and no process grows",
-    settings: &[
-        NEAP,
-        Setting::names("only", "Only these members"),
-        Setting::number("minutes", "MINUTES", (1, 24 * 60))
-            .default("30")
-            .about("How long the load lasts"),
-        Setting::switch(
-            "install",
-            "Only obtain what the members need from the registries",
-        ),
-        QUICK.about("A quarter of a minute. Growth is shown and not judged"),
-        Setting::switch("unguarded", "Without guarded samples"),
-        Setting::path("members", "FOLDER").about("The folder of the members (default: lab/soak)"),
-        JSON,
-        RECORDS,
-    ],
+    settings: || {
+        vec![
+            settings::neap(),
+            settings::names("only", "Only these members"),
+            settings::number("minutes", "MINUTES", (1, 24 * 60))
+                .default_value("30")
+                .help("How long the load lasts"),
+            settings::switch(
+                "install",
+                "Only obtain what the members need from the registries",
+            ),
+            settings::quick().help("A quarter of a minute. Growth is shown and not judged"),
+            settings::switch("unguarded", "Without guarded samples"),
+            settings::path("members", "FOLDER")
+                .help("The folder of the members (default: lab/soak)"),
+            settings::json(),
+            settings::records(),
+        ]
+    },
     run: carry_out,
     tables: |record, _| views::table(record),
     picture: |record, _| Some(views::picture(record)),
@@ -67,23 +70,13 @@ const MOST_GROWTH: f64 = 0.02;
 struct Terms {
     load: Duration,
     interval: Duration,
-    guards: Guards,
-}
-
-/// Whether the members run with guarded samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guards {
-    On,
-    Off,
+    /// The variable that switches guarded samples on; `None`: the members run without them.
+    guards: Option<(&'static str, &'static str)>,
 }
 
 impl Terms {
     fn of(settings: &Settings) -> Terms {
-        let guards = if settings.is_on("unguarded") {
-            Guards::Off
-        } else {
-            Guards::On
-        };
+        let guards = (!settings.is_on("unguarded")).then_some(observers::VARIABLE);
         let (load, interval) = if settings.is_quick() {
             (15, Duration::from_millis(250))
         } else {
@@ -95,11 +88,6 @@ impl Terms {
             guards,
         }
     }
-
-    /// What the members' environment has for it.
-    fn variables(&self) -> Option<(&'static str, &'static str)> {
-        (self.guards == Guards::On).then_some(observers::VARIABLE)
-    }
 }
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
@@ -109,11 +97,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let homes: Vec<Home> = homes.collect::<anyhow::Result<_>>()?;
     let both: Vec<(&Case, &Home)> = cases.iter().zip(&homes).collect();
     if settings.is_on("install") {
-        for (case, home) in both {
-            install::install(case, home, &|what| eprintln!("{what}"))
-                .with_context(|| format!("{} is not installed", case.name))?;
-        }
-        return Ok(Ended::Early(0));
+        return Ok(install::install_all(both));
     }
     let terms = Terms::of(settings);
     let ready = locate::neap(&places)?;
@@ -136,7 +120,7 @@ fn chosen(settings: &Settings) -> anyhow::Result<Vec<Case>> {
 fn head(campaign: &mut Campaign, cases: &[Case], terms: &Terms, ready: &Ready) {
     let seconds = terms.load.as_secs().to_string();
     let mut options = vec![("seconds".to_string(), seconds)];
-    let variables = terms.variables().into_iter();
+    let variables = terms.guards.into_iter();
     options.extend(variables.map(|(name, value)| (name.to_string(), value.to_string())));
     let titles = cases.iter();
     options.extend(titles.map(|case| (views::title_key(&case.name), case.title.clone())));
@@ -156,13 +140,9 @@ fn soak(
     campaign: &mut Campaign,
 ) -> anyhow::Result<()> {
     for (case, home) in both {
-        let missing = install::missing(case, home);
-        ensure!(
-            missing.is_none(),
-            "{}: {} (remedy: neap lab soak --install)",
-            case.name,
-            missing.unwrap_or_default()
-        );
+        if let Some(obstacle) = install::obstacle(case, home, "soak --install") {
+            bail!(obstacle);
+        }
     }
     let library = ready.library.canonicalize()?;
     tree::adopt_orphans();
@@ -170,7 +150,7 @@ fn soak(
     let mut members = Vec::new();
     for (case, home) in both {
         let start = || {
-            let mut member = Member::start((case, home), &library, terms.variables())?;
+            let mut member = Member::start((case, home), &library, terms.guards)?;
             member.wait_until_ready()?;
             let has_own = case.env.contains_key("LD_PRELOAD");
             ensure!(
@@ -193,7 +173,7 @@ fn soak(
     let observers = neap.clone().map(start);
     let outcome = watch(&mut members, terms, campaign);
     let seen = observers.map(Observers::stop).unwrap_or_default();
-    let outcome = outcome.and_then(|()| match neap.filter(|_| terms.guards == Guards::On) {
+    let outcome = outcome.and_then(|()| match neap.filter(|_| terms.guards.is_some()) {
         Some(neap) => observers::count(&neap, &mut members),
         None => Ok(()),
     });

@@ -15,20 +15,12 @@ use super::member::Member;
 use crate::command;
 
 /// What is run on a member, one after another; the process's number follows.
-const LOOKS: [&[&str]; 5] = [
-    &["stat", "--timeout", "20s"],
-    &["profile", "--for", "3s", "--format", "collapsed"],
-    &["stat", "--timeout", "20s", "--format", "json"],
-    &[
-        "top",
-        "--times",
-        "3",
-        "--interval",
-        "500ms",
-        "--format",
-        "json",
-    ],
-    &["purge", "--timeout", "20s"],
+const LOOKS: [&str; 5] = [
+    "stat --timeout 20s",
+    "profile --for 3s --format collapsed",
+    "stat --timeout 20s --format json",
+    "top --times 3 --interval 500ms --format json",
+    "purge --timeout 20s",
 ];
 
 /// From the end of one look to the next.
@@ -74,19 +66,18 @@ fn look_on(neap: &Path, members: &[(String, u32)], is_over: &AtomicBool) -> Look
         .iter()
         .flat_map(|member| LOOKS.map(|look| (member, look)));
     // One verb after another on one member after another, so that every pair comes.
-    for ((name, id), words) in turns.cycle() {
+    for ((name, id), look) in turns.cycle() {
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        let told = command::output(Command::new(neap).args(words).arg(id.to_string()));
+        let told = command::output(Command::new(neap).args(look.split(' ')).arg(id.to_string()));
         match (told, is_over.load(Ordering::Relaxed)) {
             (Ok(_), _) => seen.looks += 1,
             // The member was ended meanwhile.
             (Err(_), true) => {}
             (Err(reason), false) => {
-                let verb = words[0];
-                seen.complaints
-                    .push(format!("neap {verb} on {name}: {reason:#}"));
+                let told = format!("neap {look} on {name}: {reason:#}");
+                seen.complaints.push(told);
             }
         }
         thread::sleep(PAUSE);
@@ -133,7 +124,7 @@ mod tests {
         let look = |neap: &str| {
             let members = vec![("redis".to_string(), 1)];
             let observers = Observers::start(PathBuf::from(neap), members);
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(500));
             observers.stop()
         };
         let seen = look("/bin/true");
@@ -141,7 +132,7 @@ mod tests {
         let seen = look("/bin/false");
         assert_eq!(seen.looks, 0);
         assert!(
-            seen.complaints[0].starts_with("neap stat on redis"),
+            seen.complaints[0].starts_with("neap stat --timeout 20s on redis"),
             "{seen:?}"
         );
     }

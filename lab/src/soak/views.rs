@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::{Figure, Record, Run, Unit};
-use crate::engine::table::section;
+use crate::engine::table::{Column, section};
 use crate::stats::quantile;
 
 /// Resident bytes at one moment since the start.
@@ -94,35 +94,29 @@ pub fn figures(samples: &[Sample]) -> Vec<Figure> {
     figures
 }
 
-const COLUMNS: [(&str, &str); 5] = [
-    (MEDIAN, "resident, MB"),
-    (MOST, "most, MB"),
-    (GROWTH, "growth, %"),
-    (ANSWERS, "answers checked"),
-    (GUARDED, "guarded blocks"),
+const COLUMNS: [Column<&str, &str>; 5] = [
+    Column("resident, MB", MEDIAN),
+    Column("most, MB", MOST),
+    Column("growth, %", GROWTH),
+    Column("answers checked", ANSWERS),
+    Column("guarded blocks", GUARDED),
 ];
 
 /// A row for each member and one for all.
 pub fn table(record: &Record) -> String {
     let has = |figure: &str| record.runs().any(|run| run.number(figure).is_some());
-    let columns = COLUMNS.iter().filter(|(figure, _)| has(figure));
-    let columns: Vec<&str> = columns.map(|(_, name)| *name).collect();
+    let columns: Vec<_> = COLUMNS.into_iter().filter(|column| has(column.1)).collect();
     let heading = "After the first quarter of the time; growth is the trend over the rest";
-    section(
-        heading,
-        "member",
-        (&record.cases(), &columns),
-        |case, column| {
-            let (figure, _) = COLUMNS.into_iter().find(|(_, name)| name == column)?;
-            let run = record.runs().find(|run| run.case() == *case)?;
-            let value = run.number(figure)?;
-            Some(match figure {
-                ANSWERS | GUARDED => format!("{value:.0}"),
-                GROWTH => format!("{:+.2}", 100.0 * value),
-                _ => format!("{:.1}", value / 1e6),
-            })
-        },
-    )
+    let cell = |case: &&str, Column(_, figure): &Column<&str, &str>| {
+        let run = record.runs().find(|run| run.case() == *case)?;
+        let value = run.number(figure)?;
+        Some(match *figure {
+            ANSWERS | GUARDED => format!("{value:.0}"),
+            GROWTH => format!("{:+.2}", 100.0 * value),
+            _ => format!("{:.1}", value / 1e6),
+        })
+    };
+    section(heading, "member", (&record.cases(), &columns), cell)
 }
 
 /// A panel for each member: resident memory over time.

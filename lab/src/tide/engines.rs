@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use crate::command::which;
-use crate::engine::campaign::Named;
+use crate::engine::campaign::by_name;
 use crate::names::choose;
 use crate::peers;
 use crate::peers::locate::{Places, Ready};
@@ -85,11 +85,7 @@ pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Engine>> {
     Ok(chosen)
 }
 
-impl Named for Engine {
-    fn name(&self) -> String {
-        self.name.to_string()
-    }
-}
+by_name!(Engine);
 
 /// An available engine.
 pub struct Present {

@@ -1,16 +1,15 @@
 //! One process through its steps: controlled over a pipe, observed from outside.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::bail;
 
 use super::engines::Present;
 use super::observed::{Observation, Run, Sample, Step};
+use crate::command::Dialogue;
 use crate::work::tide::protocol::{Action, Done, Sizes};
 use crate::{command, machine, status};
 
@@ -44,54 +43,29 @@ pub fn follow(
 }
 
 struct Worker {
-    child: Child,
-    actions: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    dialogue: Dialogue,
     watch: Watch,
 }
 
 impl Worker {
     fn start(engine: &Present, sizes: &Sizes, wait: Duration) -> anyhow::Result<Worker> {
-        let mut command = engine.command(sizes)?;
-        let piped = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = piped
-            .spawn()
-            .with_context(|| format!("cannot start {}", engine.name))?;
-        let actions = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().context("no pipe from the process")?);
+        let dialogue = Dialogue::start(&mut engine.command(sizes)?)?;
         let longest = command::LONGEST + wait * Step::ALL.len() as u32;
-        let watch = Watch::over(child.id(), longest);
-        Ok(Worker {
-            child,
-            actions,
-            answers,
-            watch,
-        })
+        let watch = Watch::over(dialogue.id(), longest);
+        Ok(Worker { dialogue, watch })
     }
 
     fn greeting(&mut self, engine: &Present) -> anyhow::Result<()> {
-        let line = self.answer()?;
-        engine.ensure_heap(&line)
-    }
-
-    fn answer(&mut self) -> anyhow::Result<String> {
-        let mut line = String::new();
-        let bytes = self.answers.read_line(&mut line)?;
-        ensure!(bytes > 0, "the process ended early");
-        Ok(line.trim_end_matches('\n').to_string())
+        engine.ensure_heap(&self.dialogue.hear()?)
     }
 
     fn ask(&mut self, action: Action) -> anyhow::Result<String> {
-        let pipe = self.actions.as_mut().context("no pipe to the process")?;
-        writeln!(pipe, "{}", action.name())?;
-        self.answer()
+        self.dialogue.say(action.name())?;
+        self.dialogue.hear()
     }
 
     fn step(&mut self, step: Step, waits: bool, wait: Duration) -> anyhow::Result<Observation> {
-        let pid = self.child.id();
+        let pid = self.dialogue.id();
         let from = self.watch.now();
         let done = match step.action() {
             Some(action) => Done::parse(&self.ask(action)?)?,
@@ -121,24 +95,15 @@ impl Worker {
 
     /// Lets the process end, and combines the observations.
     fn end(mut self, seen: anyhow::Result<Vec<Observation>>) -> anyhow::Result<Followed> {
-        drop(self.actions.take());
-        let mut errors = String::new();
-        if let Some(stderr) = &mut self.child.stderr {
-            stderr.read_to_string(&mut errors)?;
-        }
+        let (_, errors) = self.dialogue.dismiss()?;
         // Stop the watch first: it may still kill the process, whose PID must not be reused before.
         let overdue = self.watch.overdue();
         let samples = self.watch.finish();
-        let status = command::wait(&mut self.child, command::LONGEST)?;
+        let ended = self.dialogue.wait(&errors);
         if let Some(longest) = overdue {
             bail!("killed after {} s", longest.as_secs());
         }
-        let last = errors.lines().rev().find(|line| !line.trim().is_empty());
-        ensure!(
-            status.success(),
-            "the process ended with {status}: {}",
-            last.unwrap_or("")
-        );
+        ended?;
         let mut steps = seen?;
         for step in &mut steps {
             step.peak = step.peak.max(peak_within(&samples, step.ms));

@@ -19,7 +19,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available};
-use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, SECONDS, Setting, Settings};
+use crate::engine::settings::{self, Settings};
 use crate::machine;
 use crate::pagemap::page_size;
 use crate::peers::locate::Places;
@@ -32,36 +32,38 @@ use observed::Run;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "tide",
     about: "The write-up's five steps: what heap and coroutine stacks take, share and give back",
-    settings: &[
-        NEAP,
-        PEERS.about(
+    settings: || {
+        vec![
+        settings::neap(),
+        settings::peers().help(
             "Only these engines: go, go-freed, a peer (coroutines on corosensei's stacks), \
                 neap-heap \
              (the same under Neap), neap (heap and stacks)",
         ),
-        Setting::names("only", "Only these runs: waited, at-once, stacks-first"),
-        Setting::switch("at-once", "Only the runs without a wait between the steps")
-            .without(&["only"]),
-        Setting::number("coroutines", "NUMBER", (0, u64::MAX))
-            .default("50000")
-            .about("Number of coroutines"),
-        Setting::number("stack-kib", "KIB", (8, 8_192))
-            .default("64")
-            .about("Address space per stack in KiB, including its guard page"),
-        Setting::number("mib", "MIB", (1, 65_536))
-            .default("100")
-            .about("What the heap allocates and drops, in MiB"),
-        Setting::text("blocks", "BYTES").default("4K").about(
+        settings::names("only", "Only these runs: waited, at-once, stacks-first"),
+        settings::switch("at-once", "Only the runs without a wait between the steps")
+            .conflicts_with("only"),
+        settings::number("coroutines", "NUMBER", (0, u64::MAX))
+            .default_value("50000")
+            .help("Number of coroutines"),
+        settings::number("stack-kib", "KIB", (8, 8_192))
+            .default_value("64")
+            .help("Address space per stack in KiB, including its guard page"),
+        settings::number("mib", "MIB", (1, 65_536))
+            .default_value("100")
+            .help("What the heap allocates and drops, in MiB"),
+        settings::text("blocks", "BYTES").default_value("4K").help(
             "The size of the heap's blocks (1K is 1,024), or `one` for a single block; Go always \
              uses one",
         ),
-        Setting::number("wait", "MS", (0, 60_000))
-            .default("2000")
-            .about("The wait after a step, in milliseconds"),
-        SECONDS.default("900"),
-        JSON,
-        RECORDS,
-    ],
+        settings::number("wait", "MS", (0, 60_000))
+            .default_value("2000")
+            .help("The wait after a step, in milliseconds"),
+        settings::seconds().default_value("900"),
+        settings::json(),
+        settings::records(),
+    ]
+    },
     run: carry_out,
     tables: |record, _| views::tables(record),
     picture: |record, _| views::picture(record),

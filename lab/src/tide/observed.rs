@@ -188,6 +188,13 @@ impl<'a> Observed<'a> {
         self.figures(engine, &case(run, step))
     }
 
+    /// A step's figures in the first run that has it.
+    pub fn first(&self, engine: &str, step: Step) -> Option<record::Run<'a>> {
+        Run::ALL
+            .into_iter()
+            .find_map(|run| self.step(engine, run, step))
+    }
+
     /// An engine's steps of a run, in order.
     pub fn steps(&self, engine: &str, run: Run) -> Vec<record::Run<'a>> {
         let step = |step: &Step| self.step(engine, run, *step);

@@ -7,7 +7,7 @@ use super::observed::{
 };
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::{self, Record};
-use crate::engine::table::{MISSING, section};
+use crate::engine::table::{Column, MISSING, section};
 use crate::pagemap::page_size;
 use crate::status::PURGED;
 use crate::work::tide::thousands;
@@ -77,35 +77,33 @@ pub fn tables(record: &Record) -> String {
     format!("{run}{steps}{taken}")
 }
 
+/// A figure of an engine.
+type EngineView = fn(&Observed, &str) -> Option<String>;
+
+const STARTS: [Column<&str, EngineView>; 3] = [
+    Column("RSS at the start", |observed, engine| {
+        observed.first(engine, Step::Start)?.number(RSS).map(mib)
+    }),
+    Column("live when created", |observed, engine| {
+        observed.first(engine, Step::Created)?.number(LIVE).map(mib)
+    }),
+    Column("coroutines", parked),
+];
+
 /// The coroutines of each engine, what it began with and what its program needs.
 fn what_was_run(observed: &Observed) -> String {
     let engines = observed.engines(&Run::ALL);
-    let columns = ["RSS at the start", "live when created", "coroutines"];
-    section(
-        "What was run, sizes in MiB",
-        "engine",
-        (&engines, &columns),
-        |engine, column| {
-            let of = |step| {
-                Run::ALL
-                    .iter()
-                    .find_map(|run| observed.step(engine, *run, step))
-            };
-            match columns.iter().position(|known| known == column)? {
-                0 => of(Step::Start)?.number(RSS).map(mib),
-                1 => of(Step::Created)?.number(LIVE).map(mib),
-                _ => parked(observed, engine),
-            }
-        },
-    )
+    let title = "What was run, sizes in MiB";
+    section(title, "engine", (&engines, &STARTS), |engine, column| {
+        column.1(observed, engine)
+    })
 }
 
 fn step_table(observed: &Observed, (title, cell): StepView) -> String {
     let engines = observed.engines(&[Run::Waited]);
-    let names = COLUMNS.map(Step::name);
-    section(title, "engine", (&engines, &names), |engine, name| {
+    section(title, "engine", (&engines, &COLUMNS), |engine, step| {
         let of = |step| observed.step(engine, Run::Waited, step);
-        cell(of(Step::find(name)?)?, of(Step::Start)?.number(RSS)?)
+        cell(of(*step)?, of(Step::Start)?.number(RSS)?)
     })
 }
 
@@ -122,9 +120,9 @@ fn taken(observed: &Observed) -> String {
     let engines = observed.engines(&Run::ALL);
     let title =
         "Newly faulted of what a step needs, and by how much RSS had grown when all was in use";
-    let names = TAKERS.map(|(run, step)| format!("{}, {}", step.name(), run.name()));
-    section(title, "engine", (&engines, &names), |engine, name| {
-        let (run, step) = TAKERS[names.iter().position(|known| known == name)?];
+    let takers = TAKERS.map(|(run, step)| Column(format!("{step}, {run}"), (run, step)));
+    section(title, "engine", (&engines, &takers), |engine, column| {
+        let (run, step) = column.1;
         let (share, growth) = taken_by(observed, engine, run, step)?;
         Some(format!("{:.0} %, {growth:+.0} MiB", 100.0 * share))
     })
@@ -164,12 +162,9 @@ fn parked(observed: &Observed, engine: &str) -> Option<String> {
     if !notes.is_empty() {
         return Some(notes.join("; "));
     }
-    let created = |run: &Run| observed.step(engine, *run, Step::Created);
-    let count = Run::ALL
-        .iter()
-        .find_map(created)
-        .and_then(|seen| seen.number(COROUTINES))
-        .map(|count| thousands(count as u64));
+    let created = observed.first(engine, Step::Created);
+    let count = created.and_then(|seen| seen.number(COROUTINES));
+    let count = count.map(|count| thousands(count as u64));
     Some(count.unwrap_or(MISSING.into()))
 }
 

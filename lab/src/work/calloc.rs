@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use super::heap;
 use super::written::{self, Watch};
 use crate::machine;
 use crate::names::named;
 use crate::pagemap::page_size;
+use crate::stats::quantile;
 
 named! {
     /// The pages of a block that the program touches, one byte each, before it frees it.
@@ -51,36 +52,12 @@ impl Touch {
 }
 
 /// One cell's work.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Work {
-    /// Bytes of a block.
-    pub size: usize,
     /// The pages to write.
     pub touch: Touch,
-}
-
-/// The results of a timed run. A pair is calloc, touch and free.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timed {
-    /// Pairs that were timed.
-    pub pairs: u64,
-    /// The median of the clock readings, in nanoseconds per pair.
-    pub ns_median: f64,
-    /// The lowest clock reading.
-    pub ns_least: f64,
-    /// Minor faults per pair.
-    pub minor_faults: f64,
-    /// Major faults per pair.
-    pub major_faults: f64,
-}
-
-/// The results of an accounting run, without a clock.
-#[derive(Debug)]
-pub struct Account {
-    /// Pairs between the two marks in the system call trace.
-    pub pairs: u64,
-    /// Bytes that the `calloc` after those pairs zeroed itself, or why that is unknown.
-    pub zeroed: anyhow::Result<u64>,
+    /// Bytes of a block.
+    pub size: usize,
 }
 
 /// A clock reading covers pairs of at least this time in total, because the clock itself takes 30
@@ -98,24 +75,30 @@ const PATIENCE: u32 = 4;
 /// The argument of a `close` that always fails: marks the start and end in a system call trace.
 pub const MARK: i32 = -7_116;
 
-/// Runs pairs for about `time` and measures them.
+/// Runs pairs, of calloc, touch and free, for about `time`. Prints what the harness reads: how many
+/// were timed; the median and the lowest of the clock readings, in nanoseconds per pair; and the
+/// faults per pair.
 ///
 /// # Panics
 /// If memory is short.
-pub fn time(work: Work, time: Duration) -> Timed {
-    Loop::new(work).time(time)
+pub fn time(work: Work, time: Duration) {
+    print!("{}", Loop::new(work).time(time));
 }
 
 /// Runs `pairs` between two marks. Then observes what one `calloc` writes, and checks that all of
-/// its block is zero.
+/// its block is zero. Prints the bytes that it zeroed itself, unless they are unknown.
 ///
 /// # Errors
 /// If the block is not zero.
 ///
 /// # Panics
 /// If memory is short.
-pub fn account(work: Work, pairs: u64) -> anyhow::Result<Account> {
-    Loop::new(work).account(pairs)
+pub fn account(work: Work, pairs: u64) -> anyhow::Result<()> {
+    match Loop::new(work).account(pairs)? {
+        Ok(bytes) => println!("zeroed={bytes}"),
+        Err(reason) => eprintln!("the zeroed bytes are unknown: {reason:#}"),
+    }
+    Ok(())
 }
 
 /// The loop over blocks of one size.
@@ -185,7 +168,7 @@ impl Loop {
         batch
     }
 
-    fn time(&mut self, limit: Duration) -> Timed {
+    fn time(&mut self, limit: Duration) -> String {
         let mut readings = vec![f64::NAN; READINGS];
         readings.clear();
         let single = self.warm_up(limit);
@@ -204,10 +187,10 @@ impl Loop {
             }
         }
         let after = machine::own_faults();
-        Timed::of(&readings, batch, (after.0 - before.0, after.1 - before.1))
+        report(&readings, batch, (after.0 - before.0, after.1 - before.1))
     }
 
-    fn account(&mut self, pairs: u64) -> anyhow::Result<Account> {
+    fn account(&mut self, pairs: u64) -> anyhow::Result<anyhow::Result<u64>> {
         let watch = Watch::prepare();
         self.warm_up(Duration::from_secs(1));
         mark();
@@ -222,7 +205,7 @@ impl Loop {
         unsafe { written::ensure_zero(p, self.size)? };
         // SAFETY: taken above, freed once.
         unsafe { heap::free(p) };
-        Ok(Account { pairs, zeroed })
+        Ok(zeroed)
     }
 }
 
@@ -231,44 +214,20 @@ fn mark() {
     unsafe { libc::close(MARK) };
 }
 
-impl Timed {
-    fn of(readings: &[f64], batch: u64, (minor, major): (u64, u64)) -> Timed {
-        let pairs = readings.len() as u64 * batch;
-        Timed {
-            pairs,
-            ns_median: crate::stats::quantile(readings, 0.5),
-            ns_least: crate::stats::quantile(readings, 0.0),
-            minor_faults: minor as f64 / pairs as f64,
-            major_faults: major as f64 / pairs as f64,
-        }
-    }
-}
-
-/// Prints, in the worker, what the harness reads of a time.
-pub fn report_timed(timed: &Timed) {
-    let Timed {
-        pairs,
-        ns_median,
-        ns_least,
-        minor_faults,
-        major_faults,
-    } = timed;
-    println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
-    println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
-}
-
-/// Prints, in the worker, what the harness reads of an account.
-pub fn report_account(account: &Account) {
-    match &account.zeroed {
-        Ok(bytes) => println!("zeroed={bytes}"),
-        Err(reason) => eprintln!("the zeroed bytes are unknown: {reason:#}"),
-    }
-    println!("pairs={}", account.pairs);
+fn report(readings: &[f64], batch: u64, (minor, major): (u64, u64)) -> String {
+    let pairs = readings.len() as u64 * batch;
+    let (median, least) = (quantile(readings, 0.5), quantile(readings, 0.0));
+    let [minor, major] = [minor, major].map(|faults| faults as f64 / pairs as f64);
+    format!(
+        "pairs={pairs}\nns_median={median:.1}\nns_least={least:.1}\n\
+         minor_faults={minor:.4}\nmajor_faults={major:.4}\n"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run;
 
     const MIB: usize = 1 << 20;
 
@@ -293,12 +252,11 @@ mod tests {
                 size: 300_000,
                 touch,
             };
-            let timed = time(work, Duration::from_millis(1));
-            assert!(timed.pairs > 0, "{work:?}: {timed:?}");
-            assert!(
-                timed.ns_least > 0.0 && timed.ns_least <= timed.ns_median,
-                "{timed:?}"
-            );
+            let report = Loop::new(work).time(Duration::from_millis(1));
+            let number = |key| run::needed(&report, key).unwrap().parse::<f64>().unwrap();
+            assert!(number("pairs") > 0.0, "{work:?}: {report}");
+            let (least, median) = (number("ns_least"), number("ns_median"));
+            assert!(least > 0.0 && least <= median, "{report}");
         }
     }
 }

@@ -4,6 +4,8 @@
 use std::time::Duration;
 use std::{ptr, thread};
 
+use clap::Args;
+
 use super::heap::{self, Block};
 use crate::machine;
 use crate::stats::Rng;
@@ -120,12 +122,12 @@ impl Blocks {
 }
 
 /// The parameters.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Args)]
 pub struct Terms {
     /// The number of small blocks.
     pub blocks: usize,
-    /// How long the process sleeps before it continues.
-    pub sleep: Duration,
+    /// How many milliseconds the process sleeps before it continues.
+    pub sleep: u64,
     /// Seeds everything random.
     pub seed: u64,
 }
@@ -148,7 +150,7 @@ const LARGER: Sizes = Sizes {
 ///
 /// # Panics
 /// If the heap loses or overlaps a block, or has no memory.
-pub fn carry_out(terms: Terms) -> anyhow::Result<()> {
+pub fn carry_out(terms: &Terms) -> anyhow::Result<()> {
     let mut rng = Rng::new(terms.seed);
     let mut small = Blocks::with_room(terms.blocks);
     // More than are needed: the mean is over half of the largest.
@@ -161,7 +163,7 @@ pub fn carry_out(terms: Terms) -> anyhow::Result<()> {
     small.free_at_random(FREED, &mut rng);
     println!("live={}", small.bytes());
     tell("freed")?;
-    thread::sleep(terms.sleep);
+    thread::sleep(Duration::from_millis(terms.sleep));
     tell("slept")?;
     while small.bytes() + larger.bytes() < peak {
         larger.push(LARGER, &mut rng);

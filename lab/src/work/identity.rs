@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::cases::tree;
 use crate::work::heap;
 
 /// The file that contains this process's malloc and free.
@@ -56,16 +57,11 @@ pub fn ensure_same(found: &Path, expected: &Path) -> anyhow::Result<()> {
 /// Fails unless process `pid` has mapped `library`.
 ///
 /// # Errors
-/// If it has not, or /proc cannot be read.
+/// If it has not.
 pub fn ensure_mapped(pid: u32, library: &Path) -> anyhow::Result<()> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let real = library.canonicalize()?;
-    ensure!(
-        maps.lines().any(|line| line
-            .find('/')
-            .is_some_and(|at| Path::new(&line[at..]) == real)),
-        "process {pid} has not mapped {library:?}"
-    );
+    let (maps, real) = (tree::maps(pid).unwrap_or_default(), library.canonicalize()?);
+    let has_it = tree::files(&maps).any(|file| Path::new(file) == real);
+    ensure!(has_it, "process {pid} has not mapped {library:?}");
     Ok(())
 }
 

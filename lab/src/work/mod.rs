@@ -24,10 +24,10 @@ use clap::{Args, Subcommand};
 use crate::machine;
 use crate::status::{self, Purges};
 use crate::workloads::{self, Shape};
-use calloc::{Touch, Work};
+use calloc::Work;
 use heap::Questioned;
 use retention::Pattern;
-use tide::protocol::{Blocks, Sizes};
+use tide::protocol::Sizes;
 use tide::stacks::StackKind;
 
 /// The arguments of `worker`.
@@ -55,8 +55,8 @@ enum Job {
     },
     /// Time or account pairs of calloc and free
     Calloc {
-        touch: Touch,
-        bytes: usize,
+        #[command(flatten)]
+        work: Work,
         /// How long to time pairs
         #[arg(long, default_value_t = 300)]
         milliseconds: u64,
@@ -67,18 +67,12 @@ enum Job {
     /// Fill, free and sleep, one step per line of standard input
     Retention { pattern: Pattern, bytes: usize },
     /// Free at random, then fill the holes
-    Fragmentation {
-        blocks: usize,
-        sleep: u64,
-        seed: u64,
-    },
+    Fragmentation(fragmentation::Terms),
     /// Allocate and drop memory, one action per line of standard input
     Tide {
         stacks: StackKind,
-        heap_bytes: usize,
-        blocks: Blocks,
-        coroutines: usize,
-        stack_bytes: usize,
+        #[command(flatten)]
+        sizes: Sizes,
     },
     /// Make known allocations, and report the profile's figures for them
     Sites { bytes: usize },
@@ -110,48 +104,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             count::carry_out(counted.stretch, ops)?;
         }
         Job::Calloc {
-            touch,
-            bytes,
-            milliseconds,
-            account,
-        } => {
-            let work = Work { size: bytes, touch };
-            let time = Duration::from_millis(milliseconds);
-            match account {
-                Some(pairs) => calloc::report_account(&calloc::account(work, pairs)?),
-                None => calloc::report_timed(&calloc::time(work, time)),
-            }
-        }
+            work,
+            account: Some(pairs),
+            ..
+        } => calloc::account(work, pairs)?,
+        Job::Calloc {
+            work, milliseconds, ..
+        } => calloc::time(work, Duration::from_millis(milliseconds)),
         Job::Retention { pattern, bytes } => retention::carry_out(pattern, bytes),
-        Job::Fragmentation {
-            blocks,
-            sleep,
-            seed,
-        } => {
-            let sleep = Duration::from_millis(sleep);
-            fragmentation::carry_out(fragmentation::Terms {
-                blocks,
-                sleep,
-                seed,
-            })?;
-        }
-        Job::Tide {
-            stacks,
-            heap_bytes,
-            blocks,
-            coroutines,
-            stack_bytes,
-        } => {
+        Job::Fragmentation(ref terms) => fragmentation::carry_out(terms)?,
+        Job::Tide { stacks, ref sizes } => {
             // It tells its heap first, because the harness talks to it from then on.
-            tide::serve(
-                stacks,
-                &Sizes {
-                    heap_bytes,
-                    blocks,
-                    coroutines,
-                    stack_bytes,
-                },
-            )?;
+            tide::serve(stacks, sizes)?;
             return Ok(ExitCode::SUCCESS);
         }
         Job::Sites { bytes } => print!("{}", sites::tell(bytes)?),

@@ -12,7 +12,6 @@ use crate::status;
 
 named! {
     /// What happens to a place's blocks.
-    #[derive(Serialize, Deserialize)]
     pub enum Part {
         /// All stay live.
         Kept = "kept",

@@ -148,7 +148,7 @@ fn a_profile_is_held_against_known_allocations() {
         if number(&site["size"]) >= 1e6 {
             assert!((told - objects).abs() < 0.01, "{site}");
         }
-        if site["part"] == "Freed" {
+        if site["part"] == "freed" {
             assert_eq!(number(&site["live"]["told"]["bytes"]), 0.0, "{site}");
         }
         // At least a hundred samples; less than one run in a thousand million is this far off.

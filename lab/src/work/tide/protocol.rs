@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use anyhow::{Context as _, ensure};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::machine;
@@ -57,7 +58,7 @@ impl std::fmt::Display for Blocks {
 }
 
 /// The sizes of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Sizes {
     /// Bytes that the heap allocates and drops.
     pub heap_bytes: usize,
