@@ -111,7 +111,7 @@ for name in open open64 openat openat64 close read pread pread64 write writev pw
         fail "the library calls $name, a cancellation point: use heap/src/os/file.rs"
     fi
 done
-# The words that a fork writes stand on one page (heap/src/os/gate.rs, fork.rs). A second page costs
+# The words that a fork writes stand on one page (heap/src/os/lock.rs, fork.rs). A second page costs
 # both processes a fault.
 read -r start bytes < <(readelf --sections --wide "$library" |
     sed -n 's/^.* neap_fork *PROGBITS *\([0-9a-f]*\) [0-9a-f]* \([0-9a-f]*\) .*/\1 \2/p')

@@ -13,7 +13,7 @@ use core::mem::transmute;
 use core::ptr::NonNull;
 use neap_heap::base::sync::plain::{AtomicBool, Ordering};
 use neap_heap::init;
-use neap_heap::os::errno;
+use neap_heap::os::loader::set_errno;
 use neap_heap::reclaim::thread::{self as purge, After};
 
 static UNSHARE: Next = Next::new(c"unshare");
@@ -127,7 +127,7 @@ unsafe extern "C" fn forkpty(
                     transmute::<NonNull<c_void>, Forkpty>(next)(file, name, settings, window)
                 }
                 None => {
-                    errno::set(libc::ENOSYS);
+                    set_errno(libc::ENOSYS);
                     -1
                 }
             },

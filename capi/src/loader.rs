@@ -11,7 +11,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 #[cfg(not(all(panic = "abort", feature = "archive")))]
 use neap_heap::base::sync::plain::{AtomicUsize, Ordering};
-use neap_heap::os::elf;
+use neap_heap::os::loader;
 
 /// The definition of `name` that comes after this library in the search order.
 pub(crate) fn next(name: &CStr) -> Option<NonNull<c_void>> {
@@ -24,7 +24,7 @@ pub(crate) fn next(name: &CStr) -> Option<NonNull<c_void>> {
 pub(crate) fn next_at_start(name: &CStr) -> Option<NonNull<c_void>> {
     let own = Some(optional!("_DYNAMIC").cast());
     // SAFETY: the process has one thread, or the loader's lock is held while it opens this library.
-    let look = |after| unsafe { elf::find(after, name) };
+    let look = |after| unsafe { loader::find(after, name) };
     match look(own) {
         #[cfg(not(all(panic = "abort", feature = "archive")))]
         Ok(None) => {
@@ -39,7 +39,7 @@ pub(crate) fn next_at_start(name: &CStr) -> Option<NonNull<c_void>> {
 /// [`next_at_start`].
 pub(crate) fn listed(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: as in `next_at_start`.
-    unsafe { elf::find(None, name) }.ok().flatten()
+    unsafe { loader::find(None, name) }.ok().flatten()
 }
 
 /// Whether the process's `malloc` is this library's, which another object's may come before.
@@ -54,7 +54,8 @@ pub(crate) fn serves() -> bool {
     // to its definition. So definitions are looked for where the loader has a list.
     let own = Some(optional!("_DYNAMIC").cast());
     // SAFETY: as in `next_at_start`.
-    let listed = unsafe { elf::find(own, c"malloc").and_then(|_| elf::find(None, c"malloc")) };
+    let listed =
+        unsafe { loader::find(own, c"malloc").and_then(|_| loader::find(None, c"malloc")) };
     let malloc = match listed {
         Ok(Some(found)) => found.as_ptr().addr(),
         _ => address_of!("malloc").addr(),

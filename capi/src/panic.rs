@@ -3,7 +3,7 @@
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    neap_heap::os::abort::fatal(format_args!("bug in Neap: {info}"))
+    neap_heap::os::process::fatal(format_args!("bug in Neap: {info}"))
 }
 
 // The unwind tables of compiler_builtins name it. No unwinding passes through this library.

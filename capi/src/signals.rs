@@ -9,8 +9,8 @@ use crate::next::Next;
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
-use neap_heap::os::errno;
 use neap_heap::os::fault;
+use neap_heap::os::loader::set_errno;
 use neap_heap::reclaim::thread;
 
 static SIGACTION: Next = Next::new(c"sigaction");
@@ -61,7 +61,7 @@ unsafe extern "C" fn sigaction(
                 done
             }
             None => {
-                errno::set(libc::ENOSYS);
+                set_errno(libc::ENOSYS);
                 -1
             }
         }
@@ -94,13 +94,13 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
             return match transmute::<*mut c_void, Option<Signal>>(SIGNAL.found()) {
                 Some(next) => settled(signal, handler, next(signal, handler)),
                 None => {
-                    errno::set(libc::ENOSYS);
+                    set_errno(libc::ENOSYS);
                     libc::SIG_ERR as *mut c_void
                 }
             };
         }
         if handler.addr() == libc::SIG_ERR {
-            errno::set(libc::EINVAL);
+            set_errno(libc::EINVAL);
             return handler;
         }
         let mut new = MaybeUninit::<libc::sigaction>::zeroed().assume_init();

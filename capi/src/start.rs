@@ -16,7 +16,8 @@ use core::ptr::null_mut;
 use neap_heap::base::sync::{AtomicBool, Ordering};
 use neap_heap::init::{self, Frontend};
 use neap_heap::os::loader::note_static;
-use neap_heap::os::{errno, own_stack, process, thread};
+use neap_heap::os::loader::set_errno;
+use neap_heap::os::{areas, process, thread};
 use neap_heap::reclaim::start::{self, Forbidden};
 use neap_heap::reclaim::thread as purge;
 use neap_instruments::attach::set_frontend;
@@ -114,7 +115,7 @@ extern "C" fn on_the_way() {
     neap_instruments::install();
     // On a stack of its own, because the caller's may be a coroutine's.
     // SAFETY: the C library's own array. No thread was started yet: that allocates.
-    own_stack::on_stack(|| unsafe { start_with(process::environment()) });
+    areas::on_stack(|| unsafe { start_with(process::environment()) });
 }
 
 /// # Safety
@@ -164,7 +165,7 @@ extern "C" fn neap_start_purge_thread() -> c_int {
         Ok(false) => libc::EAGAIN,
         Err(Forbidden) => libc::EPERM,
     };
-    errno::set(why);
+    set_errno(why);
     -1
 }
 

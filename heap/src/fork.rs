@@ -24,8 +24,8 @@ use crate::hook::instruments;
 use crate::os;
 use crate::os::fork::{FORK, holds_any};
 use crate::os::lock::Lock;
-use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
-use crate::os::{fault, inquiry, process, write_guard};
+use crate::os::pagemap::close_inherited as close_inherited_pagemap;
+use crate::os::{cgroup, fault, process, write_guard};
 use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
@@ -181,11 +181,11 @@ pub unsafe fn in_child(copier: Copier) {
         // Before anything takes the page heap's lock, which writes to the status page.
         instruments().after_fork_in_child();
         // A raw copy may share the parent's descriptors.
-        write_guard::close_inherited();
+        write_guard::close_last();
     }
     process::set_memory_locked(false);
     close_inherited_pagemap();
-    inquiry::end_inherited();
+    cgroup::end_inherited();
     if let Some(streams) = streams() {
         (streams.reset)();
     }

@@ -13,14 +13,13 @@ use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::fork;
 use crate::hook;
 use crate::os::Os;
-use crate::os::abort::{Lossy, warn};
 use crate::os::file;
 use crate::os::linux::{self, Linux};
 use crate::os::loader;
-use crate::os::pagemap_file::forbid as forbid_pagemap;
+use crate::os::pagemap::forbid as forbid_pagemap;
 use crate::os::process;
-use crate::os::sandbox;
-use crate::os::{own_stack, thread};
+use crate::os::process::{Lossy, warn};
+use crate::os::{areas, thread};
 use crate::pages::{HugePolicy, Use};
 use crate::reclaim::thread as purge;
 use crate::slab::class_table;
@@ -87,7 +86,7 @@ fn begin_now() {
     if is_first(envp) {
         // SAFETY: the C library's own array; the process's first call comes before `main`, from one
         // thread.
-        own_stack::on_stack(|| unsafe { begin_first(envp) });
+        areas::on_stack(|| unsafe { begin_first(envp) });
     }
 }
 
@@ -124,9 +123,9 @@ unsafe fn begin_alone(envp: *mut *mut c_char) {
     // After the options: musl keeps the handlers in a block, whose size they may change.
     fork::register();
     // Last: with `NEAP_KERNEL_QUERIES=0` not even this.
-    sandbox::note_start();
+    process::note_filter();
     // Now, while the process has one thread. A filter from before the start may kill for it.
-    if sandbox::started_free() {
+    if process::started_unfiltered() {
         thread::prepare_barrier();
     }
     hook::instruments().begin();
@@ -218,7 +217,7 @@ pub fn start_eagerly() {
 /// holds for the parent.
 pub fn ask_no_more() {
     forbid_pagemap();
-    sandbox::forbid();
+    process::forbid_queries();
     purge::disable();
     // Both are asked once per process, when they are first needed. Ask now, so that it does not
     // happen later.

@@ -52,7 +52,7 @@
 //! Each page that a process touches costs it a fault, and costs each of its forks a copied page
 //! table entry. So the words that every start and every fork writes are kept together, in the
 //! section `neap_fork` and at the head of [`cache::heap::Heap`]. Tables that few processes use are
-//! mapped at their first use ([`os::late`]).
+//! mapped at their first use ([`os::areas`]).
 //!
 //! `docs/first-malloc.md` follows the first allocation step by step, and `docs/purge.md` follows
 //! memory on its way back to the kernel.

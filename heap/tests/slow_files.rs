@@ -1,7 +1,7 @@
 //! The kernel takes long to answer: other threads do not wait for the thread that reads.
 
 use neap_heap::cache::heap::HEAP;
-use neap_heap::os::inquiry::Inquiry;
+use neap_heap::os::cgroup::Inquiry;
 use neap_heap::{fork, malloc};
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};

@@ -13,7 +13,7 @@ use neap_heap::cache::misuse::{self, Call};
 use neap_heap::cache::waiting::Blocks;
 use neap_heap::hook;
 use neap_heap::init::entered;
-use neap_heap::os::late::Late;
+use neap_heap::os::areas::Late;
 use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;

@@ -16,7 +16,7 @@ use core::mem;
 use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::cache::thread_cache::CACHE_BYTES;
 use neap_heap::cache::waiting::{self, Blocks};
-use neap_heap::os::late::Late;
+use neap_heap::os::areas::Late;
 use neap_heap::os::lock::{Lock, Rank};
 
 /// The most blocks that wait.

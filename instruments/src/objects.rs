@@ -5,7 +5,7 @@ use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
 use core::slice;
 use neap_heap::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use neap_heap::os::errno::keep_errno;
+use neap_heap::os::loader::keep_errno;
 use neap_heap::os::loader::{find_object, has_dlsym, is_glibc, is_static};
 use neap_heap::os::process::auxiliary;
 

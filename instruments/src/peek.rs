@@ -8,7 +8,7 @@
 
 use neap_heap::base::sync::plain::{AtomicU8, Ordering};
 use neap_heap::os::process::process_id;
-use neap_heap::os::{call, call_long, sandbox};
+use neap_heap::os::{call, call_long, process};
 
 /// No page is smaller. On a machine with larger pages, this costs extra calls but stays correct.
 const PAGE_BYTES: usize = 4096;
@@ -90,7 +90,7 @@ fn page_of(address: usize) -> usize {
 /// forbids the call.
 #[cold]
 pub fn far(address: usize) -> Option<[u8; 8]> {
-    if !sandbox::allows_more() {
+    if !process::may_query() {
         return None;
     }
     let mut bytes = [0; 8];
@@ -169,7 +169,7 @@ fn refusal(address: usize) -> i32 {
 mod tests {
     use super::*;
     use neap_heap::os::linux::Linux;
-    use neap_heap::os::{Os, errno};
+    use neap_heap::os::{Os, loader};
 
     #[test]
     fn words_are_read_and_holes_are_not() {
@@ -180,12 +180,12 @@ mod tests {
         assert_eq!(peek.near(at + 8), Some(12));
         assert_eq!(peek.near(at + 4), None);
         assert_eq!(far(at + 8), Some(12_usize.to_ne_bytes()));
-        errno::set(77);
+        loader::set_errno(77);
         for hole in [0, 8, usize::MAX - 7, usize::MAX - 4095, 1 << 63] {
             assert_eq!(peek.near(hole), None);
             assert_eq!(far(hole), None);
         }
-        assert_eq!(errno::get(), 77);
+        assert_eq!(loader::errno(), 77);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use bytemuck::Zeroable;
 use neap_heap::base::sync::{AtomicU64, Ordering};
-use neap_heap::os::late::Late;
+use neap_heap::os::areas::Late;
 use neap_heap::slab::class::{CLASSES, Class};
 use neap_shared::stats::ClassFigures;
 use neap_shared::status_page::{SIZE_STEP, SIZES, SizeFigure};

@@ -7,12 +7,12 @@ use core::fmt::{self, Write};
 use neap_heap::base::sync::{AtomicU8, Ordering, UnsafeCell};
 use neap_heap::cache::heap::HEAP;
 use neap_heap::init::{self, Frontend};
-use neap_heap::os::abort::{Lossy, warn};
+use neap_heap::os::areas;
 use neap_heap::os::file;
 use neap_heap::os::file::FileIdentity;
 use neap_heap::os::lock_order;
-use neap_heap::os::own_stack;
 use neap_heap::os::process;
+use neap_heap::os::process::{Lossy, warn};
 use neap_heap::reclaim::thread as purge;
 use neap_shared::stats::{Json, Snapshot, Text};
 
@@ -116,7 +116,7 @@ pub fn ends_at_once() {
     if wanted && purge::may_be_own_process() && HEAP.is_quiet() {
         // A depot's lock may be held. Nothing below takes one.
         lock_order::forget_held();
-        own_stack::on_stack(|| at_end());
+        areas::on_stack(|| at_end());
     }
 }
 
@@ -131,7 +131,7 @@ struct Desk {
 unsafe impl Zeroable for Desk {}
 
 fn write_statistics(form: u8) {
-    let written = own_stack::with(|desk| write_at(desk, form));
+    let written = areas::with(|desk| write_at(desk, form));
     if written.is_none() {
         warn(format_args!("no memory to write the statistics"));
     }

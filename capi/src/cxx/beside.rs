@@ -4,8 +4,8 @@ use crate::loader::{listed, objects_of};
 use crate::optional::optional;
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::{transmute, zeroed};
-use neap_heap::os::abort::fatal;
-use neap_heap::os::elf;
+use neap_heap::os::loader;
+use neap_heap::os::process::fatal;
 
 /// Refuses another allocator that comes before the C++ runtime, as one of `LD_PRELOAD` does. The
 /// archive leaves the sized and nothrow operators to the runtime. Where other objects call the
@@ -19,7 +19,7 @@ pub(crate) fn refuse_another() {
 fn refuse_if_others(operator: &CStr) {
     let own = Some(optional!("_DYNAMIC").cast());
     // SAFETY: as in `listed`.
-    let others = unsafe { elf::find(own, c"malloc") };
+    let others = unsafe { loader::find(own, c"malloc") };
     let found = (listed(c"_Znwm"), listed(operator), others.ok().flatten());
     let (Some(new), Some(other), Some(malloc)) = found else {
         return;

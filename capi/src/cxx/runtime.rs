@@ -62,7 +62,7 @@ pub(super) extern "C" fn retry(size: usize, align: usize) -> *mut u8 {
 pub(super) extern "C" fn thrower(size: usize) -> NonNull<c_void> {
     match find(c"_ZSt17__throw_bad_allocv") {
         Some(thrower) => thrower,
-        None => neap_heap::os::abort::fatal(format_args!(
+        None => neap_heap::os::process::fatal(format_args!(
             "operator new of {size} bytes: out of memory, and no C++ runtime to throw bad_alloc"
         )),
     }

@@ -17,8 +17,8 @@ use super::registry::{BATCH, Batch, Destructor, End, Heir, Refused};
 use super::thread_cache::{CACHE_BYTES, Cache};
 use super::waiting::Blocks;
 use crate::base::sync::Ordering;
+use crate::os::process;
 use crate::os::thread::{self, LEFT, has_ended, with_signals_masked};
-use crate::os::{process, sandbox};
 use crate::reclaim::wakeup::Urgency;
 use crate::slab::class::{CLASSES, Class};
 use crate::slab::class_table;
@@ -240,7 +240,7 @@ impl Heap {
     pub(super) fn bury(&'static self, batch: &Batch) {
         // In a process that shares the memory, or copied it without the C library, the owners are
         // another process's threads.
-        if !sandbox::allows_more() || !process::is_own() {
+        if !process::may_query() || !process::is_own() {
             return;
         }
         for (_, cache) in batch.caches() {

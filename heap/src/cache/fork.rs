@@ -5,7 +5,7 @@ use super::machine;
 use super::registry::Registry;
 use super::thread_cache::Cache;
 use crate::base::sync::Ordering;
-use crate::os::inquiry;
+use crate::os::cgroup;
 use crate::os::lock::Lock;
 use crate::os::thread::{LEFT, MAIN};
 use core::ptr;
@@ -19,7 +19,7 @@ impl Heap {
             &self.registry.draining,
             &self.registry.lock,
         ];
-        let after = [self.stacks.lock(), inquiry::opening()];
+        let after = [self.stacks.lock(), cgroup::opening()];
         before
             .into_iter()
             .chain(self.depots.locks())

@@ -1,6 +1,6 @@
 //! The lines that the heap prints about a misuse before it aborts. `docs/misuse.md` quotes them.
 
-use crate::os::abort::fatal;
+use crate::os::process::fatal;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::fmt;

@@ -122,6 +122,89 @@ pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
     unsafe { start.write_bytes(0, bytes) };
 }
 
+/// Reads the tag of memory: the pointer with it.
+///
+/// # Safety
+/// - Memory is tagged, and the address is of a page that may be read.
+#[inline(always)]
+pub(super) unsafe fn load_tag(mut pointer: usize) -> usize {
+    // SAFETY: reads no bytes.
+    unsafe {
+        core::arch::asm!(
+            ".arch_extension memtag",
+            "ldg {0}, [{0}]",
+            inout(reg) pointer,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    pointer
+}
+
+/// A pointer with a random tag.
+///
+/// # Safety
+/// - Memory is tagged.
+#[inline(always)]
+pub(super) unsafe fn random_tag(address: usize, excluded: u64) -> usize {
+    let pointer;
+    // SAFETY: the processor has the instruction.
+    unsafe {
+        core::arch::asm!(
+            ".arch_extension memtag",
+            "irg {0}, {1}, {2}",
+            out(reg) pointer,
+            in(reg) address,
+            in(reg) excluded,
+            options(nostack, preserves_flags, nomem),
+        );
+    }
+    pointer
+}
+
+/// Gives 16 bytes the tag of the pointer to them.
+///
+/// # Safety
+/// - Memory is tagged, and the 16 bytes at the pointer are the caller's.
+#[inline(always)]
+pub(super) unsafe fn store_tag(pointer: usize) {
+    // SAFETY: changes no bytes.
+    unsafe {
+        core::arch::asm!(".arch_extension memtag", "stg {0}, [{0}]", in(reg) pointer, options(nostack));
+    }
+}
+
+/// Gives 32 bytes the tag of the pointer to them.
+///
+/// # Safety
+/// - Memory is tagged, and the 32 bytes at the pointer are the caller's.
+#[inline(always)]
+pub(super) unsafe fn store_two_tags(pointer: usize) {
+    // SAFETY: changes no bytes.
+    unsafe {
+        core::arch::asm!(".arch_extension memtag", "st2g {0}, [{0}]", in(reg) pointer, options(nostack));
+    }
+}
+
+/// Sets the register TCO, and returns what it was.
+///
+/// # Safety
+/// - The processor has the register.
+#[inline(always)]
+pub(super) unsafe fn set_unchecked(new: u64) -> u64 {
+    let before;
+    // By number, for assemblers without tags. SAFETY: changes only the register.
+    unsafe {
+        core::arch::asm!(
+            "mrs {0}, s3_3_c4_c2_7",
+            "msr s3_3_c4_c2_7, {1}",
+            out(reg) before,
+            in(reg) new,
+            options(nostack, preserves_flags),
+        );
+    }
+    before
+}
+
 /// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
 /// that handler in its own place.
 ///

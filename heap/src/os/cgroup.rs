@@ -1,5 +1,5 @@
-//! The memory limits of the control group that the process is in, and the memory pressure that the
-//! kernel reports.
+//! The memory limits of the control group that the process is in, the memory pressure that the
+//! kernel reports, and the inquiries that read them.
 //!
 //! Supports both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
 //! `memory.limit_in_bytes`. A group's ancestors limit it as well, so the one with the least room
@@ -7,9 +7,15 @@
 //! reclaimable slabs, which the kernel drops by itself. Anonymous memory, `tmpfs`, memfds, locked
 //! files and page tables are in use. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst`
 //! and `accounting/psi.rst` of the kernel.
+//!
+//! One thread at a time reads such a file. The kernel may take milliseconds to answer: for
+//! `memory.stat` it sums up the counters of all processors. So the reader holds no lock meanwhile
+//! that any thread waits for. A fork waits only while a file is opened or closed, and its child
+//! closes the one that is open.
 
-use super::inquiry::Inquiry;
-use crate::os::late::Late;
+use super::file::{self, KeptFile, OpenFile};
+use super::lock::{FutexGuard, FutexLock, Rank};
+use crate::os::areas::Late;
 use bytemuck::Zeroable;
 use core::ffi::CStr;
 
@@ -295,11 +301,70 @@ fn pressure_in(text: &[u8]) -> Option<usize> {
     Some(whole * 100 + hundredths)
 }
 
+/// Held by the thread that asks. No thread waits for it.
+#[unsafe(link_section = "neap_fork")]
+static ASKING: FutexLock = FutexLock::new(Rank::Apart);
+
+/// Held while the file is opened or closed.
+#[unsafe(link_section = "neap_fork")]
+static OPENING: FutexLock = FutexLock::new(Rank::Opening);
+
+/// The file that is open. Written under [`OPENING`].
+#[unsafe(link_section = "neap_fork")]
+static OPEN: KeptFile = KeptFile::none();
+
+fn close_open() {
+    if let Some(file) = OPEN.take() {
+        file.close();
+    }
+}
+
+/// The right to ask.
+#[derive(Debug)]
+pub struct Inquiry {
+    _guard: FutexGuard<'static>,
+}
+
+impl Inquiry {
+    /// `None` while another thread asks, or an interrupted call of this one.
+    pub fn begin() -> Option<Inquiry> {
+        ASKING.try_lock().map(|guard| Inquiry { _guard: guard })
+    }
+
+    /// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if the file
+    /// cannot be opened or read now.
+    pub fn read(&self, path: &CStr, buffer: &mut [u8]) -> Option<usize> {
+        let descriptor = {
+            // In a fork's child, a thread that was about to fork itself may hold it for good.
+            let _alone = OPENING.try_lock()?;
+            let file = OpenFile::of(file::open_read(path)?)?;
+            OPEN.set(file);
+            file.descriptor
+        };
+        let read = file::read_some(descriptor, buffer);
+        let _alone = OPENING.lock();
+        close_open();
+        read
+    }
+}
+
+/// The lock that a fork closes.
+pub fn opening() -> &'static FutexLock {
+    &OPENING
+}
+
+/// In a fork's child: ends the inquiry of a thread that stayed in the parent.
+pub fn end_inherited() {
+    if ASKING.free_if_left() {
+        close_open();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::cgroup::end_inherited;
     use crate::os::child::{Limit, succeeds};
-    use crate::os::inquiry::end_inherited;
     use std::vec::Vec;
 
     const MIXED: &[u8] = b"5:cpu,cpuacct:/a\n4:memory:/box/1\n0::/slice/app.scope\n";

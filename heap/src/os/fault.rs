@@ -5,8 +5,8 @@
 //! [`Watch`], which is never held while signals are let in.
 
 use super::arch::{call, in_its_place};
-use super::errno::keep_errno;
 use super::futex;
+use super::loader::keep_errno;
 use super::signal_frame::Call;
 use super::thread::{self, SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
@@ -483,7 +483,7 @@ fn die(signal: c_int, is_fault: bool) {
 
 /// # Safety
 /// - The arguments are those of a handler of a fault.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "x86_64")]
 unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
     // SAFETY: the caller's promise.
     let (address, registers) = unsafe {
@@ -503,18 +503,15 @@ unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
 
 /// # Safety
 /// - The arguments are those of a handler of a fault.
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+#[cfg(target_arch = "aarch64")]
 unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: the caller's promise.
-    let pc = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize };
-    #[cfg(not(target_arch = "aarch64"))]
-    let (pc, _) = (0, context);
-    Fault {
-        // SAFETY: the caller's promise.
-        address: unsafe { (*info).si_addr().addr() },
-        pc,
-        access: Access::Unknown,
+    // SAFETY: the kernel's structures.
+    unsafe {
+        Fault {
+            address: (*info).si_addr().addr(),
+            pc: (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize,
+            access: Access::Unknown,
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! Every public function keeps the caller's `errno`.
 
 use super::arch::call;
+use crate::base::sync::plain::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use core::ffi::{CStr, c_int};
 
 /// A second descriptor of the same file, numbered above those that programs use, closed by `exec`.
@@ -180,6 +181,51 @@ impl OpenFile {
     }
 }
 
+/// A file that Neap keeps open, in words that a fork's child finds.
+pub(super) struct KeptFile {
+    /// Its descriptor, or [`NONE`].
+    descriptor: AtomicI32,
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+const NONE: i32 = -1;
+
+impl KeptFile {
+    pub(super) const fn none() -> KeptFile {
+        KeptFile {
+            descriptor: AtomicI32::new(NONE),
+            device: AtomicU64::new(0),
+            inode: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn set(&self, file: OpenFile) {
+        self.device.store(file.identity.device, Relaxed);
+        self.inode.store(file.identity.inode, Relaxed);
+        self.descriptor.store(file.descriptor, Relaxed);
+    }
+
+    /// The file, whether or not its descriptor is still ours.
+    pub(super) fn get(&self) -> Option<OpenFile> {
+        let file = OpenFile {
+            descriptor: self.descriptor.load(Relaxed),
+            identity: FileIdentity {
+                device: self.device.load(Relaxed),
+                inode: self.inode.load(Relaxed),
+            },
+        };
+        (file.descriptor != NONE).then_some(file)
+    }
+
+    /// Forgets the file. Writes nothing if there is none: in a fork's child that costs a page.
+    pub(super) fn take(&self) -> Option<OpenFile> {
+        let file = self.get()?;
+        self.descriptor.store(NONE, Relaxed);
+        Some(file)
+    }
+}
+
 /// The identity of an open file: device and inode. It shows whether a number is still ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
@@ -271,7 +317,7 @@ pub(super) unsafe fn send(socket: c_int, message: &libc::msghdr, flags: c_int) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::errno;
+    use super::super::loader;
     use super::super::process::process_id;
     use super::*;
 
@@ -296,12 +342,12 @@ mod tests {
 
     #[test]
     fn failures_keep_errno() {
-        errno::set(99);
+        loader::set_errno(99);
         assert!(!write_all(-1, b"x"));
         assert_eq!(read_file(c"/nonexistent/file", &mut [0; 8]), None);
         assert_eq!(open_append(c"/nonexistent/file"), None);
         assert_eq!(read_file(c"/dev/null", &mut [0; 8]), None);
         assert_eq!(file_identity(-1), None);
-        assert_eq!(errno::get(), 99);
+        assert_eq!(loader::errno(), 99);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A fork that took every lock would write to every page they stand on, and its child would pay a
 //! page fault for each of these. So a fork takes none. Every [lock](super::lock) has a
-//! [rank](super::lock_order), and the [gate](super::gate) says up to which rank locks are closed:
+//! [rank](super::lock_order), and the [gate](super::lock) says up to which rank locks are closed:
 //!
 //! - A locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's
 //!   rank, the locker steps back and waits until it opens.
@@ -31,10 +31,10 @@
 //!
 //! `testing/gate_models.rs` has the loom models.
 
-use super::gate::{GATE, Waiting, Waits};
+use super::futex::{MOST_WAITS, me};
 use super::lock::FutexLock;
+use super::lock::{GATE, Waiting, Waits};
 use super::lock_order::{Rank, forget_others};
-use super::machine::{MOST_WAITS, me};
 use super::thread::{SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
 

@@ -1,11 +1,15 @@
-//! Sleeping on a word that other processes may share.
+//! Sleeping on a word, and what else locks need of the machine: atomics, and a name for the calling
+//! thread.
 //!
-//! The kernel finds a sleeper by the page behind the word, so a waker in another process maps the
-//! same file. [`super::lock`] has the cheaper kind, which only one process sees.
+//! The kernel finds a sleeper by the page behind the word, so other processes can wake those of
+//! [`wait`] if they map the same file. Locks use the cheaper kind, which only one process sees
+//! ([`sleep_while`]). `testing/gate_models.rs` replaces that kind by a machine that a model checker
+//! can run.
 
-use super::arch::call;
+use super::arch::{call, thread_pointer};
 use crate::base::sync::plain::AtomicU32;
-use core::ptr::null;
+pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};
+use core::ptr::{from_ref, null};
 
 /// A word that threads sleep on.
 pub type Word = AtomicU32;
@@ -22,14 +26,8 @@ pub enum Woken {
 /// Sleeps while `word` is `value`, for at most `ms` milliseconds if given, otherwise without a
 /// timeout.
 pub fn wait(word: &Word, value: u32, ms: Option<u64>) -> Woken {
-    let time = ms.map(|ms| libc::timespec {
-        tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
-        tv_nsec: (ms % 1000 * 1_000_000) as _,
-    });
-    let limit = time.as_ref().map_or(null(), core::ptr::from_ref);
-    let limit = limit.expose_provenance();
-    // SAFETY: the word and the time outlive the call.
-    match unsafe { futex(word, libc::FUTEX_WAIT, value as usize, limit) } {
+    const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
+    match futex_wait(word.as_ptr(), libc::FUTEX_WAIT, value, ms) {
         TIMED_OUT => Woken::ByTime,
         _ => Woken::Early,
     }
@@ -37,18 +35,78 @@ pub fn wait(word: &Word, value: u32, ms: Option<u64>) -> Woken {
 
 /// Wakes all threads that sleep on `word`, in every process.
 pub fn wake(word: &Word) {
-    // SAFETY: FUTEX_WAKE only uses the address as a key.
-    unsafe { futex(word, libc::FUTEX_WAKE, i32::MAX as usize, 0) };
+    futex_wake(word.as_ptr(), libc::FUTEX_WAKE, Wake::All);
 }
 
-const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
+/// How often a locker retries before it sleeps.
+pub(super) const SPINS: u32 = 64;
 
-/// # Safety
-/// - As `futex(2)`.
-unsafe fn futex(word: &Word, operation: i32, value: usize, limit: usize) -> isize {
-    let word = word.as_ptr().expose_provenance();
-    // SAFETY: the caller's promise.
-    unsafe { call(libc::SYS_futex, [word, operation as usize, value, limit]) }
+/// How many waiting threads are noted at once. Further ones are not noted, and a fork waits even
+/// for those among them that it need not wait for.
+pub(super) const PLACES: usize = 256;
+
+/// How often a fork checks, about 1 ms apart, whether another fork that goes first has begun.
+pub(super) const MOST_WAITS: usize = 10_000;
+
+/// How many sleepers to wake.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wake {
+    One = 1,
+    All = i32::MAX as isize,
+}
+
+/// The calling thread: the address of its control block, which is unique among living threads, a
+/// multiple of 4, and the same in a child of fork.
+#[inline]
+pub(super) fn me() -> usize {
+    thread_pointer()
+}
+
+/// Sleeps while the lower half of `word` is that of `value`, for at most `ms` milliseconds if there
+/// are any. May return early.
+pub(super) fn sleep_while(word: &AtomicUsize, value: usize, ms: Option<u64>) {
+    const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    futex_wait(half(word), WAIT, value as u32, ms);
+}
+
+/// Wakes threads that sleep on `word`.
+pub(super) fn wake_sleepers(word: &AtomicUsize, sleepers: Wake) {
+    const WAKE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    futex_wake(half(word), WAKE, sleepers);
+}
+
+/// The half of a word that the kernel compares.
+fn half(word: &AtomicUsize) -> *mut u32 {
+    let at = usize::from(cfg!(target_endian = "big"));
+    word.as_ptr().cast::<u32>().wrapping_add(at)
+}
+
+fn futex_wait(word: *mut u32, operation: i32, value: u32, ms: Option<u64>) -> isize {
+    let time = ms.map(|ms| libc::timespec {
+        tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+        tv_nsec: (ms % 1000 * 1_000_000) as _,
+    });
+    let time = time.as_ref().map_or(null(), from_ref).expose_provenance();
+    let arguments = [
+        word.expose_provenance(),
+        operation as usize,
+        value as usize,
+        time,
+    ];
+    // SAFETY: the kernel only reads the word, or reports that it cannot; the time outlives the
+    // call.
+    unsafe { call(libc::SYS_futex, arguments) }
+}
+
+fn futex_wake(word: *mut u32, operation: i32, sleepers: Wake) {
+    let arguments = [
+        word.expose_provenance(),
+        operation as usize,
+        sleepers as usize,
+        0,
+    ];
+    // SAFETY: FUTEX_WAKE only uses the address as a key.
+    unsafe { call(libc::SYS_futex, arguments) };
 }
 
 #[cfg(all(test, not(loom)))]

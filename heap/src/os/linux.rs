@@ -1,23 +1,23 @@
 //! The real [`Os`].
 
 use super::arch::call;
-use super::errno::keep_errno;
 use super::file::read_file;
+use super::loader::keep_errno;
 use super::lock_order::assert_free;
 use super::process::{clock_time, is_memory_locked, limit_of, usage};
 use super::{
     Answers, Claim, ClaimError, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError,
     Unknown,
 };
-use super::{claim, mapping, pagemap_file, sandbox, tagging, write_guard};
+use super::{mapping, pagemap, process, tagging, write_guard};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::{CStr, c_void};
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use super::claim::reserve_anywhere;
-pub use super::claim::scatter;
+use super::mapping::reserve_anywhere;
+pub use super::mapping::scatter;
 pub use super::mapping::test_advice;
 use super::mapping::{
     RESERVED, at_break, follows_advice, map, map_reserved, reserve_and_trim, reserve_below, unmap,
@@ -79,7 +79,7 @@ impl Os for Linux {
 
     fn claim(&self, bytes: usize, align: usize, owner: usize, nth: usize) -> Option<NonNull<u8>> {
         assert_free();
-        claim::claim(bytes, align, owner, nth, self.page_bytes())
+        mapping::claim(bytes, align, owner, nth, self.page_bytes())
     }
 
     unsafe fn map_claimed(
@@ -90,7 +90,7 @@ impl Os for Linux {
     ) -> Result<(), ClaimError> {
         assert_free();
         // SAFETY: the caller's promise.
-        unsafe { claim::map_claimed(addr, bytes, as_what, self.page_bytes()) }
+        unsafe { mapping::map_claimed(addr, bytes, as_what, self.page_bytes()) }
     }
 
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
@@ -165,11 +165,11 @@ impl Os for Linux {
     ) -> Result<(), Unknown> {
         assert_free();
         // SAFETY: the caller's promise.
-        unsafe { pagemap_file::populated(addr, bytes, self.page_bytes(), visit) }
+        unsafe { pagemap::populated(addr, bytes, self.page_bytes(), visit) }
     }
 
     fn answers(&self) -> Answers {
-        pagemap_file::answers(self.page_bytes())
+        pagemap::answers(self.page_bytes())
     }
 
     unsafe fn move_pages(
@@ -264,8 +264,8 @@ impl Os for Linux {
     fn has_huge_everywhere(&self) -> bool {
         // In a sandbox there is no answer, so that no advice follows from it.
         let may_ask = match HUGE.load(Ordering::Relaxed) {
-            UNASKED => sandbox::allows_more(),
-            _ => !sandbox::is_forbidden(),
+            UNASKED => process::may_query(),
+            _ => !process::queries_are_forbidden(),
         };
         let setting = c"/sys/kernel/mm/transparent_hugepage/enabled";
         may_ask && remembers(&HUGE, setting, b"[always]")
@@ -387,8 +387,9 @@ pub fn peak_resident_bytes() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::errno;
     use super::*;
+    use crate::os::child::{Limit, succeeds};
+    use crate::os::loader;
 
     const BYTES: usize = 4 << 20;
 
@@ -448,7 +449,6 @@ mod tests {
 
     #[test]
     fn reserved_memory_is_out_of_reach() {
-        use crate::os::child::{Limit, succeeds};
         let base = reserved(1 << 21);
         // SAFETY: the child dies of the read, or the test fails.
         assert!(!succeeds(Limit::None, || unsafe {
@@ -483,15 +483,14 @@ mod tests {
 
     #[test]
     fn a_purge_the_kernel_refuses_is_maybe_dirty() {
-        errno::set(5);
+        loader::set_errno(5);
         // SAFETY: no mapping is there, so nothing is purged.
         let purged = unsafe { Linux.purge(NonNull::new(0x1000 as *mut u8).unwrap(), 4096) };
-        assert_eq!((purged, errno::get()), (Purged::MaybeDirty, 5));
+        assert_eq!((purged, loader::errno()), (Purged::MaybeDirty, 5));
     }
 
     #[test]
     fn limits_are_seen() {
-        use crate::os::child::{Limit, succeeds};
         assert!(succeeds(Limit::Address(1 << 40), || {
             Linux.address_limit() == Some(1 << 40) && Linux.reserve(2 << 40, 1 << 21).is_none()
         }));

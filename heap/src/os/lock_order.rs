@@ -12,7 +12,7 @@
 //! gate has waited for all others. Lost is memory that the child neither uses nor gives back: at
 //! most some pieces of a few MiB, most of them not resident.
 
-use super::machine::me;
+use super::futex::me;
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 
 /// A line of the table.
@@ -77,7 +77,7 @@ order! {
 }
 
 /// All threads wait for these. Their holders wait for nothing but a page fault in a magazine.
-pub const NO_WAITS: [Rank; 2] = [Rank::Depot, Rank::Pages];
+const NO_WAITS: [Rank; 2] = [Rank::Depot, Rank::Pages];
 
 /// In debug builds.
 pub(super) const CHECKS: bool = cfg!(all(debug_assertions, not(loom)));
@@ -198,7 +198,7 @@ fn fail(what: core::fmt::Arguments<'_>) -> ! {
     #[cfg(test)]
     panic!("{what}");
     #[cfg(not(test))]
-    crate::os::abort::fatal(what);
+    crate::os::process::fatal(what);
 }
 
 #[cfg(all(test, debug_assertions, not(loom)))]

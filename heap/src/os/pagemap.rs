@@ -4,11 +4,281 @@
 //! maps, is not populated for `PAGEMAP_SCAN`. In the file it is, as any other page that more than
 //! one process may have, [`Backing::Shared`]. Documentation/admin-guide/mm/pagemap.rst of the
 //! kernel describes both.
+//!
+//! Both need a descriptor of the process's own `/proc/self/pagemap` that can be trusted. What can
+//! go wrong with a kept descriptor, and the remedies:
+//!
+//! - After `fork` or a raw `clone` it describes the parent, for which a page that the child wrote
+//!   may be untouched. Its number is therefore kept in a page with `MADV_WIPEONFORK`: a child that
+//!   has its own memory finds zeros there, and opens a descriptor of its own.
+//! - Programs close numbers that they do not know, and open other files under them. So device and
+//!   inode are compared before every use and after it: every `pagemap` file of every process has an
+//!   inode of its own, which no other file gets while ours is open. A number that is no longer ours
+//!   is forgotten, never closed.
+//! - A child that shares the memory but not the descriptors (`vfork`) may have closed its copy. It
+//!   must not replace the parent's number, so only the process that opened the file opens it again.
+//! - There may be no `/proc`, no permission to open it, no free descriptor, or a sandbox that kills
+//!   the process for asking.
 
 use super::arch::call;
-use super::{Backing, Populated, Unknown, file};
+use super::file::{self, FileIdentity, KeptFile, OpenFile};
+use super::{Answers, Backing, Populated, Unknown, process};
+use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::ffi::CStr;
 use core::mem::MaybeUninit;
+use core::ptr::{NonNull, null_mut};
 use neap_shared::pagemap::{HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, Sought, ZERO_PAGE};
+
+/// The state of the descriptor. All zero in a new page, and in a child after fork.
+#[repr(C)]
+struct Kept {
+    /// [`NONE`], [`OPENING`], or the number plus [`FIRST`]. Release: `device`, `inode` and `owner`
+    /// were written before.
+    number: AtomicU64,
+    device: AtomicU64,
+    inode: AtomicU64,
+    /// The process that opened it.
+    owner: AtomicU32,
+    /// How often this process opened one, or tried to.
+    attempts: AtomicU32,
+    /// How it is asked: 1 by reading, else by `PAGEMAP_SCAN`.
+    reads: AtomicBool,
+}
+
+const NONE: u64 = 0;
+const OPENING: u64 = 1;
+const FIRST: u64 = 2;
+
+/// How often a process opens the file before it gives up: the program closes it again and again, or
+/// it cannot be opened.
+const MOST_ATTEMPTS: u32 = 64;
+
+const PATH: &CStr = c"/proc/self/pagemap";
+
+static KEPT: AtomicPtr<Kept> = AtomicPtr::new(null_mut());
+static ALLOWED: AtomicBool = AtomicBool::new(true);
+
+/// The file last opened; unlike [`Kept`], a child finds it.
+#[unsafe(link_section = "neap_fork")]
+static LAST: KeptFile = KeptFile::none();
+
+/// Closes the parent's descriptor, in a child that `fork` made, if its number still is the parent's
+/// pagemap: or every generation would inherit one more.
+pub fn close_inherited() {
+    if let Some(file) = LAST.take() {
+        file.close();
+    }
+}
+
+/// Never asks again, in this process and its future children, because the program may have
+/// forbidden itself the system call.
+pub fn forbid() {
+    ALLOWED.store(false, Ordering::Relaxed);
+}
+
+/// A descriptor that was proven to be this process's pagemap just now.
+#[derive(Clone, Copy)]
+struct Proven {
+    number: i32,
+    way: Way,
+    kept: &'static Kept,
+}
+
+impl Proven {
+    /// Whether it is still our pagemap, and so was when the query was made.
+    fn still_holds(&self) -> bool {
+        self.kept.holds(file::file_identity(self.number))
+    }
+}
+
+/// The process's pagemap, opened at the first need. `None` when there is none. An OS page
+/// has `page` bytes.
+fn proven(page: usize) -> Option<Proven> {
+    if !ALLOWED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let kept = kept(page)?;
+    match kept.number.load(Ordering::Acquire) {
+        NONE => kept.open(page),
+        OPENING if kept.owner_is_gone() => {
+            kept.forget(OPENING);
+            None
+        }
+        OPENING => None,
+        number if kept.holds(file::file_identity((number - FIRST) as i32)) => {
+            Some(kept.proven((number - FIRST) as i32))
+        }
+        number => {
+            let mine = kept.owner.load(Ordering::Relaxed) == process::process_id() as u32;
+            if !mine && !kept.owner_is_gone() {
+                return None;
+            }
+            kept.forget(number);
+            kept.open(page)
+        }
+    }
+}
+
+/// Opens the process's pagemap, if there is one, so that the first query need not.
+pub fn prepare(page: usize) {
+    let _ = proven(page);
+}
+
+/// How questions are answered.
+pub(super) fn answers(page: usize) -> Answers {
+    match proven(page) {
+        Some(Proven { way: Way::Read, .. }) => Answers::Pages,
+        _ => Answers::Runs,
+    }
+}
+
+/// Calls `visit` with every run of populated pages of a range, in the order of addresses. They
+/// count only if the result does.
+///
+/// # Safety
+/// - The range is mapped by this process, and page-aligned.
+pub(super) unsafe fn populated(
+    start: NonNull<u8>,
+    bytes: usize,
+    page: usize,
+    mut visit: impl FnMut(Populated),
+) -> Result<(), Unknown> {
+    let from = start.as_ptr().addr();
+    let proven = proven(page).ok_or(Unknown { from })?;
+    let answered = ask(
+        proven.number,
+        proven.way,
+        from,
+        from + bytes,
+        page,
+        &mut visit,
+    );
+    // Another thread may have put another file there during the query, and taken it away again.
+    // Then none of the answer counts, not even its begin.
+    if !proven.still_holds() {
+        return Err(Unknown { from });
+    }
+    answered
+}
+
+impl Kept {
+    fn holds(&self, found: Option<FileIdentity>) -> bool {
+        found.is_some_and(|found| {
+            found.device == self.device.load(Ordering::Relaxed)
+                && found.inode == self.inode.load(Ordering::Relaxed)
+        })
+    }
+
+    fn proven(&'static self, number: i32) -> Proven {
+        let way = match self.reads.load(Ordering::Relaxed) {
+            true => Way::Read,
+            false => Way::Scan,
+        };
+        Proven {
+            number,
+            way,
+            kept: self,
+        }
+    }
+
+    /// Whether the process that opened the file has ended: a child that shared our memory.
+    fn owner_is_gone(&self) -> bool {
+        let owner = self.owner.load(Ordering::Relaxed) as i32;
+        owner != 0 && owner != process::process_id() && !process::process_exists(owner)
+    }
+
+    /// Gives up a number that is no longer ours, unless another thread was first.
+    fn forget(&self, number: u64) {
+        let _ = self
+            .number
+            .compare_exchange(number, NONE, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Opens the file, if no other thread does, and if it has not failed too often.
+    fn open(&'static self, page: usize) -> Option<Proven> {
+        if self.attempts.load(Ordering::Relaxed) >= MOST_ATTEMPTS {
+            return None;
+        }
+        let me = process::process_id() as u32;
+        self.number
+            .compare_exchange(NONE, OPENING, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        self.owner.store(me, Ordering::Relaxed);
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        let opened = open_pagemap().filter(|file| self.accepts(file.descriptor, page));
+        if let Some(OpenFile { identity, .. }) = opened {
+            self.device.store(identity.device, Ordering::Relaxed);
+            self.inode.store(identity.inode, Ordering::Relaxed);
+        }
+        opened.inspect(|&file| LAST.set(file));
+        let number = opened.map_or(NONE, |file| file.descriptor as u64 + FIRST);
+        self.number.store(number, Ordering::Release);
+        opened.map(|file| self.proven(file.descriptor))
+    }
+
+    /// Whether the file just opened tells the truth about this page, which was written, and the
+    /// next, which never was. Closes it if not.
+    fn accepts(&self, number: i32, page: usize) -> bool {
+        let way = truthful_way(number, core::ptr::from_ref(self).addr(), page);
+        self.reads.store(way == Some(Way::Read), Ordering::Relaxed);
+        if way.is_none() {
+            file::close(number);
+        }
+        way.is_some()
+    }
+}
+
+/// Opens the process's pagemap at a number out of the way of the program's own.
+fn open_pagemap() -> Option<OpenFile> {
+    let descriptor = file::move_up(file::open_read(PATH)?)?;
+    // By its name as well, because another thread may already have replaced it; it is not ours to
+    // close then.
+    let identity = file::file_identity(descriptor)
+        .filter(|&found| file::path_identity(PATH) == Some(found))?;
+    if file::is_proc(descriptor) {
+        return Some(OpenFile {
+            descriptor,
+            identity,
+        });
+    }
+    file::close(descriptor);
+    None
+}
+
+/// The page that fork wipes, and behind it one that no code touches; `None` where the kernel cannot
+/// (before Linux 4.14).
+fn kept(page: usize) -> Option<&'static Kept> {
+    // SAFETY: null, or a mapping made below and never unmapped; zeros are a valid `Kept`.
+    match unsafe { KEPT.load(Ordering::Acquire).as_ref() } {
+        Some(kept) => Some(kept),
+        None => make_kept(page),
+    }
+}
+
+#[cold]
+fn make_kept(page: usize) -> Option<&'static Kept> {
+    let Some(pages) = super::mapping::map_wiped(2 * page) else {
+        forbid();
+        return None;
+    };
+    let pages: NonNull<Kept> = pages.cast();
+    let made = KEPT.compare_exchange(
+        null_mut(),
+        pages.as_ptr(),
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
+    let kept = match made {
+        Ok(_) => pages.as_ptr(),
+        Err(earlier) => {
+            // SAFETY: mapped just above and shown to no other thread.
+            unsafe { super::mapping::unmap(pages.as_ptr().cast(), 2 * page) };
+            earlier
+        }
+    };
+    // SAFETY: a mapping that is never unmapped; zeros are a valid `Kept`.
+    unsafe { kept.as_ref() }
+}
 
 /// Regions of one call: less than 1 KiB of stack, because the caller's may be a coroutine's.
 const MOST_REGIONS: usize = 24;
@@ -53,7 +323,7 @@ pub(super) fn ask(
 /// Which kind of query gives correct answers: that the page at `written` is populated and the
 /// process's own, and the one after it, which no code ever touched, is not. An emulator's pagemap
 /// may describe other addresses than ours, and fails both tests.
-pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
+fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
     let is_true = |way: &Way| {
         let (mut found, end) = (0, written + 2 * page);
         let visit = &mut |run: Populated| {
@@ -164,13 +434,121 @@ fn backing_of(word: u64) -> Option<Backing> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::child::{Limit, succeeds};
-    use super::super::linux::Linux;
-    use super::super::pagemap_file::{self, populated};
     use super::*;
-    use crate::os::{Os, Purged};
+    use crate::os::child::{Limit, succeeds};
+    use crate::os::linux::Linux;
+    use crate::os::{Os, Purged, loader};
     use core::ptr::NonNull;
     use std::vec::Vec;
+
+    fn page() -> usize {
+        Linux.page_bytes()
+    }
+
+    /// Each in a child, because the state is the process's.
+    fn in_child(work: impl FnOnce() -> bool) -> bool {
+        succeeds(Limit::None, work)
+    }
+
+    #[test]
+    fn a_descriptor_is_kept_high_and_closed_by_exec() {
+        assert!(in_child(|| {
+            let first = proven(page()).unwrap().number;
+            // SAFETY: plain numbers.
+            let flags = unsafe { libc::fcntl(first, libc::F_GETFD) };
+            first >= file::ABOVE[0]
+                && flags & libc::FD_CLOEXEC != 0
+                && proven(page()).unwrap().number == first
+        }));
+    }
+
+    #[test]
+    fn errno_survives() {
+        assert!(in_child(|| {
+            loader::set_errno(77);
+            proven(page()).is_some() && loader::errno() == 77
+        }));
+    }
+
+    #[test]
+    fn a_closed_descriptor_is_opened_again_and_not_for_ever() {
+        assert!(in_child(|| {
+            for _ in 0..MOST_ATTEMPTS {
+                file::close(proven(page()).unwrap().number);
+            }
+            proven(page()).is_none()
+        }));
+    }
+
+    #[test]
+    fn an_answer_of_a_descriptor_replaced_meanwhile_does_not_count() {
+        assert!(in_child(|| {
+            let first = proven(page()).unwrap();
+            assert!(first.still_holds());
+            file::close(first.number);
+            !first.still_holds()
+        }));
+    }
+
+    #[test]
+    fn a_replaced_descriptor_is_left_alone() {
+        assert!(in_child(|| {
+            let first = proven(page()).unwrap().number;
+            let other = file::open_read(c"/dev/null").unwrap();
+            // SAFETY: plain numbers.
+            unsafe { libc::dup2(other, first) };
+            let second = proven(page()).unwrap().number;
+            // Still open on what the program put there.
+            second != first && file::file_identity(first) == file::file_identity(other)
+        }));
+    }
+
+    #[test]
+    fn a_child_opens_its_own() {
+        assert!(in_child(|| {
+            let parents = proven(page()).unwrap().number;
+            let identity = file::file_identity(parents);
+            in_child(|| {
+                let own = proven(page()).unwrap().number;
+                // The parent's is still open here, and not taken for ours.
+                own != parents
+                    && file::file_identity(parents) == identity
+                    && file::file_identity(own) != identity
+            })
+        }));
+    }
+
+    #[test]
+    fn a_child_of_fork_closes_the_parents() {
+        assert!(in_child(|| {
+            let parents = proven(page()).unwrap().number;
+            in_child(|| {
+                close_inherited();
+                file::file_identity(parents).is_none()
+            }) && file::file_identity(parents).is_some()
+        }));
+    }
+
+    #[test]
+    fn a_forbidden_file_is_not_opened() {
+        assert!(in_child(|| {
+            forbid();
+            proven(page()).is_none() && KEPT.load(Ordering::Relaxed).is_null()
+        }));
+    }
+
+    #[test]
+    fn no_free_number_is_no_descriptor() {
+        assert!(in_child(|| {
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            // SAFETY: a valid buffer; only this child is limited.
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) };
+            proven(page()).is_none()
+        }));
+    }
 
     const PAGES: usize = 2048;
 
@@ -226,7 +604,7 @@ mod tests {
             let base = memory();
             // SAFETY: memory of ours.
             assert_eq!(unsafe { base.read_volatile() }, 0);
-            let way = pagemap_file::proven(Linux.page_bytes()).unwrap().way;
+            let way = proven(Linux.page_bytes()).unwrap().way;
             let answer = asked(base).unwrap();
             answer.is_empty() || (way == Way::Read && answer == [0])
         }));
@@ -242,7 +620,7 @@ mod tests {
             let visit = &mut |run: Populated| {
                 found.extend((0..run.bytes / page).map(|next| (run.start - start) / page + next));
             };
-            let number = pagemap_file::proven(page).unwrap().number;
+            let number = proven(page).unwrap().number;
             let answer = ask(number, Way::Read, start, start + PAGES * page, page, visit);
             answer.is_ok() && found == written
         }));
@@ -264,7 +642,7 @@ mod tests {
                     let first = (run.start - start) / page;
                     found[first..first + run.bytes / page].fill(Some(run.backing));
                 };
-                let number = pagemap_file::proven(page).unwrap().number;
+                let number = proven(page).unwrap().number;
                 let answer = ask(number, Way::Read, start, start + 4 * page, page, visit);
                 answer.is_ok() && found == wanted
             };
@@ -282,7 +660,7 @@ mod tests {
         assert!(succeeds(Limit::None, || {
             let (base, page) = (memory(), Linux.page_bytes());
             let start = base.as_ptr().addr();
-            let number = pagemap_file::proven(page).unwrap().number;
+            let number = proven(page).unwrap().number;
             assert_eq!(truthful_way(number, start, page), None, "nothing written");
             touch(base, 0);
             assert!(truthful_way(number, start, page).is_some());
@@ -326,7 +704,7 @@ mod tests {
     fn a_forbidden_query_knows_nothing() {
         assert!(succeeds(Limit::None, || {
             let base = memory();
-            pagemap_file::forbid();
+            forbid();
             let unknown = Unknown {
                 from: base.as_ptr().addr(),
             };

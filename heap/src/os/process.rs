@@ -1,13 +1,21 @@
-//! The process: its identity, environment, limits and clocks, and the machine that it runs on.
+//! The process: its identity, environment, limits and clocks, the machine that it runs on, its
+//! messages and its end, and whether Neap may query the kernel.
+//!
+//! Neap makes some system calls that other allocators do not make, and a sandbox may kill the
+//! process for them ([`may_query`]). The program says so (by an option, or by a system call that
+//! libneap.so sees), or Neap notices: a process that had no system call filter at its start and has
+//! one now has entered a sandbox in a way that Neap did not see. A filter from before the start
+//! means nothing, because containers have one and do not kill.
 //!
 //! Every function keeps the caller's `errno`.
 
-use super::arch::call;
-pub use super::elf::auxiliary;
-use super::errno::keep_errno;
-use super::{arch, elf, sandbox};
-use crate::base::sync::plain::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use super::arch::{self, call};
+use super::file::write_all;
+pub use super::loader::auxiliary;
+use super::loader::{self, keep_errno};
+use crate::base::sync::plain::{AtomicBool, AtomicI8, AtomicI32, AtomicPtr, Ordering};
 use core::ffi::{CStr, c_char, c_void};
+use core::fmt::{self, Write};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
 
@@ -157,7 +165,7 @@ static CLOCK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Looks for the kernel's function.
 pub(crate) fn find_clock() {
-    let found = elf::of_kernel(arch::CLOCK).map_or(null_mut(), |found| found.as_ptr());
+    let found = loader::of_kernel(arch::CLOCK).map_or(null_mut(), |found| found.as_ptr());
     CLOCK.store(found, Ordering::Relaxed);
 }
 
@@ -247,7 +255,7 @@ pub struct Hardware {
 
 /// How large the machine is; `None` if it must not be asked, or refuses.
 pub fn hardware() -> Option<Hardware> {
-    if !sandbox::allows_more() {
+    if !may_query() {
         return None;
     }
     Some(Hardware {
@@ -279,9 +287,147 @@ fn processors() -> Option<usize> {
     (bytes > 0).then_some(count)
 }
 
+#[unsafe(link_section = "neap_fork")]
+static ALLOWED: AtomicBool = AtomicBool::new(true);
+/// The kernel's answer at the start; less than 0 before the question, and where the kernel knows no
+/// filters or an emulator hides them. Then a later filter cannot be noticed.
+static AT_START: AtomicI8 = AtomicI8::new(-1);
+
+/// `PR_GET_SECCOMP`: 0 without a filter, less if the call is refused.
+fn filters() -> i8 {
+    // SAFETY: no pointers.
+    unsafe { call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0]) as i8 }
+}
+
+/// Notes the filter at the process's start.
+pub fn note_filter() {
+    if !ALLOWED.load(Ordering::Relaxed) {
+        return;
+    }
+    AT_START.store(filters(), Ordering::Relaxed);
+}
+
+/// Whether the process started under no filter, as far as is known. Makes no system call.
+pub fn started_unfiltered() -> bool {
+    AT_START.load(Ordering::Relaxed) == 0
+}
+
+/// From now on Neap queries nothing.
+pub fn forbid_queries() {
+    ALLOWED.store(false, Ordering::Relaxed);
+}
+
+/// Whether [`forbid_queries`] was called.
+pub fn queries_are_forbidden() -> bool {
+    !ALLOWED.load(Ordering::Relaxed)
+}
+
+/// Says that an option has no effect.
+#[cold]
+pub fn warn_forbidden(option: &str) {
+    warn(format_args!(
+        "{option} is ignored: NEAP_KERNEL_QUERIES=0 or a sandbox forbids its system calls"
+    ));
+}
+
+/// Whether Neap may do more than manage memory: read files, start threads.
+pub fn may_query() -> bool {
+    if !ALLOWED.load(Ordering::Relaxed) {
+        return false;
+    }
+    if AT_START.load(Ordering::Relaxed) == 0 && filters() != 0 {
+        forbid_queries();
+    }
+    ALLOWED.load(Ordering::Relaxed)
+}
+
+/// Most bytes of a message that go out in one write, prefix and newline included.
+const LINE_BYTES: usize = 512;
+
+/// A line under construction on the stack.
+struct Line<'a> {
+    text: [u8; LINE_BYTES],
+    len: usize,
+    /// Takes what is full.
+    out: &'a mut dyn FnMut(&[u8]),
+}
+
+impl Line<'_> {
+    fn write(args: fmt::Arguments<'_>, out: &mut dyn FnMut(&[u8])) {
+        let mut line = Line {
+            text: [0; LINE_BYTES],
+            len: 0,
+            out,
+        };
+        let _ = writeln!(line, "neap: {args}");
+        (line.out)(&line.text[..line.len]);
+    }
+}
+
+impl Write for Line<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for &byte in text.as_bytes() {
+            if self.len == LINE_BYTES {
+                (self.out)(&self.text);
+                self.len = 0;
+            }
+            self.text[self.len] = byte;
+            self.len += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Writes `neap: <message>` to standard error and aborts the process.
+#[cold]
+#[inline(never)]
+pub fn fatal(args: fmt::Arguments<'_>) -> ! {
+    warn(args);
+    abort()
+}
+
+/// Aborts the process.
+pub fn abort() -> ! {
+    // SAFETY: abort may be called at any point.
+    unsafe { libc::abort() }
+}
+
+/// Writes `neap: <message>` to standard error, in one write if it is of at most [`LINE_BYTES`] and
+/// the kernel takes it whole.
+#[cold]
+#[inline(never)]
+pub fn warn(args: fmt::Arguments<'_>) {
+    // A closed standard error is no reason to fail: nothing could read the line.
+    Line::write(args, &mut |bytes| _ = write_all(libc::STDERR_FILENO, bytes));
+}
+
+/// Bytes that are most likely text, on one line: control characters are escaped.
+pub struct Lossy<'a>(pub &'a [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            chunk
+                .valid()
+                .chars()
+                .try_for_each(|letter| match letter.is_control() {
+                    true => write!(out, "{}", letter.escape_default()),
+                    false => out.write_char(letter),
+                })?;
+            out.write_str(if chunk.invalid().is_empty() {
+                ""
+            } else {
+                "\u{fffd}"
+            })
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::String;
+    use std::vec::Vec;
 
     #[test]
     fn the_process_knows_itself() {
@@ -295,5 +441,33 @@ mod tests {
         let machine = hardware().expect("no sandbox here");
         assert!(machine.bytes > 64 << 20);
         assert!((1..=4096).contains(&machine.processors));
+    }
+
+    fn writes(args: fmt::Arguments<'_>) -> Vec<Vec<u8>> {
+        let mut writes = Vec::new();
+        Line::write(args, &mut |bytes| writes.push(bytes.to_vec()));
+        writes
+    }
+
+    #[test]
+    fn a_line_has_prefix_and_newline() {
+        let line = writes(format_args!("double free of {:#x}", 64));
+        assert_eq!(line, [b"neap: double free of 0x40\n"]);
+    }
+
+    #[test]
+    fn a_long_line_is_whole() {
+        for bytes in 500..=600 {
+            let long: String = "x".repeat(bytes);
+            let written = writes(format_args!("{long}"));
+            assert_eq!(written.len(), (bytes + 7).div_ceil(LINE_BYTES));
+            assert_eq!(written.concat(), std::format!("neap: {long}\n").as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_stays_on_its_line() {
+        let text = std::format!("{}", Lossy(b"caf\xc3\xa9\n\x1b[31m\xff\x7f\xc2\x9b\0."));
+        assert_eq!(text, "caf\u{e9}\\n\\u{1b}[31m\u{fffd}\\u{7f}\\u{9b}\\u{0}.");
     }
 }

@@ -86,7 +86,7 @@ fn wiped_page() -> *mut AtomicU8 {
     word
 }
 
-/// Least numbers for the descriptor, in order of preference; [`super::pagemap_file`] says why
+/// Least numbers for the descriptor, in order of preference; [`super::pagemap`] says why
 /// below 64.
 const ABOVE: [i32; 2] = [48, 16];
 

@@ -193,25 +193,3 @@ unsafe fn ends_within(records: *const u8) -> bool {
         at += bytes as usize;
     }
 }
-
-/// Other machines' handlers stay where they are.
-///
-/// # Safety
-/// - None.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn stack_pointer(_context: *const libc::ucontext_t) -> usize {
-    0
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-impl Call {
-    /// # Safety
-    /// - None.
-    unsafe fn place_below(&self, _interrupted: usize) -> Option<Place> {
-        None
-    }
-
-    /// # Safety
-    /// - None.
-    pub unsafe fn move_to(&mut self, _place: Place) {}
-}

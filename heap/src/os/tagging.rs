@@ -2,19 +2,21 @@
 //! a pointer with another tag is a fault (SIGSEGV, `SEGV_MTESERR`). The heap's own pointers have
 //! the tag 0.
 //!
-//! `untagged.rs` stands here for machines without tags.
+//! On machines without tags [`is_on`] is the constant `false`, and nothing here costs an
+//! instruction.
 
-use super::arch::call_long;
+use super::arch::{call_long, load_tag, random_tag, set_unchecked, store_tag, store_two_tags};
+use super::process;
 use super::process::auxiliary;
-use super::sandbox;
 use crate::base::sync::plain::{AtomicBool, Ordering};
-use core::arch::asm;
 
 /// Bytes that share a tag.
 pub const GRANULE: usize = 16;
 
 /// How many tags there are.
-pub const TAGS: u64 = 16;
+pub const TAGS: u64 = if HAS_TAGS { 16 } else { 1 };
+
+const HAS_TAGS: bool = cfg!(target_arch = "aarch64");
 
 /// Bits 56 to 59 of a pointer.
 const TAG_SHIFT: u32 = 56;
@@ -25,7 +27,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// Whether memory is tagged.
 #[inline(always)]
 pub fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
+    HAS_TAGS && ON.load(Ordering::Relaxed)
 }
 
 /// Switches the checks on, for the calling thread and for all threads and forks that it makes from
@@ -39,7 +41,7 @@ pub fn start() {
     /// Which tags the processor may choose: all but 0.
     const CHOICES: usize = 0xfffe << 3;
     let machine = auxiliary(libc::AT_HWCAP2);
-    if machine & HWCAP2_MTE == 0 || sandbox::is_forbidden() {
+    if !HAS_TAGS || machine & HWCAP2_MTE == 0 || process::queries_are_forbidden() {
         return;
     }
     let control = ENABLE | SYNCHRONOUS | CHOICES;
@@ -78,17 +80,8 @@ pub fn tag_of(pointer: usize) -> u8 {
 #[inline]
 pub unsafe fn tag_at(address: usize) -> u8 {
     debug_assert!(is_on());
-    let mut pointer = address;
-    // SAFETY: the caller's promise; reads no bytes.
-    unsafe {
-        asm!(
-            ".arch_extension memtag",
-            "ldg {0}, [{0}]",
-            inout(reg) pointer,
-            options(nostack, preserves_flags, readonly),
-        );
-    }
-    tag_of(pointer)
+    // SAFETY: the page may be read.
+    tag_of(unsafe { load_tag(address) })
 }
 
 /// A pointer to `address` with a random tag, which is none of `excluded` (a bit for each tag). It
@@ -99,19 +92,8 @@ pub unsafe fn tag_at(address: usize) -> u8 {
 #[inline]
 pub unsafe fn choose(address: usize, excluded: u16) -> usize {
     debug_assert!(is_on());
-    let pointer;
-    // SAFETY: the caller's promise: the processor has the instruction.
-    unsafe {
-        asm!(
-            ".arch_extension memtag",
-            "irg {0}, {1}, {2}",
-            out(reg) pointer,
-            in(reg) address,
-            in(reg) u64::from(excluded),
-            options(nostack, preserves_flags, nomem),
-        );
-    }
-    pointer
+    // SAFETY: the processor has the instruction.
+    unsafe { random_tag(address, excluded.into()) }
 }
 
 /// Gives memory the tag of the pointer to it.
@@ -123,14 +105,14 @@ pub unsafe fn choose(address: usize, excluded: u16) -> usize {
 pub unsafe fn paint(pointer: usize, bytes: usize) {
     debug_assert!(is_on() && (pointer | bytes).is_multiple_of(GRANULE));
     let (mut at, end) = (pointer, pointer + bytes);
-    // SAFETY: the caller's promise: changes no bytes.
+    // SAFETY: within the caller's bytes.
     unsafe {
         while end - at >= 2 * GRANULE {
-            asm!(".arch_extension memtag", "st2g {0}, [{0}]", in(reg) at, options(nostack));
+            store_two_tags(at);
             at += 2 * GRANULE;
         }
         if at != end {
-            asm!(".arch_extension memtag", "stg {0}, [{0}]", in(reg) at, options(nostack));
+            store_tag(at);
         }
     }
 }
@@ -145,20 +127,12 @@ impl Unchecked {
     /// From now on.
     #[inline(always)]
     pub fn begin() -> Unchecked {
-        if !is_on() {
-            return Unchecked { before: 0 };
-        }
-        let before;
-        // By number, for assemblers without tags. SAFETY: the processor has the register.
-        unsafe {
-            asm!(
-                "mrs {0}, s3_3_c4_c2_7",
-                "msr s3_3_c4_c2_7, {1}",
-                out(reg) before,
-                in(reg) 1u64 << 25,
-                options(nostack, preserves_flags),
-            );
-        }
+        const UNCHECKED: u64 = 1 << 25;
+        let before = match is_on() {
+            // SAFETY: where memory is tagged, the processor has the register.
+            true => unsafe { set_unchecked(UNCHECKED) },
+            false => 0,
+        };
         Unchecked { before }
     }
 }
@@ -167,14 +141,8 @@ impl Drop for Unchecked {
     #[inline(always)]
     fn drop(&mut self) {
         if is_on() {
-            // SAFETY: as above.
-            unsafe {
-                asm!(
-                    "msr s3_3_c4_c2_7, {0}",
-                    in(reg) self.before,
-                    options(nostack, preserves_flags),
-                );
-            }
+            // SAFETY: where memory is tagged, the processor has the register.
+            unsafe { set_unchecked(self.before) };
         }
     }
 }

@@ -3,11 +3,10 @@
 //! Every function keeps the caller's `errno`.
 
 use super::arch::{call, thread_pointer};
-use super::errno::keep_errno;
+use super::areas;
+use super::loader::keep_errno;
 use super::loader::{is_glibc, is_there, symbol};
-use super::own_stack;
 use super::process::{self, process_id};
-use super::sandbox;
 use crate::base::sync::plain::{AtomicUsize, Ordering};
 use core::ffi::{CStr, c_void};
 
@@ -89,7 +88,7 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize
         libc::pthread_attr_destroy(&mut attributes);
         failed == 0
     };
-    keep_errno(|| own_stack::on_stack(start))
+    keep_errno(|| areas::on_stack(start))
 }
 
 /// Writes to the pages of the stack that lie next below the caller's frame, so that it need not
@@ -208,7 +207,7 @@ pub fn thread_exists(id: i32) -> bool {
 /// Names the calling thread for [`has_ended`]: its TID, or [`MAIN`]. 0 where `has_ended` could not
 /// check it: in a sandbox, and in a process that shares the heap's memory.
 pub fn lasting_id() -> i32 {
-    match sandbox::is_forbidden() || !process::is_own() {
+    match process::queries_are_forbidden() || !process::is_own() {
         true => 0,
         false => match thread_id() {
             id if id == process_id() => MAIN,
@@ -263,7 +262,8 @@ fn membarrier(command: i32) -> bool {
 /// the process is in a sandbox, returns false and promises nothing.
 pub fn heavy_barrier() -> bool {
     let passes = || membarrier(PRIVATE_EXPEDITED);
-    !sandbox::is_forbidden() && (passes() || (membarrier(REGISTER_PRIVATE_EXPEDITED) && passes()))
+    !process::queries_are_forbidden()
+        && (passes() || (membarrier(REGISTER_PRIVATE_EXPEDITED) && passes()))
 }
 
 /// Waits for a moment, for a thread that is about to be done. A real-time thread, too, lets others

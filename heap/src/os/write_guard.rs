@@ -22,12 +22,10 @@
 //! [generation]: Own::generation
 
 use super::arch::call;
-use super::file::{self, FileIdentity, OpenFile};
+use super::file::{self, KeptFile, OpenFile};
 use super::process::{self, process_id};
-use super::{GuardRefused, mapping, sandbox};
-use crate::base::sync::plain::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
-};
+use super::{GuardRefused, mapping};
+use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use crate::base::sync::plain::{Ordering, Ordering::Relaxed};
 use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
@@ -66,46 +64,17 @@ static OWN: AtomicPtr<Own> = AtomicPtr::new(null_mut());
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The descriptor last opened; unlike [`Own`], a child finds it.
-struct Last {
-    number: AtomicI32,
-    device: AtomicU64,
-    inode: AtomicU64,
+static LAST: KeptFile = KeptFile::none();
+
+/// Whether a file's number still refers to it, and it is a descriptor as [`open`] makes them.
+fn is_ours(file: &OpenFile) -> bool {
+    file.is_ours() && file::control(file.descriptor, GET_SIGNAL, 0) == MARK
 }
 
-static LAST: Last = Last {
-    number: AtomicI32::new(-1),
-    device: AtomicU64::new(0),
-    inode: AtomicU64::new(0),
-};
-
-impl Last {
-    fn file(&self) -> OpenFile {
-        OpenFile {
-            descriptor: self.number.load(Relaxed),
-            identity: FileIdentity {
-                device: self.device.load(Relaxed),
-                inode: self.inode.load(Relaxed),
-            },
-        }
-    }
-
-    /// Whether the number still refers to it.
-    fn is_ours(&self) -> bool {
-        let file = self.file();
-        file.is_ours() && file::control(file.descriptor, GET_SIGNAL, 0) == MARK
-    }
-
-    fn close(&self) {
-        if self.is_ours() {
-            file::close(self.number.load(Relaxed));
-        }
-        self.number.store(-1, Relaxed);
-    }
-
-    fn set(&self, file: OpenFile) {
-        self.device.store(file.identity.device, Relaxed);
-        self.inode.store(file.identity.inode, Relaxed);
-        self.number.store(file.descriptor, Relaxed);
+/// Closes the last descriptor: the parent's, in a child that `fork` made.
+pub fn close_last() {
+    if let Some(file) = LAST.take().filter(is_ours) {
+        file::close(file.descriptor);
     }
 }
 
@@ -122,15 +91,8 @@ pub(super) fn generation() -> u64 {
 /// [`generation`], after asking whether the descriptor is still open, unless a sandbox forbids it.
 pub(super) fn generation_now() -> u64 {
     match known() {
-        Some(own) if sandbox::allows_more() => own.generation_now().unwrap_or(0),
+        Some(own) if process::may_query() => own.generation_now().unwrap_or(0),
         _ => generation(),
-    }
-}
-
-/// Closes the parent's descriptor, in a child that `fork` made.
-pub fn close_inherited() {
-    if LAST.number.load(Relaxed) >= 0 {
-        LAST.close();
     }
 }
 
@@ -155,7 +117,7 @@ pub(super) unsafe fn install(
     most_mappings: usize,
 ) -> Result<u64, GuardRefused> {
     // A filter from before the start may kill for a call that few programs make.
-    let may_ask = sandbox::started_free() && sandbox::allows_more();
+    let may_ask = process::started_unfiltered() && process::may_query();
     if !may_ask || !mapping::follows_advice() {
         return Err(GuardRefused);
     }
@@ -177,7 +139,7 @@ pub(super) unsafe fn install(
         if !stops_writes(guard.start) {
             own.attempts.store(MOST_ATTEMPTS, Relaxed);
             own.generation.store(0, Relaxed);
-            LAST.close();
+            close_last();
             return Err(GuardRefused);
         }
         own.works.store(true, Relaxed);
@@ -206,7 +168,7 @@ pub(super) unsafe fn remove(
         return Ok(());
     }
     // Locked memory is not discarded. A sandbox may kill for the request.
-    if !sandbox::allows_more() {
+    if !process::may_query() {
         return Err(GuardRefused);
     }
     // Page by page, because older kernels refuse a range of several mappings.
@@ -231,7 +193,10 @@ impl Own {
     /// The generation, unless the descriptor is lost.
     fn generation_now(&self) -> Option<u64> {
         let generation = self.generation.load(Relaxed);
-        let holds = || LAST.is_ours() || self.owner.load(Relaxed) != process_id() as u32;
+        let holds = || {
+            LAST.get().is_some_and(|file| is_ours(&file))
+                || self.owner.load(Relaxed) != process_id() as u32
+        };
         (generation != 0 && holds()).then_some(generation)
     }
 
@@ -339,7 +304,9 @@ const MARK: i32 = 64;
 
 /// Makes a request of our descriptor. Returns `errno`, or 0.
 fn ask(request: u32, argument: &mut [u64; 4]) -> i32 {
-    ask_of(LAST.number.load(Relaxed), request, argument)
+    LAST.get().map_or(libc::EBADF, |file| {
+        ask_of(file.descriptor, request, argument)
+    })
 }
 
 /// `ioctl(2)`. Returns the number of an error, or 0.
@@ -414,7 +381,7 @@ mod tests {
         let is_guard = |number| stops_writes(NonNull::new(at(number)).unwrap());
         let refused_whole = || {
             process::note_own();
-            sandbox::note_start();
+            process::note_filter();
             let all = start.as_ptr().addr()..at(PAGES).addr();
             let install = |from, pages: usize| {
                 let start = NonNull::new(at(from)).unwrap();

@@ -145,6 +145,34 @@ pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
     }
 }
 
+/// Memory has no tags: stands for AArch64's instruction, and is never called, as are the next four.
+///
+/// # Safety
+/// - None.
+pub(super) unsafe fn load_tag(pointer: usize) -> usize {
+    pointer
+}
+
+/// # Safety
+/// - None.
+pub(super) unsafe fn random_tag(address: usize, _excluded: u64) -> usize {
+    address
+}
+
+/// # Safety
+/// - None.
+pub(super) unsafe fn store_tag(_pointer: usize) {}
+
+/// # Safety
+/// - None.
+pub(super) unsafe fn store_two_tags(_pointer: usize) {}
+
+/// # Safety
+/// - None.
+pub(super) unsafe fn set_unchecked(_new: u64) -> u64 {
+    0
+}
+
 /// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
 /// that handler in its own place.
 ///

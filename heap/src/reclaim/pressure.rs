@@ -7,10 +7,10 @@ use crate::base::policy::{
 };
 use crate::base::sync::Ordering;
 use crate::cache::heap::Heap;
+use crate::os::cgroup::Inquiry;
 use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
-use crate::os::inquiry::Inquiry;
-use crate::os::sandbox;
+use crate::os::process;
 use crate::pages::GroupShare;
 
 impl Heap {
@@ -33,7 +33,7 @@ impl Heap {
         if timed {
             self.pressure.asked_at.store(now, Ordering::Relaxed);
         }
-        if !sandbox::allows_more() {
+        if !process::may_query() {
             return true;
         }
         // Without an answer what was said last stays in force.

@@ -19,7 +19,7 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook::{self, REQUESTS};
-use crate::os::sandbox;
+use crate::os::process;
 use crate::os::shared;
 use core::ops::Range;
 
@@ -72,7 +72,7 @@ pub fn enable_thread() {
 pub fn enable(forbidden: &[Range<usize>]) {
     forbid(forbidden);
     // Who was told to ask no more, or to start none, stays so.
-    if !thread::is_chosen_off() && sandbox::allows_more() {
+    if !thread::is_chosen_off() && process::may_query() {
         thread::allow();
     }
     thread::tell_state();
@@ -81,7 +81,7 @@ pub fn enable(forbidden: &[Range<usize>]) {
 /// Starts the thread at the program's request, which comes from no handler of a signal or of
 /// `fork`. True once the thread is at its work. `Err` if an option or a sandbox forbids it.
 pub fn start_now() -> Result<bool, Forbidden> {
-    if !thread::is_enabled() || !sandbox::allows_more() {
+    if !thread::is_enabled() || !process::may_query() {
         return Err(Forbidden);
     }
     // In a raw copy that has its original's process number, the state is the original's.
@@ -229,7 +229,7 @@ fn may_look(caller: usize) -> bool {
 }
 
 fn is_safe(caller: usize) -> bool {
-    if !sandbox::allows_more() {
+    if !process::may_query() {
         ENABLED.store(false, Ordering::SeqCst);
         thread::tell_state();
         return false;

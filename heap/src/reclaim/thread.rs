@@ -34,7 +34,7 @@ use crate::cache::heap::HEAP;
 use crate::hook::instruments;
 use crate::os::futex::Woken;
 use crate::os::linux::Linux;
-use crate::os::{Os, futex, pagemap_file, process, sandbox, shared, thread};
+use crate::os::{Os, futex, pagemap, process, shared, thread};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use neap_shared::status_page::ThreadState;
@@ -143,7 +143,7 @@ pub(super) fn is_chosen_off() -> bool {
 pub fn tell_state() {
     instruments().note_thread(match STATE.load(Ordering::Relaxed) {
         HERE => ThreadState::Here,
-        _ if sandbox::is_forbidden() => ThreadState::Sandboxed,
+        _ if process::queries_are_forbidden() => ThreadState::Sandboxed,
         _ if is_chosen_off() => ThreadState::Off,
         _ if ENABLED.load(Ordering::Relaxed) => ThreadState::NotYet,
         _ => ThreadState::NotAsked,
@@ -248,7 +248,7 @@ pub(super) fn await_work() -> bool {
 /// which may kill for the question, the process is taken for the one that entered it, unless the
 /// thread has no control block (on x86-64), as Chromium makes one there that changes the root.
 pub fn may_be_own_process() -> bool {
-    sandbox::is_forbidden() && thread::own_name() != 0 || process::is_own()
+    process::queries_are_forbidden() && thread::own_name() != 0 || process::is_own()
 }
 
 /// What a program does with its threads right after a fork.
@@ -354,7 +354,7 @@ fn start_masked() -> bool {
     shared::claim();
     if HEAP.pages.limits().has_group() {
         // In a group at its limit, the purge thread would wait for memory to open the file.
-        pagemap_file::prepare(Linux.page_bytes());
+        pagemap::prepare(Linux.page_bytes());
     }
     // The thread opens no file.
     Linux.has_huge_everywhere();
@@ -394,7 +394,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
 fn go_round() {
     HEAP.pages.limits().set_driver(Driver::Thread);
     let mut watch = Watch::new();
-    while sandbox::allows_more() {
+    while process::may_query() {
         let mut busy = false;
         match HEAP.tide.told() {
             Told::End => {

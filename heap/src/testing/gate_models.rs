@@ -1,7 +1,7 @@
 //! Models of a fork's gate, explored by loom: threads change things under locks while one of them
 //! forks.
 //!
-//! Locks, gate and waits are the real ones, compiled a second time here. Only [`machine`] differs:
+//! Locks, gate and waits are the real ones, compiled a second time here. Only [`futex`] differs:
 //! its atomics are visible to the checker, and its kernel is a mutex and a condition variable. A
 //! sleep with a timeout may end at once. loom treats sequentially consistent accesses as weaker
 //! ones, so each has a full fence on either side.
@@ -18,16 +18,14 @@
 use super::lock_loom;
 use crate::base::sync::AtomicUsize;
 use crate::base::sync::Ordering::Relaxed;
+use futex::{Flaw, be, interrupt_next_wake};
 use lock::FutexLock;
 use lock_order::Rank;
 use loom::sync::Arc;
-use machine::{Flaw, be, interrupt_next_wake};
 use std::vec::Vec;
 
 #[path = "../os/fork.rs"]
 mod fork;
-#[path = "../os/gate.rs"]
-mod gate;
 #[path = "../os/lock.rs"]
 mod lock;
 #[path = "../os/lock_order.rs"]
@@ -56,7 +54,7 @@ mod thread {
 }
 
 /// See the head of this file.
-mod machine {
+mod futex {
     pub(super) use crate::base::sync::Ordering;
     use crate::base::sync::{self as checked, fence};
     use loom::sync::{Condvar, Mutex};
@@ -231,7 +229,7 @@ mod machine {
         }
     }
 
-    pub(super) fn wake(word: &AtomicUsize, count: Wake) {
+    pub(super) fn wake_sleepers(word: &AtomicUsize, count: Wake) {
         if let Some(handler) = HANDLER.with(Cell::take) {
             handler();
         }
@@ -267,7 +265,7 @@ impl World {
     /// Lets the checker see all words before there are two threads.
     fn touch(&self) {
         let locks = [&self.left, &self.middle, &self.right];
-        let waits = locks.map(|lock| gate::GATE.waits.note(lock));
+        let waits = locks.map(|lock| lock::GATE.waits.note(lock));
         drop(waits);
         self.fork(&locks);
     }
@@ -325,7 +323,7 @@ fn explore<const PARTS: usize>(flaw: Flaw, parts: [Part; PARTS]) {
     model.preemption_bound = Some(PREEMPTIONS + usize::from(PARTS == 2));
     model.max_branches = MOST_BRANCHES;
     model.check(move || {
-        machine::begin_execution(flaw);
+        futex::begin_execution(flaw);
         let world = Arc::new(World::new());
         world.touch();
         let [first, others @ ..] = &parts[..] else {

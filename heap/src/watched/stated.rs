@@ -10,7 +10,7 @@ use crate::cache::measures::{Canary, Form, Key, Measures};
 use crate::cache::misuse::{self, Call};
 use crate::cache::tags::{self, Unchecked};
 use crate::hook;
-use crate::os::operators;
+use crate::os::loader;
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::supply;
 
@@ -123,7 +123,7 @@ pub(crate) fn refuse_other_form(block: *mut u8, form: Form) {
         Some(Form::New) => "new",
         Some(Form::Array) => "new[]",
     };
-    if !operators::may_be_own() {
+    if !loader::may_be_own() {
         misuse::wrong_form(address, delete(form), by);
     }
 }

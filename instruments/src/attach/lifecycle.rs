@@ -13,7 +13,6 @@ use neap_heap::init::{self, Frontend};
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::process;
-use neap_heap::os::sandbox;
 use neap_heap::os::shared::{self, Shared};
 use neap_heap::reclaim::thread as purge;
 use neap_shared::status_page::{self, Head, ThreadState};
@@ -62,7 +61,7 @@ pub(crate) unsafe fn keep_monitor(name: &[u8]) {
 /// Creates the status page, unless it was forbidden: now if it was requested or is awaited,
 /// otherwise when it is [worthwhile](When::Worthwhile).
 pub(crate) fn begin() {
-    if is(When::Never) || process::is_secure() || !sandbox::allows_more() {
+    if is(When::Never) || process::is_secure() || !process::may_query() {
         return;
     }
     let is_wanted = !HEAP.is_plain() || profile::is_wanted() || purge::is_wanted_from_start();
@@ -114,7 +113,7 @@ pub(crate) fn note_thread(state: ThreadState) {
 /// Writes the last figures at the process's end, for the observer or monitor.
 pub(crate) fn finish() {
     // In this order: a fork's child has not touched the page of `shared::is_mine` yet.
-    if !is_awaited() || !shared::is_mine() || !sandbox::allows_more() {
+    if !is_awaited() || !shared::is_mine() || !process::may_query() {
         return;
     }
     let Some(_guard) = LOCK.try_lock() else {
@@ -170,7 +169,7 @@ pub(crate) fn renew() {
         AWAITED.store(monitor::is_known(), Ordering::Relaxed);
         shared::set_inherited(false);
     }
-    if sandbox::allows_more() {
+    if process::may_query() {
         put_up(inner);
     }
     // Last: a thread that started before would sleep on a word that no observer sees.

@@ -12,7 +12,6 @@ use neap_heap::hook::{REQUEST_WORDS, REQUESTS};
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::process;
-use neap_heap::os::sandbox;
 use neap_heap::os::shared;
 use neap_heap::reclaim::thread as purge;
 use neap_shared::status_page::{self, Refusal};
@@ -103,7 +102,7 @@ fn serve() {
     }
     // A survey reads files, for which a sandbox may kill the process. Without room on the stack,
     // another thread will serve.
-    if !sandbox::allows_more() {
+    if !process::may_query() {
         purge::tell_state();
     } else if peek::has_stack(STACK_BYTES) {
         serve_now();

@@ -7,7 +7,7 @@ use neap_heap::base::sync::{AtomicBool, Ordering};
 use neap_heap::mapped_over;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
-use neap_heap::os::sandbox;
+use neap_heap::os::process;
 
 /// The process's pool.
 pub(super) static POOL: Pool<Kernel> = Pool::new(Kernel {
@@ -37,7 +37,7 @@ impl Doors for Kernel {
 
     unsafe fn shut(&self, first: NonNull<u8>, bytes: usize) -> bool {
         // A sandbox may kill the process for the system call.
-        if sandbox::is_forbidden() {
+        if process::queries_are_forbidden() {
             return false;
         }
         let by_mapping = self.by_mapping.load(Ordering::Relaxed);

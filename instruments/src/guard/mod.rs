@@ -24,7 +24,7 @@ use neap_heap::os::Os;
 use neap_heap::os::fault::{self, Where};
 use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::Lock;
-use neap_heap::os::{sandbox, shared};
+use neap_heap::os::{process, shared};
 use neap_heap::reclaim::thread as purge;
 use neap_heap::reclaim::wakeup::Urgency;
 use neap_heap::slab::class::Class;
@@ -73,8 +73,8 @@ pub(crate) fn want(interval_ms: u64) {
 pub(crate) fn begin() {
     match INTERVAL.load(Ordering::Relaxed) {
         OFF => {}
-        _ if sandbox::is_forbidden() => {
-            sandbox::warn_forbidden("NEAP_GUARD");
+        _ if process::queries_are_forbidden() => {
+            process::warn_forbidden("NEAP_GUARD");
         }
         interval => {
             set_interval(Some(interval));
@@ -88,7 +88,9 @@ pub(crate) fn begin() {
 pub fn set_interval(interval_ms: Option<u64>) -> bool {
     let guarding = match interval_ms {
         None => Guarding::Off,
-        Some(_) if sandbox::is_forbidden() || !POOL.make(|bytes| HEAP.take_pool(bytes)) => {
+        Some(_)
+            if process::queries_are_forbidden() || !POOL.make(|bytes| HEAP.take_pool(bytes)) =>
+        {
             return false;
         }
         Some(EVERY) => Guarding::All,
@@ -113,7 +115,7 @@ pub(crate) fn request(word: u64) -> Refusal {
         None => return Refusal::Rate,
         Some(Guards::Off) => None,
         // To open a page takes a system call, for which a sandbox may kill the process.
-        Some(_) if !sandbox::allows_more() => return Refusal::Sandbox,
+        Some(_) if !process::may_query() => return Refusal::Sandbox,
         Some(Guards::Every(ms)) => Some(ms),
         Some(Guards::All) => Some(EVERY),
     };
@@ -160,7 +162,7 @@ pub(crate) fn take(cache: &Cache, [size, align]: [usize; 2], class: Class) -> Op
         return None;
     }
     // A sandbox may kill the process for the system calls of a guarded block.
-    if sandbox::is_forbidden() {
+    if process::queries_are_forbidden() {
         return None;
     }
     let block = POOL.take([size, align], class.bytes() as u32, random(), Trace::here())?;

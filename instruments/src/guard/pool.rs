@@ -7,7 +7,7 @@ use super::slots::{Mistake, SLOTS, Slot, State, Table, Wrong};
 use super::trace::Trace;
 use core::ptr::NonNull;
 use neap_heap::base::sync::{AtomicUsize, Ordering};
-use neap_heap::os::late::Late;
+use neap_heap::os::areas::Late;
 use neap_heap::os::lock::{Guard, Lock, Rank};
 
 /// Pages of the pool: one before each slot, and two at the end.

@@ -10,13 +10,13 @@ use core::ffi::CStr;
 use core::fmt::{self, Write};
 use neap_heap::base::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use neap_heap::cache::misuse::Call;
-use neap_heap::os::abort::{Lossy, abort, warn};
+use neap_heap::os::areas;
 use neap_heap::os::fault::{Access, Fault, Verdict};
 use neap_heap::os::file;
 use neap_heap::os::futex;
-use neap_heap::os::own_stack;
+use neap_heap::os::process;
 use neap_heap::os::process::process_id;
-use neap_heap::os::sandbox;
+use neap_heap::os::process::{Lossy, abort, warn};
 use neap_heap::os::shared;
 use neap_heap::os::thread::thread_id;
 
@@ -155,7 +155,7 @@ impl Event<'_> {
         }
         if is_ours == Some(true) {
             if REPORTS.fetch_add(1, Ordering::Relaxed) < MOST {
-                own_stack::on_stack(|| self.write());
+                areas::on_stack(|| self.write());
             }
             REPORTER.store(0, Ordering::Release);
         }
@@ -166,7 +166,7 @@ impl Event<'_> {
         warn(format_args!("{self}"));
         // SAFETY: written before other threads; it ends in 0.
         let path = CStr::from_bytes_until_nul(unsafe { &*PATH.0.get() }).unwrap_or_default();
-        let named = !path.is_empty() && sandbox::allows_more();
+        let named = !path.is_empty() && process::may_query();
         let file = named.then(|| file::open_append(path)).flatten();
         if !file.is_some_and(|file| self.append(file)) {
             let mut out = Out::to(STANDARD_ERROR);
@@ -403,7 +403,7 @@ fn with_mapping(address: u64, work: &mut dyn FnMut(&Mapping<'_>)) {
 }
 
 fn allowed<R>(ask: impl FnOnce() -> Option<R>) -> Option<R> {
-    sandbox::allows_more().then(ask).flatten()
+    process::may_query().then(ask).flatten()
 }
 
 fn range_of(line: &[u8]) -> Option<[usize; 2]> {

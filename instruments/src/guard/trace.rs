@@ -1,7 +1,7 @@
 //! Who did something to a block: the thread, and the calls that led there.
 
 use crate::unwind;
-use neap_heap::os::sandbox;
+use neap_heap::os::process;
 use neap_heap::os::thread::thread_id;
 
 /// Most return addresses of a trace.
@@ -30,7 +30,7 @@ impl Trace {
     #[inline(never)]
     pub(super) fn here() -> Trace {
         let mut trace = Trace::NONE;
-        if sandbox::is_forbidden() {
+        if process::queries_are_forbidden() {
             return trace;
         }
         trace.thread = thread_id().unsigned_abs();

@@ -23,7 +23,7 @@ use neap_heap::cache::thread_cache::Cache;
 use neap_heap::hook::begin_sampling;
 use neap_heap::init::entered;
 use neap_heap::os::lock::Lock;
-use neap_heap::os::sandbox;
+use neap_heap::os::process;
 use neap_heap::pages::SliceRef;
 use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::class::Class;
@@ -62,7 +62,7 @@ pub(crate) fn begin() {
     unwind::prepare();
     let wanted = WANTED.load(Ordering::Relaxed);
     if wanted != 0 && matches!(set_rate(wanted), Refusal::Sandbox) {
-        sandbox::warn_forbidden("NEAP_SAMPLE");
+        process::warn_forbidden("NEAP_SAMPLE");
     }
 }
 
@@ -72,7 +72,7 @@ pub fn set_rate(rate: u64) -> Refusal {
     if rate != 0 && !RATES.contains(&rate) {
         return Refusal::Rate;
     }
-    if !sandbox::allows_more() {
+    if !process::may_query() {
         return Refusal::Sandbox;
     }
     if rate != 0 && !REGION.open() {
@@ -149,7 +149,7 @@ pub(crate) fn may_look() -> bool {
     let now = HEAP.now_ms();
     if now.wrapping_sub(ASKED_AT.load(Ordering::Relaxed)) >= LOOK_MS {
         ASKED_AT.store(now, Ordering::Relaxed);
-        MAY.store(sandbox::allows_more(), Ordering::Relaxed);
+        MAY.store(process::may_query(), Ordering::Relaxed);
     }
     MAY.load(Ordering::Relaxed)
 }

@@ -13,7 +13,6 @@ use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::os::process;
-use neap_heap::os::sandbox;
 use neap_heap::os::shared::{self, Shared};
 use neap_shared::sites::{
     BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, SITES_AT, Site, VERSION,
@@ -340,7 +339,7 @@ impl Inner {
         let Some(parents) = self.shared.take() else {
             return;
         };
-        if let Some(own) = sandbox::allows_more().then(create).flatten() {
+        if let Some(own) = process::may_query().then(create).flatten() {
             for from_to in [
                 MAPS_AT..MAPS_AT + self.maps.written(),
                 SITES_AT..site_at(self.sites() as usize),

@@ -16,8 +16,8 @@ use neap_heap::base::sync::UnsafeCell;
 use neap_heap::base::units::SLICE_SHIFT;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::os::Os;
+use neap_heap::os::areas;
 use neap_heap::os::linux::{self, Linux};
-use neap_heap::os::own_stack;
 use neap_heap::os::process;
 use neap_heap::pages::{Totals, Use};
 use neap_heap::slab::class::Class;
@@ -43,7 +43,7 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
     static UNKNOWN: Unknown = Unknown(UnsafeCell::new(MaybeUninit::zeroed()));
     let mut report = Some(report);
     let mut say = |figures: &Snapshot| report.take().map(|report| report(figures));
-    let said = own_stack::with(|figures| {
+    let said = areas::with(|figures| {
         snapshot_into(figures);
         say(figures)
     });

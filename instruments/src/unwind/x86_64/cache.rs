@@ -10,7 +10,7 @@ use super::rule::Rule;
 use bytemuck::Zeroable;
 use core::ptr::NonNull;
 use neap_heap::base::sync::plain::{AtomicU16, AtomicU64, Ordering};
-use neap_heap::os::late::Late;
+use neap_heap::os::areas::Late;
 
 /// log2 of the number of entries; 64 KiB in all, mapped when the first rule is cached.
 const BITS: u32 = 12;

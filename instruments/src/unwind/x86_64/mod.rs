@@ -12,7 +12,7 @@ use super::{Frame, Left, chain};
 use crate::objects;
 use crate::peek::{Peek, far};
 use core::arch::asm;
-use neap_heap::os::own_stack;
+use neap_heap::os::areas;
 use rule::{Base, Rule, Saved};
 
 const WORD: usize = size_of::<usize>();
@@ -81,7 +81,7 @@ fn learn(frame: &Frame) -> Rule {
             Some(program::row_at(fde, instruction)?.rule())
         })
     };
-    let rule = own_stack::on_stack(read).unwrap_or(Rule::Chain);
+    let rule = areas::on_stack(read).unwrap_or(Rule::Chain);
     cache::keep(instruction, rule);
     rule
 }
@@ -91,7 +91,7 @@ fn learn(frame: &Frame) -> Rule {
 #[inline(never)]
 fn compute(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
     let instruction = frame.instruction();
-    own_stack::on_stack(|| {
+    areas::on_stack(|| {
         tables::with(instruction, |fde| {
             program::row_at(fde, instruction)?.caller(frame, peek, fde)
         })
