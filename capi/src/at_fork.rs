@@ -11,9 +11,8 @@
 
 use crate::imports::is_glibc;
 use crate::loader;
-use crate::next::Next;
+use crate::loader::Next;
 use core::ffi::{c_int, c_void};
-use core::mem::transmute;
 #[cfg(panic = "abort")]
 use core::ptr::null;
 use neap_heap::base::sync::plain::{AtomicBool, Ordering};
@@ -21,9 +20,11 @@ use neap_heap::fork::is_own_handler;
 use neap_heap::init;
 use neap_heap::os::thread::with_signals_masked;
 
-static REGISTER: Next = Next::new(c"__register_atfork");
+// SAFETY: as glibc declares the function.
+static REGISTER: Next<Register> = unsafe { Next::new(c"__register_atfork") };
 #[cfg(panic = "abort")]
-static AT_FORK: Next = Next::new(c"pthread_atfork");
+// SAFETY: as C libraries declare the function.
+static AT_FORK: Next<AtFork> = unsafe { Next::new(c"pthread_atfork") };
 
 /// Whether others have registered handlers.
 static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
@@ -66,7 +67,7 @@ unsafe extern "C" fn __register_atfork(
 /// Looks the wrapped function up, where the C library has it.
 pub(crate) fn begin() {
     if is_glibc() {
-        REGISTER.look();
+        REGISTER.symbol.look();
     }
 }
 
@@ -82,7 +83,7 @@ unsafe fn register(
 ) -> Option<c_int> {
     // SAFETY: null, or glibc's function of this name and so of this type; the caller's promise.
     unsafe {
-        let next = transmute::<*mut c_void, Option<Register>>(REGISTER.found());
+        let next = REGISTER.found();
         Some(next?(before, in_parent, in_child, library))
     }
 }
@@ -114,7 +115,8 @@ unsafe extern "C" fn at_fork(before: Handler, in_parent: Handler, in_child: Hand
     let result = unsafe {
         match is_glibc() {
             true => register(before, in_parent, in_child, null()),
-            false => transmute::<*mut c_void, Option<AtFork>>(AT_FORK.found())
+            false => AT_FORK
+                .found()
                 .map(|other| other(before, in_parent, in_child)),
         }
     };

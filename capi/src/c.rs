@@ -1,13 +1,18 @@
-//! The names of the C standard and their relatives.
+//! The names of the C standard and their relatives, as glibc 2.36 behaves, with C23's frees that
+//! state a size; the same under glibc's internal names (`__libc_malloc` …), and SunOS's `cfree`.
+//! Old programs and some interposers call these, and would reach a second heap without them here.
 
-use crate::errno::{fail, or_enomem};
-use core::ffi::c_void;
+use crate::imports::{fail, or_enomem};
+use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
+use neap_heap::os::Os;
+use neap_heap::os::linux::Linux;
+use neap_heap::os::loader::set_errno;
 use neap_heap::{free, malloc, realloc};
 
 /// `size` bytes at a multiple of 16; `malloc(0)` gives a block of its own.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
+extern "C" fn malloc(size: usize) -> *mut c_void {
     match malloc::allocate_hit(size) {
         Some(block) => block.cast(),
         None => malloc_miss(size),
@@ -23,7 +28,7 @@ fn malloc_miss(size: usize) -> *mut c_void {
 
 /// `count * size` bytes of zeros; null and `ENOMEM` if the product overflows.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
         return calloc_miss(usize::MAX);
     };
@@ -47,7 +52,7 @@ fn calloc_miss(bytes: usize) -> *mut c_void {
 /// - `block` is null or a live block of this library, not used by others meanwhile.
 /// - After success (and after size 0) the caller no longer uses `block`.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
         return malloc(size);
     }
@@ -78,17 +83,7 @@ unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize)
 /// # Safety
 /// - `block` is null or a live block of this library that no thread uses any more.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: the caller's promise is the same.
-    unsafe { free::free(block.cast()) }
-}
-
-/// [`free`] under the name that SunOS gave it; glibc exports it for old programs.
-///
-/// # Safety
-/// - As [`free`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cfree(block: *mut c_void) {
+unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
     unsafe { free::free(block.cast()) }
 }
@@ -101,4 +96,129 @@ unsafe extern "C" fn cfree(block: *mut c_void) {
 unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     // SAFETY: the caller's promise is the same.
     unsafe { free::usable_size(block.cast()) }
+}
+
+/// The largest alignment that `neap_heap::malloc` serves: 1 GiB. Requests beyond it fail.
+const LARGEST: usize = 1 << 30;
+/// The alignment of every block, even with a size class of 8 bytes (`NEAP_CLASSES`).
+const LEAST: usize = 8;
+
+/// A block at a multiple of `align`, a power of two; null if there is none.
+#[inline]
+pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
+    if align <= LEAST {
+        return malloc::allocate(size);
+    }
+    if align > LARGEST {
+        return null_mut();
+    }
+    malloc::allocate_aligned(size, align)
+}
+
+/// `size` bytes at a multiple of `align`, which is rounded up to a power of two
+/// as glibc does; `EINVAL` if it cannot be.
+#[unsafe(no_mangle)]
+extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    match align.checked_next_power_of_two() {
+        Some(align) => or_enomem(allocate(size, align)),
+        None => fail(libc::EINVAL),
+    }
+}
+
+/// `size` bytes at a multiple of `align`; null and `EINVAL` if that is no power of two, as C17 and
+/// glibc 2.38 have it. Every `size` is accepted.
+#[unsafe(no_mangle)]
+extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    match align.is_power_of_two() {
+        true => or_enomem(allocate(size, align)),
+        false => fail(libc::EINVAL),
+    }
+}
+
+/// Stores a block at a multiple of `align` in `*out` and returns 0, or returns `EINVAL` (not a
+/// power of two times `sizeof(void *)`) or `ENOMEM` and leaves `*out` alone. `ENOMEM` is in `errno`
+/// as well, as in glibc: programs print it.
+///
+/// # Safety
+/// - `out` may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
+        return libc::EINVAL;
+    }
+    let block = allocate(size, align);
+    if block.is_null() {
+        set_errno(libc::ENOMEM);
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller says so.
+    unsafe { out.write(block.cast()) };
+    0
+}
+
+/// `size` bytes at the start of an OS page.
+#[unsafe(no_mangle)]
+extern "C" fn valloc(size: usize) -> *mut c_void {
+    memalign(Linux.page_bytes(), size)
+}
+
+/// As [`valloc`], with `size` rounded up to whole OS pages.
+#[unsafe(no_mangle)]
+extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    let page = Linux.page_bytes();
+    match size.checked_next_multiple_of(page) {
+        Some(bytes) => memalign(page, bytes),
+        None => fail(libc::ENOMEM),
+    }
+}
+
+/// Frees a block of `malloc`, `calloc` or `realloc` that was asked for with `size` bytes; null does
+/// nothing.
+///
+/// # Safety
+/// - `block` is null or a live block that no thread uses any more, and `size` is what was asked
+///   for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { free::free_sized(block.cast(), size) }
+}
+
+/// Frees a block of `aligned_alloc(align, size)`; null does nothing.
+///
+/// # Safety
+/// - `block` is null or a live block that no thread uses any more, and `align` and `size` are what
+///   was asked for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { free::free_aligned_sized(block.cast(), align, size) }
+}
+
+/// The names under which others call the same functions.
+macro_rules! aliases {
+    ($($alias:ident = $name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
+        #[doc = concat!("[`", stringify!($name), "`].")]
+        ///
+        /// # Safety
+        /// - As that.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $alias($($argument: $kind),*) $(-> $result)? {
+            #[allow(unused_unsafe, reason = "some take no pointer")]
+            // SAFETY: the caller's promise is the same.
+            unsafe { $name($($argument),*) }
+        }
+    )*};
+}
+
+aliases! {
+    __libc_malloc = malloc(size: usize) -> *mut c_void;
+    __libc_calloc = calloc(count: usize, size: usize) -> *mut c_void;
+    __libc_realloc = realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    __libc_free = free(block: *mut c_void);
+    cfree = free(block: *mut c_void);
+    __libc_memalign = memalign(align: usize, size: usize) -> *mut c_void;
+    __libc_valloc = valloc(size: usize) -> *mut c_void;
+    __libc_pvalloc = pvalloc(size: usize) -> *mut c_void;
+    __posix_memalign = posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int;
 }

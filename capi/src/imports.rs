@@ -1,14 +1,60 @@
-//! What the library takes from the C library where glibc's versions and musl differ.
+//! What the library takes from the C library: names that not every process has, where glibc's
+//! versions and musl differ, and `errno`.
 //!
 //! The shipped library is linked without a C library (`ci/dist.sh`). The loader looks up each
-//! undefined name in the process, whatever its version. What differs in the archive is in
-//! `archive.rs`.
+//! undefined name in the process, whatever its version.
+//!
+//! In a dynamic program, `dlsym` answers the archive `libneap.a` all questions, as it does
+//! `libneap.so`. A static program has no loader to ask. There the linker has answered: it left null
+//! what nothing else in the program needed.
 
-use crate::optional::optional;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::arch::global_asm;
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
-use neap_heap::os::{loader, process};
+use neap_heap::os::loader::set_errno;
+use neap_heap::os::{call_long, loader, process};
+
+/// The address of a name, as the loader found it in the process.
+macro_rules! address_of {
+    ($name:literal $(, $directive:expr)?) => {{
+        let address: *const core::ffi::c_void;
+        // SAFETY: reads the word that the linker or the loader filled.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!(
+                $($directive,)?
+                concat!("mov {0}, qword ptr [rip + ", $name, "@GOTPCREL]"),
+                out(reg) address,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            core::arch::asm!(
+                $($directive,)?
+                concat!("adrp {0}, :got:", $name),
+                concat!("ldr {0}, [{0}, :got_lo12:", $name, "]"),
+                out(reg) address,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        address
+    }};
+}
+
+/// The same of a name that not every process has; null where there is none.
+macro_rules! optional {
+    ($name:literal) => {
+        $crate::imports::address_of!($name, concat!(".weak ", $name))
+    };
+}
+
+pub(crate) use {address_of, optional};
+
+/// Whether this is the archive `libneap.a`, part of the program, and not libneap.so.
+pub(crate) const IN_ARCHIVE: bool = cfg!(all(panic = "abort", feature = "archive"));
 
 type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -17,9 +63,9 @@ type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 const INTERNAL: c_int = c_int::MIN;
 
 // Before glibc 2.34 these are in libraries that a program with one thread and no plugins need not
-// have (neap_heap::os::loader). The archive's own are in `archive.rs`.
+// have (neap_heap::os::loader).
 #[cfg(not(all(panic = "abort", feature = "archive")))]
-core::arch::global_asm!(
+global_asm!(
     ".weak dlsym",
     ".weak pthread_attr_setstacksize",
     ".weak pthread_create",
@@ -27,9 +73,13 @@ core::arch::global_asm!(
     ".weak pthread_setspecific",
 );
 
+// In the archive a strong reference would link the loader into every static program.
+#[cfg(all(panic = "abort", feature = "archive"))]
+global_asm!(".weak dlsym");
+
 // Without a version glibc's `memcpy` is the oldest, for programs that overlap. It is slower.
 #[cfg(all(panic = "abort", not(feature = "archive"), target_arch = "x86_64"))]
-core::arch::global_asm!(".set memcpy, memmove");
+global_asm!(".set memcpy, memmove");
 
 /// Whether the C library is glibc.
 pub(crate) fn is_glibc() -> bool {
@@ -50,9 +100,8 @@ pub(crate) fn is_up() -> bool {
 /// - As `dlsym(3)`: a handle of `dlopen`'s, `RTLD_DEFAULT`, or `RTLD_NEXT` for a name that only
 ///   glibc's `libc.so` and this library have.
 pub(crate) unsafe fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
-    #[cfg(all(panic = "abort", feature = "archive"))]
-    if crate::archive::is_static() {
-        return crate::archive::linked(name);
+    if is_static() {
+        return linked(name);
     }
     if loader::has_dlsym() {
         // SAFETY: the caller's promise.
@@ -90,4 +139,83 @@ fn find(library: *mut c_void, name: &CStr) -> *mut c_void {
     find.filter(|_| !library.is_null())
         // SAFETY: a library that `open` gave, and a C string.
         .map_or(null_mut(), |find| unsafe { find(library, name.as_ptr()) })
+}
+
+/// Whether the process is a static program: nothing that the archive is part of needs a library. It
+/// may have a `dlsym` (glibc's conversions of characters link it), which finds nothing.
+pub(crate) fn is_static() -> bool {
+    if !IN_ARCHIVE {
+        return false;
+    }
+    let mut entry: *const Entry = optional!("_DYNAMIC").cast();
+    while !entry.is_null() {
+        // SAFETY: the linker's table, which ends in an entry of kind 0.
+        match unsafe { entry.read() }.kind {
+            DT_NULL => break,
+            DT_NEEDED => return false,
+            // SAFETY: not past the last.
+            _ => entry = unsafe { entry.add(1) },
+        }
+    }
+    true
+}
+
+/// An entry of the table of a dynamic object (`Elf64_Dyn`).
+#[repr(C)]
+struct Entry {
+    kind: u64,
+    _value: u64,
+}
+
+const DT_NULL: u64 = 0;
+const DT_NEEDED: u64 = 1;
+
+/// Answers as `dlsym` does, in a static program. It knows the names without which Neap would do
+/// less: what `operator new` calls when memory runs out, and a function of the C library's, for its
+/// place. Null for the others: a function that wraps one of the C library's then calls the kernel.
+fn linked(name: &CStr) -> *mut c_void {
+    let address = match name.to_bytes() {
+        b"_ZSt15get_new_handlerv" => optional!("_ZSt15get_new_handlerv"),
+        b"_ZSt17__throw_bad_allocv" => optional!("_ZSt17__throw_bad_allocv"),
+        b"getpid" => libc::getpid as *const c_void,
+        _ => return null_mut(),
+    };
+    address.cast_mut()
+}
+
+/// Calls the kernel, as the C library's function would, where there is none.
+///
+/// # Safety
+/// - As [`call_long`].
+#[cold]
+pub(crate) unsafe fn ask(number: c_long, arguments: [usize; 6]) -> isize {
+    // SAFETY: the caller's promise.
+    let answer = unsafe { call_long(number, arguments) };
+    match answer {
+        -4095..=-1 => fail_raw(answer as c_long) as isize,
+        answer => answer,
+    }
+}
+
+/// Ends a call that asked the kernel itself: its negative number becomes `errno`.
+pub(crate) extern "C" fn fail_raw(answer: c_long) -> c_long {
+    set_errno(-answer as c_int);
+    -1
+}
+
+/// Sets `errno` to `code` and gives the null pointer that reports it.
+#[cold]
+#[inline(never)]
+pub(crate) fn fail(code: c_int) -> *mut c_void {
+    set_errno(code);
+    null_mut()
+}
+
+/// Hands a block to the caller, or reports that there was none.
+#[inline(always)]
+pub(crate) fn or_enomem(block: *mut u8) -> *mut c_void {
+    if block.is_null() {
+        return fail(libc::ENOMEM);
+    }
+    block.cast()
 }

@@ -1,16 +1,14 @@
-//! Questions to the dynamic loader.
+//! Questions to the dynamic loader, and the functions that this library's functions wrap ([`Next`]).
 //!
 //! They are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
 
-use crate::imports::symbol;
-#[cfg(not(all(panic = "abort", feature = "archive")))]
-use crate::optional::address_of;
-use crate::optional::optional;
+use crate::imports::{IN_ARCHIVE, address_of, optional, symbol};
 use core::ffi::{CStr, c_int, c_void};
+use core::marker::PhantomData;
+use core::mem::transmute_copy;
 use core::ops::Range;
-use core::ptr::NonNull;
-#[cfg(not(all(panic = "abort", feature = "archive")))]
-use neap_heap::base::sync::plain::{AtomicUsize, Ordering};
+use core::ptr::{NonNull, null_mut};
+use neap_heap::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use neap_heap::os::loader;
 
 /// The definition of `name` that comes after this library in the search order.
@@ -26,8 +24,7 @@ pub(crate) fn next_at_start(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: the process has one thread, or the loader's lock is held while it opens this library.
     let look = |after| unsafe { loader::find(after, name) };
     match look(own) {
-        #[cfg(not(all(panic = "abort", feature = "archive")))]
-        Ok(None) => {
+        Ok(None) if !IN_ARCHIVE => {
             let is_other = |found: &NonNull<c_void>| !own_image().contains(&found.as_ptr().addr());
             listed(name).filter(is_other)
         }
@@ -42,9 +39,12 @@ pub(crate) fn listed(name: &CStr) -> Option<NonNull<c_void>> {
     unsafe { loader::find(None, name) }.ok().flatten()
 }
 
-/// Whether the process's `malloc` is this library's, which another object's may come before.
-#[cfg(not(all(panic = "abort", feature = "archive")))]
+/// Whether the process's `malloc` is this library's, which another object's may come before. For
+/// the archive the linker has chosen this one.
 pub(crate) fn serves() -> bool {
+    if IN_ARCHIVE {
+        return true;
+    }
     static SERVES: AtomicUsize = AtomicUsize::new(0);
     let known = SERVES.load(Ordering::Relaxed);
     if known != 0 {
@@ -65,20 +65,12 @@ pub(crate) fn serves() -> bool {
     serves
 }
 
-/// The linker has chosen this one.
-#[cfg(all(panic = "abort", feature = "archive"))]
-pub(crate) fn serves() -> bool {
-    true
-}
-
-#[cfg(not(all(panic = "abort", feature = "archive")))]
 unsafe extern "C" {
     /// This library's first byte: the linker defines it in each object, for that object.
     static __ehdr_start: libc::Elf64_Ehdr;
 }
 
 /// Where this library is loaded.
-#[cfg(not(all(panic = "abort", feature = "archive")))]
 fn own_image() -> Range<usize> {
     let header = &raw const __ehdr_start;
     // SAFETY: the loader maps the header of a library, and the table behind it.
@@ -208,4 +200,101 @@ unsafe extern "C" fn look_at<const N: usize>(
         }
     }
     0
+}
+
+/// The functions of the C library that a file wraps, with their types, and `look`, which looks all
+/// of them up.
+macro_rules! wraps {
+    ($($place:ident: $name:literal, $kind:ty;)*) => {
+        $(
+            // SAFETY: as the C library declares the function of this name.
+            static $place: $crate::loader::Next<$kind> = unsafe { $crate::loader::Next::new($name) };
+        )*
+
+        fn look() {
+            $($place.symbol.look();)*
+        }
+    };
+}
+pub(crate) use wraps;
+
+/// A function of the next library in the search order, of the type `F`.
+pub(crate) struct Next<F> {
+    pub(crate) symbol: Symbol,
+    kind: PhantomData<F>,
+}
+
+impl<F: Copy> Next<F> {
+    /// # Safety
+    /// - `F` is the type of the C library's function of this name: a pointer to a function.
+    pub(crate) const unsafe fn new(name: &'static CStr) -> Self {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        Self {
+            symbol: Symbol::new(name),
+            kind: PhantomData,
+        }
+    }
+
+    /// `None` until it was looked for, or if there is none.
+    pub(crate) fn get(&self) -> Option<F> {
+        self.of(self.symbol.get())
+    }
+
+    /// [`Next::get`], also in a call that comes before the library's constructor.
+    pub(crate) fn found(&self) -> Option<F> {
+        self.of(self.symbol.found())
+    }
+
+    fn of(&self, address: *mut c_void) -> Option<F> {
+        // SAFETY: a function of this name, and so of this type.
+        (!address.is_null()).then(|| unsafe { transmute_copy(&address) })
+    }
+}
+
+/// A name, and where it was found in the next library; null until then.
+pub(crate) struct Symbol {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Symbol {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        let found = AtomicPtr::new(null_mut());
+        Self { name, found }
+    }
+
+    /// Looks for it, at the process's start.
+    pub(crate) fn look(&self) {
+        if let Some(found) = next_at_start(self.name) {
+            self.found.store(found.as_ptr(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self) -> *mut c_void {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    /// [`Symbol::get`], after a look where that is still possible. Later the loader is asked: other
+    /// threads may close libraries.
+    pub(crate) fn found(&self) -> *mut c_void {
+        if self.get().is_null() && !has_looked() {
+            self.look();
+        }
+        match self.get() {
+            found if !found.is_null() => found,
+            _ => next(self.name).map_or(null_mut(), NonNull::as_ptr),
+        }
+    }
+}
+
+/// Whether all of them were looked for.
+static LOOKED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn has_looked() -> bool {
+    LOOKED.load(Ordering::Relaxed)
+}
+
+/// From now on other threads may open and close libraries.
+pub(crate) fn note_looked() {
+    LOOKED.store(true, Ordering::Relaxed);
 }

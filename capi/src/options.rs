@@ -1,10 +1,20 @@
-//! The options that only libneap.so has: `deepbind` and `children`. The heap reads the environment
-//! first. It has already warned of a wrong value, and emptied the variable.
+//! The options that only libneap.so has: `deepbind` and `children`, and programs that run without
+//! Neap because their sanitizer's runtime replaces `malloc`.
+//!
+//! The heap reads the environment first. It has already warned of a wrong value, and emptied the
+//! variable.
+//!
+//! Two libraries cannot both replace `malloc`: the runtime asks the loader for names while Neap
+//! holds its locks, and finds no error in blocks that are not its own. The library cannot leave a
+//! process. So it says what it does, takes itself out of `LD_PRELOAD`, and executes the program
+//! again, before anything else of the process has run.
 
 use crate::dlopen;
+use crate::imports::{self, optional};
 use core::ffi::{CStr, c_char};
-use neap_heap::os::process;
+use neap_heap::os::{call, process};
 use neap_shared::control::{self, Value};
+use neap_shared::sanitizers;
 
 /// Puts these options into force.
 ///
@@ -38,21 +48,13 @@ fn parse(entry: &[u8]) -> Option<(&'static str, Value<'_>)> {
     Some((option.name, value))
 }
 
-/// What [`leave_preload`] took out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// This library was not in `LD_PRELOAD`.
-    Nothing,
-    /// This library.
-    Neap,
-}
-
-/// Takes this library out of `LD_PRELOAD`, so that children start without it.
+/// Takes this library out of `LD_PRELOAD`, so that children start without it. False if it was not
+/// there.
 ///
 /// # Safety
 /// - The process has one thread; `envp` is its environment.
-pub(crate) unsafe fn leave_preload(envp: *mut *mut c_char) -> Left {
-    let mut left = Left::Nothing;
+unsafe fn leave_preload(envp: *mut *mut c_char) -> bool {
+    let mut left = false;
     const NAME: &[u8] = b"LD_PRELOAD=";
     let mut next = envp;
     // SAFETY: the environment is an array of C strings that ends in null.
@@ -65,9 +67,7 @@ pub(crate) unsafe fn leave_preload(envp: *mut *mut c_char) -> Left {
             // SAFETY: the string's own bytes, on the stack, where the kernel wrote them.
             let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
             let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);
-            if kept < length {
-                left = Left::Neap;
-            }
+            left |= kept < length;
             // SAFETY: at most the place of the string's own 0.
             unsafe { *(*next).add(kept) = 0 };
         }
@@ -101,6 +101,72 @@ fn without_neap(list: &mut [u8]) -> usize {
 fn is_neap(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     name.starts_with(b"libneap")
+}
+
+/// Looks for the function of each runtime.
+macro_rules! lookups {
+    ($(($init:literal, $name:literal),)*) => {
+        [$((optional!($init), $name)),*]
+    };
+}
+
+/// The sanitizer whose runtime is in the process and replaces `malloc`.
+fn sanitizer() -> Option<&'static str> {
+    let runtimes = sanitizers!(lookups);
+    let found = runtimes.iter().find(|(init, _)| !init.is_null());
+    found.map(|(_, name)| *name)
+}
+
+/// Executes the program again without this library, if it has a sanitizer's runtime and this
+/// library was loaded by `LD_PRELOAD` before it. Returns if that is not so, or not possible.
+///
+/// # Safety
+/// - The arguments are those of a constructor that runs first; the process has one thread. This
+///   library [serves](crate::loader::serves) it.
+pub(crate) unsafe fn leave_to_sanitizer(argv: *const *const c_char, envp: *mut *mut c_char) {
+    let Some(name) = sanitizer() else { return };
+    // musl hands over no arguments.
+    let is_known = imports::is_glibc() && !argv.is_null() && !envp.is_null();
+    if !is_known || process::is_secure() || is_loader_the_program() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    if !unsafe { leave_preload(envp) } {
+        return;
+    }
+    // SAFETY: null, or the program's name, which ends in 0.
+    let program = unsafe { (*argv).as_ref() }.map(|first| unsafe { CStr::from_ptr(first) });
+    say([
+        b"neap: ",
+        program.map_or(b"this program", CStr::to_bytes),
+        b" is built with ",
+        name.as_bytes(),
+        b", which needs a malloc of its own: it runs without Neap\n",
+    ]);
+    // SAFETY: the process's own arguments and environment, which end in null.
+    unsafe {
+        let [argv, envp] = [argv.expose_provenance(), envp.expose_provenance()];
+        let program = c"/proc/self/exe".as_ptr().expose_provenance();
+        call(libc::SYS_execve, [program, argv, envp, 0])
+    };
+}
+
+/// Whether somebody called the loader with the program as its argument: then the loader is what
+/// would be executed, with other arguments than it had.
+fn is_loader_the_program() -> bool {
+    process::auxiliary(libc::AT_BASE) == 0
+}
+
+/// Writes to standard error by system calls, for the C library's function is the runtime's.
+fn say(parts: [&[u8]; 5]) {
+    let vector = parts.map(|part| libc::iovec {
+        iov_base: part.as_ptr().cast_mut().cast(),
+        iov_len: part.len(),
+    });
+    let place = vector.as_ptr().expose_provenance();
+    let arguments = [libc::STDERR_FILENO as usize, place, vector.len(), 0];
+    // SAFETY: each part is as long as it says.
+    unsafe { call(libc::SYS_writev, arguments) };
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What glibc's reporting functions say about a Neap heap.
+//! What glibc's reporting functions say about a Neap heap, and its control functions.
 //!
 //! The counts that they share, so that programs which add them up stay right:
 //! `arena` (slabs and everything not large) = `uordblks` (live) + `fordblks`
@@ -8,8 +8,9 @@
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use libc::FILE;
-use neap_heap::os::file;
-use neap_heap::os::linux;
+use neap_heap::os::loader::{errno, set_errno};
+use neap_heap::os::{file, linux};
+use neap_heap::reclaim::round;
 use neap_instruments::survey::{self, Brief};
 use neap_shared::stats::Text;
 
@@ -205,8 +206,7 @@ fn set_cancelling(state: c_int) -> c_int {
 /// Writes the page of `neap run --stats` to standard error. Keeps `errno`.
 #[unsafe(no_mangle)]
 extern "C" fn malloc_stats() {
-    // SAFETY: every thread has an errno of its own.
-    let errno = unsafe { *libc::__errno_location() };
+    let before = errno();
     survey::with_snapshot(|heap| {
         let mut page = Pieces::new(to_standard_error);
         let written =
@@ -214,7 +214,7 @@ extern "C" fn malloc_stats() {
         // A closed or full descriptor loses the report: nothing could read it.
         let _ = written.and_then(|()| page.flush());
     });
-    crate::errno::set(errno);
+    set_errno(before);
 }
 
 /// Writes all of `bytes`.
@@ -223,4 +223,29 @@ fn to_standard_error(bytes: &[u8]) -> fmt::Result {
         true => Ok(()),
         false => Err(fmt::Error),
     }
+}
+
+/// The parameters of `mallopt` in glibc's `<malloc.h>`: 1 to 4, and -1 to -8.
+const PARAMETERS: [core::ops::RangeInclusive<c_int>; 2] = [1..=4, -8..=-1];
+
+/// Gives free memory back to the kernel; 1 if any was, else 0. glibc keeps `_keep` bytes at the top
+/// of its heap; Neap has no top.
+#[unsafe(no_mangle)]
+extern "C" fn malloc_trim(_keep: usize) -> c_int {
+    c_int::from(round::purge_all() > 0)
+}
+
+/// `M_TRIM_THRESHOLD`: free memory beyond this many bytes goes back to the kernel.
+const TRIM_THRESHOLD: c_int = -1;
+
+/// Accepts the parameters that glibc knows and returns 1; 0 for others. `M_TRIM_THRESHOLD` sets how
+/// many bytes of free pages stay resident, -1 all; the others are ignored, because they tune
+/// mechanisms that Neap does not have (its own options are `NEAP_*`).
+#[unsafe(no_mangle)]
+extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
+    if parameter == TRIM_THRESHOLD {
+        // As in glibc: a negative number is a very large one.
+        round::keep_free(value as isize as usize);
+    }
+    c_int::from(PARAMETERS.iter().any(|range| range.contains(&parameter)))
 }

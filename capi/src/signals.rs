@@ -5,26 +5,25 @@
 //! Calls about other signals, and all calls while Neap has no handler, go to the C library. They
 //! take no lock of the heap and allocate nothing, so they may be called wherever the originals may.
 
-use crate::next::Next;
+use crate::loader::wraps;
 use core::ffi::{c_int, c_void};
-use core::mem::{MaybeUninit, transmute};
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use neap_heap::os::fault;
 use neap_heap::os::loader::set_errno;
 use neap_heap::reclaim::thread;
 
-static SIGACTION: Next = Next::new(c"sigaction");
-static SIGNAL: Next = Next::new(c"signal");
-
-type SigAction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
-type Signal = unsafe extern "C" fn(c_int, *mut c_void) -> *mut c_void;
+wraps! {
+    SIGACTION: c"sigaction",
+        unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+    SIGNAL: c"signal", unsafe extern "C" fn(c_int, *mut c_void) -> *mut c_void;
+}
 
 /// Looks up the functions that these wrap.
 pub(crate) fn begin() {
-    SIGACTION.look();
-    SIGNAL.look();
+    look();
     // SAFETY: null, or the C library's function of that name.
-    unsafe { fault::set_real_sigaction(SIGACTION.get()) };
+    unsafe { fault::set_real_sigaction(SIGACTION.symbol.get()) };
 }
 
 /// Whether a call is about our handler. A child of `vfork` has actions of its own, but shares our
@@ -49,7 +48,7 @@ unsafe extern "C" fn sigaction(
         if is_ours(signal) {
             return fault::program_action(signal, new, old);
         }
-        match transmute::<*mut c_void, Option<SigAction>>(SIGACTION.found()) {
+        match SIGACTION.found() {
             Some(next) => {
                 // Before the call, because both may be the same structure.
                 let wanted = new.as_ref().map(|new| new.sa_sigaction);
@@ -91,7 +90,7 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
     // SAFETY: as in `sigaction`; zeros are a valid structure.
     unsafe {
         if !is_ours(signal) {
-            return match transmute::<*mut c_void, Option<Signal>>(SIGNAL.found()) {
+            return match SIGNAL.found() {
                 Some(next) => settled(signal, handler, next(signal, handler)),
                 None => {
                     set_errno(libc::ENOSYS);

@@ -1,4 +1,5 @@
-//! The library's start: its constructor, or a call that comes before it.
+//! The library's start: its constructor, or a call that comes before it; its version, and what a
+//! panic does.
 //!
 //! The loader initialises this library before all others (`build.rs`), except where glibc is older
 //! than 2.34 and the program has libpthread: that asks for the same, and gets it. Then the first
@@ -9,8 +10,9 @@
 //! text it allocates, to the program's `dlerror`.
 
 use crate::cxx::replaced;
-use crate::{alone, copies, dlopen, imports, loader, next, options, streams, watch};
-use core::ffi::{c_char, c_int};
+use crate::imports::{self, IN_ARCHIVE, is_static};
+use crate::{copies, dlopen, loader, options, watch};
+use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use core::ptr::null_mut;
 use neap_heap::base::sync::{AtomicBool, Ordering};
@@ -43,15 +45,10 @@ unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *m
     if !loader::serves() && !is_opened {
         return;
     }
-    #[cfg(not(all(panic = "abort", feature = "archive")))]
-    // SAFETY: what the loader hands to a constructor, which runs before all others.
-    unsafe {
-        crate::sanitizer::leave(argv, envp);
-    }
-    #[cfg(all(panic = "abort", feature = "archive"))]
-    {
-        let _ = argv;
-        crate::cxx::beside::refuse_another();
+    match IN_ARCHIVE {
+        true => replaced::refuse_another(),
+        // SAFETY: what the loader hands to a constructor, which runs before all others.
+        false => unsafe { options::leave_to_sanitizer(argv, envp) },
     }
     let is_handed = imports::is_glibc() && !imports::is_up();
     let envp = if is_handed {
@@ -74,12 +71,12 @@ fn look() {
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     crate::signals::begin();
     watch::begin();
-    alone::begin();
+    crate::process::begin();
     copies::begin();
     dlopen::begin();
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     crate::at_fork::begin();
-    next::note_looked();
+    loader::note_looked();
 }
 
 /// Whether [`look`] has begun.
@@ -88,7 +85,7 @@ static LOOKS: AtomicBool = AtomicBool::new(false);
 /// Whether this call comes from within [`look`]: another library has a function of the C library's
 /// name, which allocates.
 fn is_looking() -> bool {
-    LOOKS.load(Ordering::Relaxed) && !next::has_looked()
+    LOOKS.load(Ordering::Relaxed) && !loader::has_looked()
 }
 
 // The heap calls this before a thread's first block (neap_heap::os::loader).
@@ -135,7 +132,7 @@ unsafe fn start_with(envp: *mut *mut c_char) {
     set_frontend(Frontend::C);
     // SAFETY: the caller's promise.
     unsafe { init::begin(envp) };
-    streams::begin();
+    crate::process::begin_streams();
     // SAFETY: the caller's promise.
     unsafe { options::read(envp) };
     init::open();
@@ -185,20 +182,42 @@ fn unsafe_callers() -> [Range<usize>; 5] {
         address_of(c"dlopen"),
         address_of(c"__tls_get_addr"),
     ]);
-    objects[0] = own_code(&objects[0]);
+    if IN_ARCHIVE {
+        // Which ci/archive.sh collects in one section. The object that contains it is the program.
+        objects[0] = neap_instruments::unwind::own_code();
+    }
     objects
 }
 
-#[cfg(all(panic = "abort", feature = "archive"))]
-use crate::archive::{is_static, own_code};
+/// The version, from the crate's manifest, as a C string.
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a version holds no NUL"),
+    };
 
-/// The library is an object of its own, in a process with a loader.
-#[cfg(not(all(panic = "abort", feature = "archive")))]
-fn own_code(object: &Range<usize>) -> Range<usize> {
-    object.clone()
+/// The version of the library, such as `0.1.0`; never null, never freed.
+#[unsafe(no_mangle)]
+extern "C" fn neap_version() -> *const c_char {
+    VERSION.as_ptr()
 }
 
-#[cfg(not(all(panic = "abort", feature = "archive")))]
-fn is_static() -> bool {
-    false
+/// A panic ends the process like any other fatal error.
+#[cfg(panic = "abort")]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    neap_heap::os::process::fatal(format_args!("bug in Neap: {info}"))
 }
+
+// The unwind tables of compiler_builtins name it. No unwinding passes through this library.
+#[cfg(all(panic = "abort", target_arch = "aarch64"))]
+core::arch::global_asm!(
+    ".pushsection .text.rust_eh_personality,\"ax\",%progbits",
+    ".hidden rust_eh_personality",
+    ".globl rust_eh_personality",
+    ".type rust_eh_personality,%function",
+    "rust_eh_personality:",
+    "brk #1",
+    ".size rust_eh_personality,4",
+    ".popsection",
+);

@@ -5,49 +5,30 @@
 //! before that. They take no lock and allocate nothing, so they may be called wherever the
 //! originals may: in a signal handler, or in a child of `vfork`.
 
-use crate::errno::ask;
-use crate::next::Next;
+use crate::imports::ask;
+use crate::loader::wraps;
 use core::ffi::{c_int, c_long, c_ulong, c_void};
-use core::mem::transmute;
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::init;
 use neap_heap::mapped_over;
 use neap_heap::os::process;
 
-static MMAP: Next = Next::new(c"mmap");
-static MUNMAP: Next = Next::new(c"munmap");
-static MREMAP: Next = Next::new(c"mremap");
-static SHMAT: Next = Next::new(c"shmat");
-static MADVISE: Next = Next::new(c"madvise");
-static IOCTL: Next = Next::new(c"ioctl");
-static PRCTL: Next = Next::new(c"prctl");
-static MLOCKALL: Next = Next::new(c"mlockall");
-static MUNLOCKALL: Next = Next::new(c"munlockall");
-
-type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
-type Munmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
-type Mremap = unsafe extern "C" fn(*mut c_void, usize, usize, c_int, ...) -> *mut c_void;
-type Shmat = unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
-type Madvise = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
-type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
-type LockAll = unsafe extern "C" fn(c_int) -> c_int;
-type UnlockAll = unsafe extern "C" fn() -> c_int;
-type Prctl = unsafe extern "C" fn(c_int, ...) -> c_int;
+wraps! {
+    MMAP: c"mmap",
+        unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
+    MUNMAP: c"munmap", unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+    MREMAP: c"mremap", unsafe extern "C" fn(*mut c_void, usize, usize, c_int, ...) -> *mut c_void;
+    SHMAT: c"shmat", unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
+    MADVISE: c"madvise", unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+    IOCTL: c"ioctl", unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+    PRCTL: c"prctl", unsafe extern "C" fn(c_int, ...) -> c_int;
+    MLOCKALL: c"mlockall", unsafe extern "C" fn(c_int) -> c_int;
+    MUNLOCKALL: c"munlockall", unsafe extern "C" fn() -> c_int;
+}
 
 /// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
-    let watched = [
-        &MMAP,
-        &MUNMAP,
-        &MREMAP,
-        &SHMAT,
-        &MADVISE,
-        &IOCTL,
-        &PRCTL,
-        &MLOCKALL,
-        &MUNLOCKALL,
-    ];
-    watched.into_iter().for_each(Next::look);
+    look();
 }
 
 /// Maps memory. What the program maps over a block (a file, shared memory) is not the heap's
@@ -68,10 +49,9 @@ unsafe extern "C" fn mmap(
     if flags & libc::MAP_FIXED != 0 {
         mapped_over::note(address.addr(), bytes);
     }
-    // SAFETY: null, or the C library's function of this name and so of this type; the caller's
-    // promise.
+    // SAFETY: as C declares the function; without one, as the kernel's call of this number.
     let mapped = unsafe {
-        match transmute::<*mut c_void, Option<Mmap>>(MMAP.get()) {
+        match MMAP.get() {
             Some(next) => next(address, bytes, access, flags, file, offset),
             None => {
                 let [access, flags, file] = [access, flags, file].map(|number| number as usize);
@@ -112,7 +92,7 @@ unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
     mapped_over::note(address.addr(), bytes);
     // SAFETY: as in `mmap`.
     unsafe {
-        match transmute::<*mut c_void, Option<Munmap>>(MUNMAP.get()) {
+        match MUNMAP.get() {
             Some(next) => next(address, bytes),
             None => ask(libc::SYS_munmap, [address.addr(), bytes, 0, 0, 0, 0]) as c_int,
         }
@@ -142,7 +122,7 @@ unsafe extern "C" fn mremap(
     }
     // SAFETY: as in `mmap`.
     let mapped = unsafe {
-        match transmute::<*mut c_void, Option<Mremap>>(MREMAP.get()) {
+        match MREMAP.get() {
             Some(next) => next(old, old_bytes, bytes, flags, new),
             None => {
                 let arguments = [old.addr(), old_bytes, bytes, flags as usize, new.addr(), 0];
@@ -164,7 +144,7 @@ unsafe extern "C" fn mremap(
 unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
     // SAFETY: as in `mmap`.
     let mapped = unsafe {
-        match transmute::<*mut c_void, Option<Shmat>>(SHMAT.get()) {
+        match SHMAT.get() {
             Some(next) => next(id, address, flags),
             None => {
                 let arguments = [id as usize, address.addr(), flags as usize, 0, 0, 0];
@@ -195,7 +175,7 @@ const LASTING: [c_int; 4] = [
 unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     // SAFETY: as in `mmap`.
     let answer = unsafe {
-        match transmute::<*mut c_void, Option<Madvise>>(MADVISE.get()) {
+        match MADVISE.get() {
             Some(next) => next(start, bytes, advice),
             None => {
                 let advised = [start.addr(), bytes, advice as usize, 0, 0, 0];
@@ -239,7 +219,7 @@ const UFFDIO_REGISTER: u32 = 3 << 30 | 32 << 16 | 0xaa << 8;
 unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // SAFETY: as in `mmap`.
     let answer = unsafe {
-        match transmute::<*mut c_void, Option<Ioctl>>(IOCTL.get()) {
+        match IOCTL.get() {
             Some(next) => next(file, request, argument),
             None => {
                 let argument = argument.expose_provenance();
@@ -265,7 +245,7 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
 unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     // SAFETY: as in `mmap`.
     let answer = unsafe {
-        match transmute::<*mut c_void, Option<LockAll>>(MLOCKALL.get()) {
+        match MLOCKALL.get() {
             Some(next) => next(flags),
             None => ask(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) as c_int,
         }
@@ -284,7 +264,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
 unsafe extern "C" fn munlockall() -> c_int {
     // SAFETY: as in `mmap`.
     let answer = unsafe {
-        match transmute::<*mut c_void, Option<UnlockAll>>(MUNLOCKALL.get()) {
+        match MUNLOCKALL.get() {
             Some(next) => next(),
             None => ask(libc::SYS_munlockall, [0; 6]) as c_int,
         }
@@ -317,7 +297,7 @@ unsafe extern "C" fn prctl(
     }
     // SAFETY: as in `mmap`.
     unsafe {
-        match transmute::<*mut c_void, Option<Prctl>>(PRCTL.get()) {
+        match PRCTL.get() {
             Some(next) => next(operation, second, third, fourth, fifth),
             None => {
                 let words = [second, third, fourth, fifth].map(|word| word as usize);

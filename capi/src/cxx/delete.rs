@@ -5,21 +5,14 @@
 //! here needs it. `NEAP_HARDEN` also refuses a `delete` of what another form than `new` gave.
 
 use crate::cxx::replaced::{self, Derived};
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::mem::transmute;
 use core::ptr::NonNull;
 use neap_heap::free;
 use neap_heap::watched::harden::Form;
 
-/// A reference to `std::nothrow`: it chooses the form and is never read.
-type Nothrow = *const c_void;
-/// `operator delete(block, size)` of the C++ runtime.
-type SizedForm = unsafe extern "C" fn(*mut c_void, usize);
-/// `operator delete(block, size, align)` of the C++ runtime.
-type SizedAlignedForm = unsafe extern "C" fn(*mut c_void, usize, usize);
-/// A form of the C++ runtime without a size. One with fewer arguments ignores the registers of the
-/// others.
-type UnsizedForm = unsafe extern "C" fn(*mut c_void, usize, usize);
+/// A form of the C++ runtime. One with fewer arguments ignores the registers of the others.
+type RuntimeForm = unsafe extern "C" fn(*mut c_void, usize, usize);
 
 /// `operator delete(block)`.
 ///
@@ -29,17 +22,6 @@ type UnsizedForm = unsafe extern "C" fn(*mut c_void, usize, usize);
 unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
     unsafe { free::free_formed(block.cast(), Form::New) }
-}
-
-/// `operator delete[](block)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`; the program no longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
-    static BEHIND: Derived = Derived::new(c"_ZdaPv");
-    // SAFETY: the caller's promise is the same.
-    unsafe { without_size(&BEHIND, block, 0, 0, Form::Array) }
 }
 
 /// `operator delete(block, align)`.
@@ -52,175 +34,74 @@ unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _align: usize) {
     unsafe { free::free(block.cast()) }
 }
 
-/// `operator delete[](block, align)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`; the program no longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, align: usize) {
-    static BEHIND: Derived = Derived::new(c"_ZdaPvSt11align_val_t");
-    // SAFETY: the caller's promise is the same.
-    unsafe { without_size(&BEHIND, block, align, 0, Form::Any) }
-}
-
-/// `operator delete(block, size)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; the program no
-///   longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvm(block: *mut c_void, size: usize) {
-    static BEHIND: Derived = Derived::new(c"_ZdlPvm");
-    // SAFETY: the caller's promise is the same.
-    unsafe { sized(&BEHIND, block, size, Form::New) }
-}
-
-/// `operator delete[](block, size)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; the program no
-///   longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvm(block: *mut c_void, size: usize) {
-    static BEHIND: Derived = Derived::new(c"_ZdaPvm");
-    // SAFETY: the caller's promise is the same.
-    unsafe { sized(&BEHIND, block, size, Form::Array) }
-}
-
-/// `operator delete(block, size, align)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; the program no
-///   longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvmSt11align_val_t(block: *mut c_void, size: usize, align: usize) {
-    static BEHIND: Derived = Derived::new(c"_ZdlPvmSt11align_val_t");
-    // SAFETY: the caller's promise is the same.
-    unsafe { sized_aligned(&BEHIND, block, size, align) }
-}
-
-/// `operator delete[](block, size, align)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; the program no
-///   longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvmSt11align_val_t(block: *mut c_void, size: usize, align: usize) {
-    static BEHIND: Derived = Derived::new(c"_ZdaPvmSt11align_val_t");
-    // SAFETY: the caller's promise is the same.
-    unsafe { sized_aligned(&BEHIND, block, size, align) }
-}
-
-/// `operator delete(block, nothrow)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`; the program no longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
-    static BEHIND: Derived = Derived::new(c"_ZdlPvRKSt9nothrow_t");
-    // SAFETY: the caller's promise is the same.
-    unsafe { without_size(&BEHIND, block, tag.addr(), 0, Form::Any) }
-}
-
-/// `operator delete[](block, nothrow)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`; the program no longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
-    static BEHIND: Derived = Derived::new(c"_ZdaPvRKSt9nothrow_t");
-    // SAFETY: the caller's promise is the same.
-    unsafe { without_size(&BEHIND, block, tag.addr(), 0, Form::Any) }
-}
-
-/// `operator delete(block, align, nothrow)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; the program no
-///   longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdlPvSt11align_val_tRKSt9nothrow_t(
-    block: *mut c_void,
-    align: usize,
-    tag: Nothrow,
-) {
-    static BEHIND: Derived = Derived::new(c"_ZdlPvSt11align_val_tRKSt9nothrow_t");
-    // SAFETY: the caller's promise is the same.
-    unsafe { without_size(&BEHIND, block, align, tag.addr(), Form::Any) }
-}
-
-/// `operator delete[](block, align, nothrow)`.
-///
-/// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; the program no
-///   longer uses it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _ZdaPvSt11align_val_tRKSt9nothrow_t(
-    block: *mut c_void,
-    align: usize,
-    tag: Nothrow,
-) {
-    static BEHIND: Derived = Derived::new(c"_ZdaPvSt11align_val_tRKSt9nothrow_t");
-    // SAFETY: the caller's promise is the same.
-    unsafe { without_size(&BEHIND, block, align, tag.addr(), Form::Any) }
-}
-
-/// Frees a block of `size` bytes.
-///
-/// # Safety
-/// - Same as for the operator that calls it.
-#[inline(always)]
-unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize, form: Form) {
-    if !replaced::surely_none() {
-        // SAFETY: the caller's promise is the same.
-        return unsafe { sized_elsewhere(behind, block, size, form) };
-    }
-    // SAFETY: the caller's promise is the same.
-    unsafe { free::free_deleted(block.cast(), size, 1, form) }
-}
-
-/// [`sized`] through the C++ runtime's operator, if the program has replaced any operator.
-///
-/// # Safety
-/// - Same as for the operator that calls it.
-#[cold]
-#[inline(never)]
-unsafe fn sized_elsewhere(behind: &Derived, block: *mut c_void, size: usize, form: Form) {
-    // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
-    unsafe {
-        match replaced::instead(behind) {
-            Some(form) => transmute::<NonNull<c_void>, SizedForm>(form)(block, size),
-            None => free::free_deleted(block.cast(), size, 1, form),
+/// The derived forms: name, arguments after the block, and what they are to the function that does
+/// the work. `nothrow` is a reference to `std::nothrow`, which is never read.
+macro_rules! forms {
+    ($($name:ident($($argument:ident),*) = $work:ident($first:expr, $second:expr, $form:expr);)*) => {$(
+        #[doc = concat!("`operator delete`, as `", stringify!($work), "`.")]
+        ///
+        /// # Safety
+        /// - `block` is null or came from the matching `new`, called with these values; the program
+        ///   no longer uses it.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(block: *mut c_void, $($argument: usize),*) {
+            static BEHIND: Derived = Derived::new(match CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            });
+            // SAFETY: the caller's promise is the same.
+            unsafe { $work(&BEHIND, block, $first, $second, $form) }
         }
-    }
+    )*};
 }
 
-/// Like [`sized`], with the alignment.
+forms! {
+    _ZdaPv() = unsized_form(0, 0, Form::Array);
+    _ZdaPvSt11align_val_t(align) = unsized_form(align, 0, Form::Any);
+    _ZdlPvm(size) = sized_form(size, 1, Form::New);
+    _ZdaPvm(size) = sized_form(size, 1, Form::Array);
+    _ZdlPvmSt11align_val_t(size, align) = sized_form(size, align, Form::Any);
+    _ZdaPvmSt11align_val_t(size, align) = sized_form(size, align, Form::Any);
+    _ZdlPvRKSt9nothrow_t(nothrow) = unsized_form(nothrow, 0, Form::Any);
+    _ZdaPvRKSt9nothrow_t(nothrow) = unsized_form(nothrow, 0, Form::Any);
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(align, nothrow) = unsized_form(align, nothrow, Form::Any);
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(align, nothrow) = unsized_form(align, nothrow, Form::Any);
+}
+
+/// Frees a block of `size` bytes at a multiple of `align`.
 ///
 /// # Safety
-/// - Same as for the operator that calls it.
+/// - As for the operator that calls it.
 #[inline(always)]
-unsafe fn sized_aligned(behind: &Derived, block: *mut c_void, size: usize, align: usize) {
+unsafe fn sized_form(behind: &Derived, block: *mut c_void, size: usize, align: usize, form: Form) {
     if !replaced::surely_none() {
         // SAFETY: the caller's promise is the same.
-        return unsafe { sized_aligned_elsewhere(behind, block, size, align) };
+        return unsafe { sized_elsewhere(block, size, align, behind, form) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { free::free_deleted(block.cast(), size, align, Form::Any) }
+    unsafe { free::free_deleted(block.cast(), size, align, form) }
 }
 
-/// [`sized_aligned`] through the C++ runtime's operator, if the program has replaced any operator.
+/// [`sized_form`] through the C++ runtime's operator, if the program has replaced any operator.
 ///
 /// # Safety
-/// - Same as for the operator that calls it.
+/// - As for the operator that calls it.
 #[cold]
 #[inline(never)]
-unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: usize, align: usize) {
+unsafe fn sized_elsewhere(
+    block: *mut c_void,
+    size: usize,
+    align: usize,
+    behind: &Derived,
+    form: Form,
+) {
     // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
     unsafe {
         match replaced::instead(behind) {
-            Some(form) => transmute::<NonNull<c_void>, SizedAlignedForm>(form)(block, size, align),
-            None => free::free_deleted(block.cast(), size, align, Form::Any),
+            Some(other) => transmute::<NonNull<c_void>, RuntimeForm>(other)(block, size, align),
+            None => free::free_deleted(block.cast(), size, align, form),
         }
     }
 }
@@ -228,9 +109,9 @@ unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: us
 /// Frees a block. `second` and `third` are the operator's other arguments.
 ///
 /// # Safety
-/// - Same as for the operator that calls it.
+/// - As for the operator that calls it.
 #[inline(always)]
-unsafe fn without_size(
+unsafe fn unsized_form(
     behind: &Derived,
     block: *mut c_void,
     second: usize,
@@ -239,19 +120,19 @@ unsafe fn without_size(
 ) {
     if !replaced::surely_none() {
         // SAFETY: the caller's promise is the same.
-        return unsafe { without_size_elsewhere(block, second, third, behind, form) };
+        return unsafe { unsized_elsewhere(block, second, third, behind, form) };
     }
     // SAFETY: the caller's promise is the same.
     unsafe { free::free_formed(block.cast(), form) }
 }
 
-/// [`without_size`] through the C++ runtime's operator, if the program has replaced any operator.
+/// [`unsized_form`] through the C++ runtime's operator, if the program has replaced any operator.
 ///
 /// # Safety
-/// - Same as for the operator that calls it.
+/// - As for the operator that calls it.
 #[cold]
 #[inline(never)]
-unsafe fn without_size_elsewhere(
+unsafe fn unsized_elsewhere(
     block: *mut c_void,
     second: usize,
     third: usize,
@@ -261,9 +142,7 @@ unsafe fn without_size_elsewhere(
     // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
     unsafe {
         match replaced::instead(behind) {
-            Some(other) => {
-                transmute::<NonNull<c_void>, UnsizedForm>(other)(block, second, third);
-            }
+            Some(other) => transmute::<NonNull<c_void>, RuntimeForm>(other)(block, second, third),
             None => free::free_formed(block.cast(), form),
         }
     }

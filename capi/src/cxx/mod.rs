@@ -1,10 +1,10 @@
 //! The 20 replaceable forms of C++'s `operator new` and `operator delete`.
 //!
 //! `new.rs` and `delete.rs` define the symbols; their fast paths are `malloc` and `free`. The
-//! out-of-memory path needs the C++ runtime. This library is not linked to it, so `runtime.rs`
+//! out-of-memory path needs the C++ runtime. This library is not linked to it, so `replaced.rs`
 //! finds it in the running process:
 //!
-//! - A throwing `new` enters `exhausted` (one file per architecture). It calls the new-handler and
+//! - A throwing `new` enters `exhausted`. It calls the new-handler and
 //!   retries until an allocation succeeds or the handler throws. Without a handler it throws
 //!   `std::bad_alloc`. The only Rust frame below a handler or a throw is the operator's own, which
 //!   has nothing to clean up.
@@ -14,16 +14,6 @@
 //! A program that replaces only some forms (`replaced.rs`) gets what the standard requires: the
 //! other forms behave as if they called the replaced ones.
 
-#[cfg(all(panic = "abort", feature = "archive"))]
-pub(crate) mod beside;
 mod delete;
 mod new;
 pub(crate) mod replaced;
-mod runtime;
-
-#[cfg(target_arch = "aarch64")]
-#[path = "aarch64.rs"]
-mod machine;
-#[cfg(target_arch = "x86_64")]
-#[path = "x86_64.rs"]
-mod machine;

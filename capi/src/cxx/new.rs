@@ -1,7 +1,6 @@
 //! The eight forms of `operator new`.
 
-use crate::aligned;
-use crate::cxx::machine::{array_elsewhere, exhausted};
+use crate::c;
 use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
@@ -127,12 +126,12 @@ fn attempt(size: usize, align: usize) -> *mut u8 {
     if !align.is_power_of_two() {
         return null_mut();
     }
-    aligned::allocate(size, align)
+    c::allocate(size, align)
 }
 
 /// What a throwing `new[]` calls, if it is not known that the program replaces no operator: the C++
 /// runtime's form, which calls `new`, or this library's.
-pub(super) extern "C" fn array_form(behind: &Derived) -> *mut c_void {
+extern "C" fn array_form(behind: &Derived) -> *mut c_void {
     replaced::instead(behind).map_or(own_array as *mut c_void, NonNull::as_ptr)
 }
 
@@ -194,4 +193,222 @@ fn aligned_elsewhere(behind: &Derived, size: usize, align: usize, tag: Nothrow) 
         Some(form) => unsafe { transmute::<NonNull<c_void>, AlignedForm>(form)(size, align, tag) },
         None => attempt(size, align).cast(),
     }
+}
+
+/// Finds memory for `operator new` after a first failure, or throws.
+///
+/// Exceptions pass through this frame: it has unwind information and nothing to clean up.
+///
+/// ```text
+///   on entry        after the prologue
+///   rsp → return    rsp+24 → return      rdi  size   kept in rbx
+///                   rsp+16 → rbx         rsi  align  kept in r12
+///                   rsp+8  → r12
+///                   rsp    → padding (16-byte alignment at calls)
+///
+///        ┌──────────────► handler? ── none ──► leave the frame, jump to the thrower
+///        │                   │ call it (may throw)
+///        └── null ─────── allocate ── block ──► return it
+/// ```
+///
+/// # Safety
+/// - `align` is what the operator was given, or 1.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbx, 0",
+        "push r12",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r12, 0",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rbx, rdi",
+        "mov r12, rsi",
+        // Call the handler, then try again.
+        "2:",
+        "mov rdi, r12",
+        "call {handler}",
+        "test rax, rax",
+        "jz 3f",
+        "call rax",
+        "mov rdi, rbx",
+        "mov rsi, r12",
+        "call {retry}",
+        "test rax, rax",
+        "jz 2b",
+        ".cfi_remember_state",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r12",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r12",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "ret",
+        // No handler: throw as if the operator's caller had called the thrower.
+        ".cfi_restore_state",
+        "3:",
+        "mov rdi, rbx",
+        "call {thrower}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r12",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r12",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "jmp rax",
+        ".cfi_endproc",
+        handler = sym replaced::handler,
+        retry = sym replaced::retry,
+        thrower = sym replaced::thrower,
+    )
+}
+
+/// Goes on in the form of `new[]` that `new::array_form` chooses, as if the operator's caller had
+/// called it. So no frame of Rust is between the caller and what that form throws.
+///
+/// # Safety
+/// - `behind` is the operator's. `align` is what it was given, or 0 for the form without.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn array_elsewhere(
+    size: usize,
+    align: usize,
+    behind: &Derived,
+) -> *mut c_void {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rdi, rdx",
+        "call {form}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+        form = sym array_form,
+    )
+}
+
+/// Finds memory for `operator new` after a first failure, or throws.
+///
+/// Exceptions pass through this frame: it has unwind information and nothing to clean up.
+///
+/// ```text
+///   on entry           after the prologue
+///   sp → the caller's  sp+32 → the caller's   x0  size   kept in x19
+///   x30  return        sp+24 → x20            x1  align  kept in x20
+///                      sp+16 → x19
+///                      sp+8  → x30
+///                      sp    → x29
+///
+///        ┌──────────────► handler? ── none ──► leave the frame, jump to the thrower
+///        │                   │ call it (may throw)
+///        └── null ─────── allocate ── block ──► return it
+/// ```
+///
+/// # Safety
+/// - `align` is what the operator was given, or 1.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "stp x19, x20, [sp, #16]",
+        ".cfi_offset x19, -16",
+        ".cfi_offset x20, -8",
+        "mov x29, sp",
+        "mov x19, x0",
+        "mov x20, x1",
+        // Call the handler, then try again.
+        "2:",
+        "mov x0, x20",
+        "bl {handler}",
+        "cbz x0, 3f",
+        "blr x0",
+        "mov x0, x19",
+        "mov x1, x20",
+        "bl {retry}",
+        "cbz x0, 2b",
+        ".cfi_remember_state",
+        "ldp x19, x20, [sp, #16]",
+        ".cfi_restore x19",
+        ".cfi_restore x20",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        ".cfi_def_cfa_offset 0",
+        "ret",
+        // No handler: throw as if the operator's caller had called the thrower.
+        ".cfi_restore_state",
+        "3:",
+        "mov x0, x19",
+        "bl {thrower}",
+        "mov x16, x0",
+        "ldp x19, x20, [sp, #16]",
+        ".cfi_restore x19",
+        ".cfi_restore x20",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        ".cfi_def_cfa_offset 0",
+        "br x16",
+        ".cfi_endproc",
+        handler = sym replaced::handler,
+        retry = sym replaced::retry,
+        thrower = sym replaced::thrower,
+    )
+}
+
+/// Goes on in the form of `new[]` that `new::array_form` chooses, as if the operator's caller had
+/// called it. So no frame of Rust is between the caller and what that form throws.
+///
+/// # Safety
+/// - `behind` is the operator's. `align` is what it was given, or 0 for the form without.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn array_elsewhere(
+    size: usize,
+    align: usize,
+    behind: &Derived,
+) -> *mut c_void {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "stp x0, x1, [sp, #16]",
+        "mov x29, sp",
+        "mov x0, x2",
+        "bl {form}",
+        "mov x16, x0",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        ".cfi_def_cfa_offset 0",
+        "br x16",
+        ".cfi_endproc",
+        form = sym array_form,
+    )
 }

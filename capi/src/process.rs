@@ -1,42 +1,44 @@
-//! Calls of the C library that require a process with one thread, that change the calling thread
-//! alone, or around which no thread may start. The purge thread ends, or waits, and later has what
-//! its starter has. Meanwhile the program's own calls do its work.
+//! Calls of the C library that copy, change or end the process.
+//!
+//! Some require a process with one thread, change the calling thread alone, or are calls around
+//! which no thread may start. The purge thread ends, or waits, and later has what its starter has.
+//! Meanwhile the program's own calls do its work. Shells and forking servers end by `_exit`, and
+//! `NEAP_STATS` must cover that as well. glibc's `fork` takes the lock on its list of streams after
+//! all handlers: see [`StreamLock`].
 
 #[cfg(not(all(panic = "abort", feature = "archive")))]
 use crate::at_fork;
 use crate::copies::{self, hold_for};
-use crate::errno::ask;
-use crate::loader;
-use crate::next::Next;
+use crate::imports::{ask, optional};
+use crate::loader::{self, wraps};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
-use core::ptr::NonNull;
-use neap_heap::base::sync::plain::{AtomicBool, Ordering};
+use core::ptr::{NonNull, null};
+use neap_heap::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
+use neap_heap::fork::{StreamLock, set_stream_lock};
 use neap_heap::init;
 use neap_heap::os::loader::set_errno;
+use neap_heap::os::process;
 use neap_heap::reclaim::thread::{self as purge, After};
+use neap_instruments::statistics;
 
-static UNSHARE: Next = Next::new(c"unshare");
-static SETNS: Next = Next::new(c"setns");
-static CAPSET: Next = Next::new(c"capset");
-static FORK: Next = Next::new(c"fork");
-static FORKPTY: Next = Next::new(c"forkpty");
+wraps! {
+    UNSHARE: c"unshare", unsafe extern "C" fn(c_int) -> c_int;
+    SETNS: c"setns", unsafe extern "C" fn(c_int, c_int) -> c_int;
+    CAPSET: c"capset", unsafe extern "C" fn(*mut c_void, *const c_void) -> c_int;
+    FORK: c"fork", unsafe extern "C" fn() -> c_int;
+    FORKPTY: c"forkpty", Forkpty;
+}
+
+type Forkpty = unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int;
 
 /// Whether the program counts its threads after each fork, and warns if there is another than its
 /// own: CPython from 3.12 on does.
 static COUNTS_THREADS: AtomicBool = AtomicBool::new(false);
 
-type Unshare = unsafe extern "C" fn(c_int) -> c_int;
-type Capset = unsafe extern "C" fn(*mut c_void, *const c_void) -> c_int;
-type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
-type Fork = unsafe extern "C" fn() -> c_int;
-type Forkpty = unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int;
-
 /// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
-    for next in [&UNSHARE, &SETNS, &CAPSET, &FORK, &FORKPTY] {
-        next.look();
-    }
+    look();
     // New in 3.12.
     let python = loader::listed(c"PyErr_GetRaisedException");
     COUNTS_THREADS.store(python.is_some(), Ordering::Relaxed);
@@ -49,10 +51,9 @@ pub(crate) fn begin() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let _alone = hold_for(flags);
-    // SAFETY: null, or the C library's function of this name and so of this type; the caller's
-    // promise.
+    // SAFETY: as C declares the function; without one, as the kernel's call of this number.
     unsafe {
-        match transmute::<*mut c_void, Option<Unshare>>(UNSHARE.get()) {
+        match UNSHARE.get() {
             Some(next) => next(flags),
             None => ask(libc::SYS_unshare, [flags as usize, 0, 0, 0, 0, 0]) as c_int,
         }
@@ -68,7 +69,7 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
     let _alone = hold_for(kind);
     // SAFETY: as in `unshare`.
     unsafe {
-        match transmute::<*mut c_void, Option<Setns>>(SETNS.get()) {
+        match SETNS.get() {
             Some(next) => next(file, kind),
             None => ask(libc::SYS_setns, [file as usize, kind as usize, 0, 0, 0, 0]) as c_int,
         }
@@ -84,7 +85,7 @@ unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
     let _alone = purge::hold();
     // SAFETY: as in `unshare`.
     unsafe {
-        match transmute::<*mut c_void, Option<Capset>>(CAPSET.get()) {
+        match CAPSET.get() {
             Some(next) => next(header, data),
             None => ask(libc::SYS_capset, [header.addr(), data.addr(), 0, 0, 0, 0]) as c_int,
         }
@@ -99,7 +100,7 @@ unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
 unsafe extern "C" fn fork() -> c_int {
     // SAFETY: as in `unshare`; without the C library's own there is none that runs handlers.
     around(&mut || unsafe {
-        match transmute::<*mut c_void, Option<Fork>>(FORK.found()) {
+        match FORK.found() {
             Some(next) => next(),
             None => copies::raw_fork() as c_int,
         }
@@ -119,7 +120,7 @@ unsafe extern "C" fn forkpty(
 ) -> c_int {
     // SAFETY: as in `unshare`.
     around(&mut || unsafe {
-        match transmute::<*mut c_void, Option<Forkpty>>(FORKPTY.found()) {
+        match FORKPTY.found() {
             Some(next) => next(file, name, settings, window),
             // glibc before 2.34 has it in a library of its own, which may have been opened later.
             None => match loader::inside(b"libutil.so", c"forkpty") {
@@ -149,4 +150,80 @@ fn around(fork: &mut dyn FnMut() -> c_int) -> c_int {
         false => After::Unknown,
     };
     purge::fork_whole(after, fork)
+}
+
+/// Ends the process at once, after writing the requested statistics.
+#[unsafe(no_mangle)]
+extern "C" fn _exit(status: c_int) -> ! {
+    statistics::ends_at_once();
+    process::exit_at_once(status)
+}
+
+/// C99's name for [`_exit`].
+#[unsafe(no_mangle)]
+extern "C" fn _Exit(status: c_int) -> ! {
+    _exit(status)
+}
+
+/// How often the fork in progress took it: twice if a signal handler forked before the first fork
+/// closed the gate. guarded by: the lock itself
+#[unsafe(link_section = "neap_fork")]
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Registers the lock with the heap. With another C library there is none.
+pub(crate) fn begin_streams() {
+    let functions = [
+        optional!("_IO_list_lock"),
+        optional!("_IO_list_unlock"),
+        optional!("_IO_list_resetlock"),
+    ];
+    if functions.contains(&null()) {
+        return;
+    }
+    set_stream_lock(&StreamLock {
+        is_single,
+        take,
+        give_back,
+        reset: free,
+    });
+}
+
+/// Calls one of glibc's functions on its lock.
+fn call(function: *const c_void) {
+    // SAFETY: null, or a function without arguments and result, which may be called here.
+    unsafe {
+        if let Some(function) = transmute::<*const c_void, Option<unsafe extern "C" fn()>>(function)
+        {
+            function();
+        }
+    }
+}
+
+/// Whether the process has one thread: then `fork` takes no lock. `None` before glibc 2.32.
+fn is_single() -> Option<bool> {
+    let single = optional!("__libc_single_threaded").cast::<u8>();
+    // SAFETY: null, or glibc's byte of this name; other threads may change it, but none does while
+    // there is one.
+    (!single.is_null()).then(|| unsafe { single.read_volatile() } != 0)
+}
+
+fn take() {
+    call(optional!("_IO_list_lock"));
+    TAKEN.store(TAKEN.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+fn give_back() {
+    let taken = TAKEN.load(Ordering::Relaxed);
+    if taken > 0 {
+        TAKEN.store(taken - 1, Ordering::Relaxed);
+        call(optional!("_IO_list_unlock"));
+    }
+}
+
+/// The C library has already freed it, if it knew of other threads.
+fn free() {
+    if TAKEN.load(Ordering::Relaxed) > 0 {
+        TAKEN.store(0, Ordering::Relaxed);
+        call(optional!("_IO_list_resetlock"));
+    }
 }

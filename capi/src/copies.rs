@@ -9,33 +9,20 @@
 //! `syscall` also notices a program that enters a sandbox by number, leaves or enters a namespace,
 //! for which it may have to be alone, or gives up rights of the calling thread.
 
-use crate::errno;
-use crate::next::Next;
+use crate::imports::fail_raw;
+use crate::loader::{Symbol, wraps};
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::{offset_of, transmute};
 use neap_heap::base::sync::{AtomicPtr, Ordering};
 use neap_heap::fork::{self, Copier};
 use neap_heap::init;
+use neap_heap::os::loader::set_errno;
 use neap_heap::reclaim::thread::{self as purge, Hold};
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
-#[cfg(target_arch = "aarch64")]
-mod raw_aarch64;
-#[cfg(target_arch = "aarch64")]
-use raw_aarch64::raw;
-#[cfg(target_arch = "x86_64")]
-mod raw_x86_64;
-#[cfg(target_arch = "x86_64")]
-use raw_x86_64::raw;
-#[cfg(target_arch = "x86_64")]
-mod x86_64;
-
-static CLONE: Next = Next::new(c"clone");
-static FORK: Next = Next::new(c"_Fork");
-
-/// The C library's `syscall`, or before it is known, one of our own.
-static SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(raw as *mut c_void);
+wraps! {
+    CLONE: c"clone", Clone;
+    FORK: c"_Fork", unsafe extern "C" fn() -> c_int;
+}
 
 type Body = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Clone = unsafe extern "C" fn(
@@ -47,15 +34,17 @@ type Clone = unsafe extern "C" fn(
     *mut c_void,
     *mut c_void,
 ) -> c_int;
-type Fork = unsafe extern "C" fn() -> c_int;
+
+/// The C library's `syscall`, or before it is known, one of our own.
+static SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(raw as *mut c_void);
+
 type Syscall =
     unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 
 /// Looks up the functions that these wrap.
 pub(crate) fn begin() {
-    CLONE.look();
-    FORK.look();
-    let next = Next::new(c"syscall").found();
+    look();
+    let next = Symbol::new(c"syscall").found();
     if !next.is_null() {
         SYSCALL.store(next, Ordering::Relaxed);
     }
@@ -101,9 +90,8 @@ unsafe extern "C" fn clone(
     tls: *mut c_void,
     child_id: *mut c_void,
 ) -> c_int {
-    // SAFETY: null, or the C library's function of this name and so of this type.
-    let Some(next) = (unsafe { transmute::<*mut c_void, Option<Clone>>(CLONE.found()) }) else {
-        errno::set(libc::ENOSYS);
+    let Some(next) = CLONE.found() else {
+        set_errno(libc::ENOSYS);
         return -1;
     };
     let Some(body) = body.filter(|_| flags as u64 & SHARING == 0) else {
@@ -138,7 +126,7 @@ unsafe extern "C" fn clone(
 unsafe extern "C" fn _Fork() -> c_int {
     // SAFETY: as in `clone`.
     let child = fork::around(|| unsafe {
-        match transmute::<*mut c_void, Option<Fork>>(FORK.get()) {
+        match FORK.get() {
             Some(next) => next().into(),
             None => raw_fork(),
         }
@@ -239,4 +227,152 @@ unsafe fn copies(number: c_long, a: c_long, b: c_long) -> bool {
         _ => return false,
     };
     flags & SHARING == 0 && stack == 0
+}
+
+/// The kernel's call, as the C library makes it.
+///
+/// # Safety
+/// - As `syscall(2)`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn raw() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 2f",
+        "ret",
+        "2:",
+        "mov rdi, rax",
+        "jmp {fail}",
+        ".cfi_endproc",
+        fail = sym fail_raw,
+    )
+}
+
+/// The C library's `syscall`, after a check of the number. Ends in a jump, because a child of
+/// `vfork` returns on its parent's stack.
+///
+/// # Safety
+/// - As `syscall(2)`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn syscall(number: c_long) -> c_long {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "cmp rdi, {clone}",
+        "je 2f",
+        "cmp rdi, {fork}",
+        "je 2f",
+        "cmp rdi, {clone3}",
+        "je 2f",
+        "cmp rdi, {prctl}",
+        "je 2f",
+        "cmp rdi, {seccomp}",
+        "je 2f",
+        "cmp rdi, {unshare}",
+        "je 2f",
+        "cmp rdi, {setns}",
+        "je 2f",
+        "cmp rdi, {capset}",
+        "je 2f",
+        "cmp rdi, {landlock}",
+        "je 2f",
+        "jmp qword ptr [rip + {next}]",
+        "2:",
+        "jmp {seen}",
+        ".cfi_endproc",
+        clone = const libc::SYS_clone,
+        fork = const libc::SYS_fork,
+        clone3 = const libc::SYS_clone3,
+        prctl = const libc::SYS_prctl,
+        seccomp = const libc::SYS_seccomp,
+        unshare = const libc::SYS_unshare,
+        setns = const libc::SYS_setns,
+        capset = const libc::SYS_capset,
+        landlock = const libc::SYS_landlock_restrict_self,
+        next = sym SYSCALL,
+        seen = sym seen,
+    )
+}
+
+/// The kernel's call, as the C library makes it.
+///
+/// # Safety
+/// - As `syscall(2)`.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn raw() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov x8, x0",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "mov x5, x6",
+        "svc #0",
+        "cmn x0, #4095",
+        "b.cs 2f",
+        "ret",
+        "2:",
+        "b {fail}",
+        ".cfi_endproc",
+        fail = sym fail_raw,
+    )
+}
+
+/// The C library's `syscall`, after a check of the number. Ends in a jump, because a copy may
+/// return on its parent's stack.
+///
+/// # Safety
+/// - As `syscall(2)`.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn syscall(number: c_long) -> c_long {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "cmp x0, #{clone}",
+        "b.eq 2f",
+        "cmp x0, #{clone3}",
+        "b.eq 2f",
+        "cmp x0, #{prctl}",
+        "b.eq 2f",
+        "cmp x0, #{seccomp}",
+        "b.eq 2f",
+        "cmp x0, #{unshare}",
+        "b.eq 2f",
+        "cmp x0, #{setns}",
+        "b.eq 2f",
+        "cmp x0, #{capset}",
+        "b.eq 2f",
+        "cmp x0, #{landlock}",
+        "b.eq 2f",
+        "adrp x16, {next}",
+        "ldr x16, [x16, :lo12:{next}]",
+        "br x16",
+        "2:",
+        "b {seen}",
+        ".cfi_endproc",
+        clone = const libc::SYS_clone,
+        clone3 = const libc::SYS_clone3,
+        prctl = const libc::SYS_prctl,
+        seccomp = const libc::SYS_seccomp,
+        unshare = const libc::SYS_unshare,
+        setns = const libc::SYS_setns,
+        capset = const libc::SYS_capset,
+        landlock = const libc::SYS_landlock_restrict_self,
+        next = sym SYSCALL,
+        seen = sym seen,
+    )
 }
