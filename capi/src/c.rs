@@ -8,7 +8,7 @@ use core::ptr::null_mut;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::loader::set_errno;
-use neap_heap::{free, malloc, realloc};
+use neap_heap::{free, malloc};
 
 /// `size` bytes at a multiple of 16; `malloc(0)` gives a block of its own.
 #[unsafe(no_mangle)]
@@ -62,13 +62,13 @@ unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
         return null_mut();
     }
     // SAFETY: not null, so the caller vouches for a live block; size is not 0.
-    or_enomem(unsafe { realloc::reallocate(block.cast(), size) })
+    or_enomem(unsafe { malloc::reallocate(block.cast(), size) })
 }
 
-/// [`realloc`] to `count * size` bytes; null and `ENOMEM`, the block untouched, if that overflows.
+/// [`malloc`] to `count * size` bytes; null and `ENOMEM`, the block untouched, if that overflows.
 ///
 /// # Safety
-/// - As [`realloc`].
+/// - As [`malloc`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {

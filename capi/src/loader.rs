@@ -1,4 +1,5 @@
-//! Questions to the dynamic loader, and the functions that this library's functions wrap ([`Next`]).
+//! Questions to the dynamic loader, and the functions that this library's functions wrap
+//! ([`Next`]).
 //!
 //! They are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
 

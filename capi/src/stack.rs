@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use neap_heap::stacks::overflow;
+use neap_heap::stacks::stack;
 use neap_heap::stacks::stack::{Stack, StackError};
 
 /// A stack as C holds it: `neap_stack_t`.
@@ -93,5 +93,5 @@ unsafe extern "C" fn neap_stack_set_owner(stack: *mut StackOut, name: *const c_c
 /// Reports overflows of stacks from now on. 1, or 0 if there is no memory or the kernel refuses.
 #[unsafe(no_mangle)]
 extern "C" fn neap_stack_report_overflows() -> c_int {
-    c_int::from(overflow::report_overflows())
+    c_int::from(stack::report_overflows())
 }

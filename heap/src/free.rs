@@ -12,7 +12,7 @@ use crate::init::{current, entered_to_free};
 use crate::large;
 use crate::reclaim::start::end_slow_path;
 use crate::supply;
-use crate::watched::{release, stated};
+use crate::watched::{calls, stated};
 
 /// Takes a block back. Null is allowed.
 ///
@@ -130,7 +130,7 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
         return class.bytes();
     }
     // SAFETY: the caller's promise.
-    unsafe { release::usable_size(block) }
+    unsafe { calls::usable_size(block) }
 }
 
 // The caller of `free`. The first instruction of the slow path notes the return address. `free`
@@ -156,7 +156,7 @@ pub(crate) unsafe extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
         if HEAP.is_plain() {
             free_missed_from(block, caller);
         } else {
-            release::free(block, caller);
+            calls::free(block, caller);
         }
     }
 }
@@ -176,7 +176,7 @@ unsafe extern "C" fn free_missed_from(block: *mut u8, caller: usize) {
         Found::Slab(slab, class) => unsafe { supply::take_back(cache, slab, class, block) },
         Found::Large(place) => large::free(&place, block.addr(), 0),
         // SAFETY: the caller's promise.
-        found => unsafe { release::free_other(block.addr(), found) },
+        found => unsafe { calls::free_other(block.addr(), found) },
     }
     end_slow_path(caller);
 }

@@ -10,8 +10,8 @@
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::cache::heap::Found;
 use crate::cache::misuse::Call;
+use crate::cache::thread_cache::Blocks;
 use crate::cache::thread_cache::Cache;
-use crate::cache::waiting::Blocks;
 use crate::os::lock::Lock;
 use crate::os::shared;
 use crate::pages::SliceRef;

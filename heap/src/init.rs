@@ -22,7 +22,7 @@ use crate::os::process::{Lossy, warn};
 use crate::os::{areas, thread};
 use crate::pages::{HugePolicy, Use};
 use crate::reclaim::thread as purge;
-use crate::slab::class_table;
+use crate::slab::class;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{self, NonNull};
 use neap_shared::classes;
@@ -396,7 +396,7 @@ unsafe fn follow_classes(path: &[u8]) {
         // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is
         // libneap.so.
         Ok(sizes) => unsafe {
-            class_table::replace(sizes.list());
+            class::replace(sizes.list());
             HEAP.choose_no_bytes();
         },
         Err(rejected) => ignored(format_args!("{rejected}")),

@@ -9,7 +9,7 @@
 //!
 //! | layer | what it does | what it does not know |
 //! |---|---|---|
-//! | [`malloc`] [`free`] [`realloc`], [`stacks::stack`] | the entry points, which every frontend shares | modes |
+//! | [`malloc`] [`free`], [`stacks::stack`] | the entry points, which every frontend shares | modes |
 //! | [`watched`] | what the modes add to a call: checking, hardening, counting, samples, guards | |
 //! | [`supply`] [`large`] [`mapped_over`] | the parts of a call: blocks of slabs past the magazine, large blocks | modes |
 //! | [`init`] [`fork`] | the start of the process, options, the thread's cache at first use; copies of the process | |
@@ -78,8 +78,6 @@ pub mod mapped_over;
 pub mod os;
 #[cfg(not(loom))]
 pub mod pages;
-#[cfg(not(loom))]
-pub mod realloc;
 pub mod reclaim;
 pub mod slab;
 #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 
 use neap_heap::free::{free, usable_size};
 use neap_heap::watched::harden::Measures;
-use neap_heap::{init, malloc, realloc};
+use neap_heap::{init, malloc};
 
 /// Slices of a block from before the measures, which is freed: slabs are carved from them later.
 const EARLY_BYTES: usize = 10 << 16;
@@ -20,7 +20,7 @@ fn only_slabs_where_the_heap_was_before_the_measures_go_without() {
     unsafe {
         early.write_bytes(1, usable_size(early));
         let nothing = malloc::allocate_zeroed(0);
-        let grown = realloc::reallocate(nothing, 100);
+        let grown = malloc::reallocate(nothing, 100);
         grown.write_bytes(1, 100);
         [early, grown].into_iter().for_each(|block| free(block));
     }

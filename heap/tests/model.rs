@@ -2,7 +2,7 @@
 
 use neap_heap::cache::heap::HEAP;
 use neap_heap::reclaim::round;
-use neap_heap::{free, malloc, realloc};
+use neap_heap::{free, malloc};
 use neap_instruments::survey::snapshot;
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -170,7 +170,7 @@ fn resize(rng: &mut Rng, model: &mut Model) {
     };
     let size = rng.size().max(1);
     // SAFETY: the model held the block as live and has let go of it.
-    let address = unsafe { realloc::reallocate_layout(old.address as *mut u8, size, old.align) };
+    let address = unsafe { malloc::reallocate_layout(old.address as *mut u8, size, old.align) };
     let block = Block {
         address: address.addr(),
         size,

@@ -10,16 +10,16 @@ use core::ptr::{self, NonNull};
 use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::cache::heap::{Found, HEAP};
 use neap_heap::cache::misuse::{self, Call};
-use neap_heap::cache::waiting::Blocks;
+use neap_heap::cache::thread_cache::Blocks;
 use neap_heap::hook;
 use neap_heap::init::entered;
 use neap_heap::os::areas::Late;
 use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;
+use neap_heap::watched::calls::free_found;
 use neap_heap::watched::fences;
 use neap_heap::watched::harden::{self, Measures};
-use neap_heap::watched::release::free_found;
 use neap_heap::watched::seal::{self, Seal};
 
 /// The most bytes of blocks without canaries. A larger block passes through at once.

@@ -15,14 +15,14 @@ use bytemuck::Zeroable;
 use core::mem;
 use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::cache::thread_cache::CACHE_BYTES;
-use neap_heap::cache::waiting::{self, Blocks};
+use neap_heap::cache::thread_cache::{self, Blocks};
 use neap_heap::os::areas::Late;
 use neap_heap::os::lock::{Lock, Rank};
 
 /// The most blocks that wait.
 pub(super) const PLACES: usize = 8192;
 /// The most groups of them, except that each line may hold one more.
-const GROUPS: usize = PLACES / waiting::MOST;
+const GROUPS: usize = PLACES / thread_cache::MOST;
 /// The most bytes of them, except that each line may hold one group more. Blocks of more bytes
 /// would not stay in a processor's cache.
 pub(super) const MOST_BYTES: usize = 1 << 20;
@@ -30,7 +30,7 @@ pub(super) const MOST_BYTES: usize = 1 << 20;
 pub(super) const LINES: usize = 8;
 /// After this many blocks have come to its line, a thread looks for lines to which no thread brings
 /// blocks any more.
-const ROUND: usize = 64 * waiting::MOST;
+const ROUND: usize = 64 * thread_cache::MOST;
 
 /// All lines.
 pub(super) struct Lines {
@@ -412,14 +412,14 @@ mod tests {
     #[test]
     fn blocks_leave_when_there_is_no_place_or_too_many_bytes() {
         let [small, large] = [16, 4096].map(Class::of_size);
-        for count in [1, 5, waiting::MOST] {
+        for count in [1, 5, thread_cache::MOST] {
             let (mut few, mut many) = (World::new(), World::new());
             for _ in 0..20_000 / count {
                 many.bring(3, count, small);
                 few.bring(3, count, large);
             }
-            assert!((PLACES..PLACES + waiting::MOST).contains(&many.held()[0]));
-            let bytes = MOST_BYTES - waiting::MOST_BYTES..=MOST_BYTES;
+            assert!((PLACES..PLACES + thread_cache::MOST).contains(&many.held()[0]));
+            let bytes = MOST_BYTES - thread_cache::MOST_BYTES..=MOST_BYTES;
             assert!(bytes.contains(&few.held()[1]));
         }
     }
@@ -431,7 +431,7 @@ mod tests {
             let lines = [0, 1, 4, 7];
             for turn in 0..4000 {
                 let line = lines[turn % lines.len()];
-                let left = world.bring(line, waiting::MOST, Class::of_size(size));
+                let left = world.bring(line, thread_cache::MOST, Class::of_size(size));
                 assert!(turn < 1000 || left.iter().all(|&from| from == line));
             }
             let model = world.model.borrow();
@@ -439,7 +439,7 @@ mod tests {
             assert!(
                 longest
                     .iter()
-                    .all(|&long| long.abs_diff(longest[0]) <= waiting::MOST)
+                    .all(|&long| long.abs_diff(longest[0]) <= thread_cache::MOST)
             );
         }
     }
@@ -449,22 +449,22 @@ mod tests {
         let mut world = World::new();
         let class = Class::of_size(64);
         for turn in 0..GROUPS {
-            world.bring(turn % 7, waiting::MOST, class);
+            world.bring(turn % 7, thread_cache::MOST, class);
         }
         // Remains that are no group.
         (0..4).for_each(|line| _ = world.bring(line, 5, class));
-        for _ in 0..40 * ROUND / waiting::MOST {
-            world.bring(7, waiting::MOST, class);
+        for _ in 0..40 * ROUND / thread_cache::MOST {
+            world.bring(7, thread_cache::MOST, class);
         }
         let model = world.model.borrow();
         assert!(model[..7].iter().all(VecDeque::is_empty));
-        assert!((PLACES..PLACES + waiting::MOST).contains(&world.held()[0]));
+        assert!((PLACES..PLACES + thread_cache::MOST).contains(&world.held()[0]));
     }
 
     #[test]
     fn blocks_wait_although_threads_bring_single_ones() {
         let (mut world, class) = (World::new(), Class::of_size(64));
-        world.bring(0, waiting::MOST, class);
+        world.bring(0, thread_cache::MOST, class);
         for _ in 0..PLACES / 4 {
             assert!(world.bring(1, 1, class).is_empty());
         }
@@ -480,14 +480,14 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn nothing_is_lost_and_lines_have_bounds(
-            steps in prop::collection::vec((0..LINES, 1..=waiting::MOST, 1..4096usize), 1..600),
+            steps in prop::collection::vec((0..LINES, 1..=thread_cache::MOST, 1..4096usize), 1..600),
         ) {
             let mut world = World::new();
             for (line, count, size) in steps {
                 world.bring(line, count, Class::of_size(size));
                 let [places, bytes] = world.held();
-                prop_assert!(places <= PLACES + LINES * 2 * waiting::MOST);
-                prop_assert!(bytes <= MOST_BYTES + LINES * waiting::MOST_BYTES);
+                prop_assert!(places <= PLACES + LINES * 2 * thread_cache::MOST);
+                prop_assert!(bytes <= MOST_BYTES + LINES * thread_cache::MOST_BYTES);
             }
         }
     }

@@ -4,7 +4,7 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::watched::harden::Measures;
-use neap_heap::{free, init, malloc, realloc};
+use neap_heap::{free, init, malloc};
 
 /// Neap as a Rust program's allocator.
 ///
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Neap {
     #[unsafe(link_section = "neap_text")]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
-        unsafe { realloc::reallocate_layout(block, size, layout.align()) }
+        unsafe { malloc::reallocate_layout(block, size, layout.align()) }
     }
 }
 

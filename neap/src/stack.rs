@@ -12,7 +12,7 @@
 use core::ffi::CStr;
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
-use neap_heap::stacks::{overflow, stack as heap};
+use neap_heap::stacks::{stack, stack as heap};
 
 #[doc(inline)]
 pub use neap_heap::stacks::StackError;
@@ -116,5 +116,5 @@ pub fn free_cached() -> usize {
 /// that run coroutines must call this function as well. Returns false if there was no memory for
 /// the alternate stack, or if the kernel refused.
 pub fn report_overflows() -> bool {
-    overflow::report_overflows()
+    stack::report_overflows()
 }

@@ -6,7 +6,7 @@
 //! | any | what a round takes for each [`Reason`], and the [pause](pause_ms) between two rounds | `reclaim/round.rs`, `reclaim/thread.rs` |
 //! | free spans | [`FreeSince`], [`room_beside_block`], [`most_dirty`] | `pages/purge.rs`, `pages/limits.rs` |
 //! | tails of large blocks | [`are_tails_due`] | `pages/tails.rs` |
-//! | stacks | [`most_idle_stacks`], [`TRIM_BYTES`], [`KEPT_BYTES`] | `stacks/warm.rs` |
+//! | stacks | [`most_idle_stacks`], [`TRIM_BYTES`], [`KEPT_BYTES`] | `stacks/pool.rs` |
 //! | any, while memory is short | [`near`], and the constants from [`GROUP_PART`] on | `reclaim/pressure.rs`, `reclaim/round.rs` |
 
 /// How long free memory stays resident unless told otherwise, in ms.

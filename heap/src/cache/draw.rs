@@ -23,8 +23,8 @@ use super::magazine::Tag;
 use super::measures::{Measures, SECRETS, next_random};
 use super::opened::Opened;
 use super::refill::{Paced, Share};
+use super::thread_cache::Blocks;
 use super::thread_cache::Cache;
-use super::waiting::Blocks;
 use crate::slab::class::Class;
 use core::ptr;
 

@@ -14,14 +14,14 @@ use super::machine;
 use super::magazine::Magazine;
 use super::opened::Opened;
 use super::registry::{BATCH, Batch, Destructor, End, Heir, Refused};
+use super::thread_cache::Blocks;
 use super::thread_cache::{CACHE_BYTES, Cache};
-use super::waiting::Blocks;
 use crate::base::sync::Ordering;
 use crate::os::process;
 use crate::os::thread::{self, LEFT, has_ended, with_signals_masked};
 use crate::reclaim::wakeup::Urgency;
+use crate::slab::class;
 use crate::slab::class::{CLASSES, Class};
-use crate::slab::class_table;
 use core::ptr::NonNull;
 
 /// How often [`Heap::is_quiet`] looks.
@@ -110,7 +110,7 @@ impl Heap {
         let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
         // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
         unsafe { Cache::put(block, shift) };
-        if class_table::is_replaced() {
+        if class::is_replaced() {
             // SAFETY: initialised just now, and no other thread has it yet.
             unsafe { &mut *block.as_ptr() }.follow_classes();
         }

@@ -12,7 +12,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::pages::{Age, SideTable};
 use crate::slab::class::Class;
-use crate::slab::class_table::Starts;
+use crate::slab::class::Starts;
 use crate::slab::depot_id::DepotId;
 use crate::slab::{Returned, Seen, Slab, State};
 use core::mem::MaybeUninit;

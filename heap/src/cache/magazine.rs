@@ -12,8 +12,8 @@
 //! path.
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier, plain};
+use crate::slab::class::{BUILT_IN, Starts};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
-use crate::slab::class_table::{BUILT_IN, Starts};
 
 /// The tag byte of a slice. 0: no block starts here. Otherwise it is the offset of the magazine of
 /// its blocks, in units of 8 bytes, so that `free` needs no shift.

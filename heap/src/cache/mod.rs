@@ -39,8 +39,6 @@ pub mod flush;
 mod fork;
 #[cfg(not(loom))]
 pub mod heap;
-#[cfg(not(loom))]
-pub mod machine;
 pub mod magazine;
 #[cfg(not(loom))]
 pub mod measures;
@@ -60,8 +58,34 @@ pub mod registry;
 pub(crate) mod tags;
 #[cfg(not(loom))]
 pub mod thread_cache;
-#[cfg(not(loom))]
-pub mod waiting;
 #[cfg(all(not(loom), target_arch = "x86_64"))]
 #[cfg_attr(sanitized, allow(dead_code))]
 mod x86_64;
+
+/// What differs between machines: the fast path, whose algorithm `portable.rs` shows; the
+/// thread's slot, which holds its cache; and the caller of `free`.
+///
+/// Sanitizers do not see what assembly accesses, so `--cfg sanitized` chooses the portable fast
+/// path on x86-64 (`ci/sanitizers.sh`).
+#[cfg(not(loom))]
+pub mod machine {
+    #[cfg(target_arch = "aarch64")]
+    pub use crate::cache::aarch64::{
+        pop_sized, prefetch, push_deleted, push_freed, set_slot, slot, slot_address,
+    };
+    #[cfg(any(sanitized, not(target_arch = "x86_64")))]
+    pub use crate::cache::portable::{exchange_own, pop, pop_sampling};
+    #[cfg(all(sanitized, target_arch = "x86_64"))]
+    pub use crate::cache::portable::{pop_sized, push_deleted, push_freed};
+    #[cfg(all(not(sanitized), target_arch = "x86_64"))]
+    pub use crate::cache::x86_64::{
+        exchange_own, pop, pop_sampling, pop_sized, push_deleted, push_freed,
+    };
+    #[cfg(target_arch = "x86_64")]
+    pub use crate::cache::x86_64::{prefetch, set_slot, slot, slot_address};
+
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) use crate::cache::aarch64::with_caller;
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) use crate::cache::x86_64::with_caller;
+}

@@ -208,7 +208,7 @@ pub(super) unsafe fn set_unchecked(new: u64) -> u64 {
 /// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
 /// that handler in its own place.
 ///
-/// [`Call::handler`]: super::signal_frame::Call::handler
+/// [`Call::handler`]: super::fault::Call::handler
 #[cfg(not(loom))]
 macro_rules! in_its_place {
     ($(#[$doc:meta])* $name:ident, $judge:ident) => {

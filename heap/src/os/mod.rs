@@ -8,8 +8,7 @@
 //! | `file`, `process`, `thread` | thin wrappers by noun; whether Neap may query the kernel |
 //! | `cgroup` | files that one thread reads now and then: the control group's limits, pressure |
 //! | `shared`, `areas` | memory that other processes read; tables and stacks of Neap's own |
-//! | `fault` | the handler of SIGSEGV; what it interrupted; the stack that it runs on |
-//! | `signal_frame` | where the handler of the program that follows runs |
+//! | `fault` | the handler of SIGSEGV; what it interrupted; the stack that it, and the program's, runs on |
 //! | `loader` | `errno`, functions that not every process has, the tables of loaded objects |
 //! | `write_guard` | guards by write protection, where the kernel has none by advice |
 //! | `tagging` | memory tags, where the machine has them |
@@ -55,8 +54,6 @@ pub mod pagemap;
 pub mod process;
 #[cfg(not(loom))]
 pub mod shared;
-#[cfg(not(loom))]
-mod signal_frame;
 mod system;
 pub mod tagging;
 pub mod thread;

@@ -176,7 +176,7 @@ pub(super) unsafe fn set_unchecked(_new: u64) -> u64 {
 /// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
 /// that handler in its own place.
 ///
-/// [`Call::handler`]: super::signal_frame::Call::handler
+/// [`Call::handler`]: super::fault::Call::handler
 #[cfg(not(loom))]
 macro_rules! in_its_place {
     ($(#[$doc:meta])* $name:ident, $judge:ident) => {
@@ -211,7 +211,7 @@ macro_rules! in_its_place {
                 "jmp rcx",
                 "2: ret",
                 ".cfi_endproc",
-                call = const size_of::<$crate::os::signal_frame::Call>(),
+                call = const size_of::<$crate::os::fault::Call>(),
                 judge = sym $judge,
             )
         }

@@ -9,11 +9,10 @@
 //! once more: it may have become empty, or exhausted, in which case it joins the reserve.
 
 use super::class::Class;
-use super::depot::{Depot, Depots};
+use super::depot::{Depot, Depots, Scope, Source};
 use super::depot_id::DepotId;
 use super::page_set::{PageSet, UNITS, bits_over, blocks_over, words_of};
 use super::slab::{LISTED, Slab, UNLISTED, WORDS};
-use super::source::{Scope, Source};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
 use core::ops::Range;
@@ -97,7 +96,7 @@ impl Slab {
     /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs
     /// that it could claim completely. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the
     /// slab.
-    pub(super) fn claim_units(&self, class: Class, units: PageSet) -> PageSet {
+    fn claim_units(&self, class: Class, units: PageSet) -> PageSet {
         units.runs().fold(PageSet::NONE, |had, run| {
             let whole = PageSet((((1u32 << run.len()) - 1) << run.start) as u16);
             if self.claim_run(class, &run) {
@@ -286,11 +285,58 @@ fn spare_units(slab: &Slab, class: Class, scope: Scope, pages: usize) -> PageSet
     }
 }
 
+impl Slab {
+    /// Bytes of a range of the slab that belong to free blocks, withheld ones among them. Offsets
+    /// from the slab's start. A snapshot.
+    pub fn free_bytes(&self, class: Class, range: Range<usize>) -> usize {
+        if self.words(class).is_empty() {
+            // The slice has its tag, and is about to be carved for the first time.
+            return 0;
+        }
+        let size = class.bytes();
+        let last = range.end.min(class.blocks() * size);
+        if range.start >= last {
+            return 0;
+        }
+        let (from, to) = (range.start.div_ceil(size), last / size);
+        if from > to {
+            return self.free_part(class, to, last - range.start);
+        }
+        self.free_in(class, from..to) * size
+            + self.free_part(class, range.start / size, from * size - range.start)
+            + self.free_part(class, to, last - to * size)
+    }
+
+    /// `bytes` if there are any and the block is free.
+    fn free_part(&self, class: Class, block: usize, bytes: usize) -> usize {
+        if bytes > 0 && self.is_free(class, block) {
+            bytes
+        } else {
+            0
+        }
+    }
+
+    /// Free blocks among some.
+    fn free_in(&self, class: Class, blocks: Range<usize>) -> usize {
+        let words = super::page_set::words_of(blocks);
+        let free = |(word, bits): (usize, u64)| {
+            let held = self.words(class)[word].load(Ordering::Relaxed);
+            ((held | self.withheld_bits(class, word)) & bits).count_ones() as usize
+        };
+        words.map(free).sum()
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::base::sync::plain::AtomicBool;
+    use crate::base::units::SLICE_BYTES;
+    use crate::slab::depot_id::DepotId;
+    use crate::slab::{FarWords, Slice};
     use crate::testing::slab_model::{Slices, give, purge_spare, take, take_all};
+    use core::ptr::NonNull;
+    use std::boxed::Box;
     use std::sync::Barrier;
     use std::time::Duration;
     use std::vec::Vec;
@@ -434,6 +480,59 @@ mod tests {
             depots.cool(u64::MAX, &slices);
             assert_eq!(slices.free().len(), 4);
             slices.resident.borrow_mut().fill(1 << 15);
+        }
+    }
+
+    /// A slab of `class` of which every third block is out.
+    fn thinned(class: Class) -> Slab {
+        let slab = Slab::blank();
+        let far: &mut FarWords = Box::leak(Box::new(
+            [const { crate::base::sync::AtomicU64::new(0) }; super::super::WORDS],
+        ));
+        let slice = Slice {
+            record: NonNull::from(&slab),
+            base: 1 << 16,
+            zero: 0,
+            far: NonNull::from(far),
+        };
+        // SAFETY: leaked, so it stays.
+        unsafe { slab.carve(DepotId::blocks(class), &slice, 16) };
+        for block in (0..class.blocks()).step_by(3) {
+            slab.words(class)[block / 64].fetch_and(!(1 << (block % 64)), Ordering::Relaxed);
+        }
+        slab
+    }
+
+    #[test]
+    fn a_slice_that_is_about_to_be_carved_has_no_free_bytes() {
+        for class in [16, 64, 512, 4096].map(Class::of_size) {
+            assert_eq!(Slab::blank().free_bytes(class, 0..SLICE_BYTES), 0);
+        }
+    }
+
+    #[test]
+    fn free_bytes_agree_with_counting_byte_by_byte() {
+        for size in [8, 24, 48, 160, 1000, 3000, 5000, 32 << 10] {
+            let class = Class::of_size_align8(size);
+            let slab = thinned(class);
+            let is_free = |byte: usize| {
+                let block = byte / class.bytes();
+                block < class.blocks() && slab.is_free(class, block)
+            };
+            for (from, to) in [
+                (0, 4096),
+                (4096, 8192),
+                (100, 101),
+                (5, 60_000),
+                (61_440, 65_536),
+            ] {
+                let naive = (from..to).filter(|&byte| is_free(byte)).count();
+                assert_eq!(
+                    slab.free_bytes(class, from..to),
+                    naive,
+                    "{size} {from}..{to}"
+                );
+            }
         }
     }
 }

@@ -1,16 +1,58 @@
-//! Depots: the part of a size class and a user that all threads share.
+//! Depots: the part of a size class and a user that all threads share. Its lock guards its sets of
+//! slabs. [`Source`] is where slabs come from and go to: what this layer needs of the one below it.
 
 use super::class::Class;
 use super::depot_id::{DEPOTS, DepotId, USERS};
-use super::page_set::bits_over;
-use super::returned::Returned;
-use super::sets::DepotSets;
-use super::slab::{FETCHED, LISTED, Seen, Slab, Slice, State};
-use super::source::Source;
-use crate::base::sync::plain::{AtomicBool, Ordering::Relaxed};
-use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
+use super::page_set::{PageSet, bits_over};
+use super::slab::{
+    FETCHED, LISTED, RESERVED, Returned, Seen, Slab, Slice, State, Touched, UNLISTED,
+};
+pub use crate::base::policy::Scope;
+use crate::base::sync::plain::AtomicBool;
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell, full_barrier_after_rmw};
+use crate::base::tree::Tree;
 use crate::os::lock::{Guard, Lock, Rank};
 use core::ptr::{self, NonNull};
+
+/// Where slabs come from and go to.
+///
+/// # Safety
+/// - A fresh slice's record and far words are never freed, and the slice is the slab's until it
+///   retires. Its page masks are true, and its far words are zero.
+/// - After [`Source::purge`] the pages of these units read as zero, or it returned false.
+pub unsafe trait Source {
+    /// A slice for a slab of this depot, with its tag; `None` when out of memory, or when it is to
+    /// be of resident pages and there are none.
+    fn fresh(&self, id: DepotId, pages: Pages) -> Option<Slice>;
+    /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab
+    /// any more.
+    fn retire(&self, slab: NonNull<Slab>, touched: Touched);
+    /// Notes that slabs withhold this many more bytes of pages than before (or fewer).
+    fn note_withheld(&self, bytes: isize);
+    /// Notes that slabs withhold this many bytes fewer, because they are about to offer them.
+    /// Returns false, and notes nothing, if a limit refuses these pages. The caller holds no
+    /// depot's lock.
+    fn readmit(&self, bytes: usize) -> bool;
+    /// Whether no page may go in a round of that scope.
+    fn keeps_pages(&self, scope: Scope) -> bool;
+    /// OS pages in a slice.
+    fn pages(&self) -> usize;
+    /// Gives the pages of these units of a slab back to the kernel. No thread uses them. False if
+    /// it refuses.
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool;
+    /// Monotonic time in ms.
+    fn now_ms(&self) -> u64;
+}
+
+/// Which slices a slab may be carved from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Those with resident pages.
+    Resident,
+    /// All.
+    Any,
+}
 
 /// Slabs of one class and one user with free blocks.
 pub(super) struct Depot {
@@ -154,7 +196,7 @@ impl Depots {
 
     /// How often a depot's lock was taken.
     #[cfg(test)]
-    pub(crate) fn openings(&self, id: DepotId) -> usize {
+    fn openings(&self, id: DepotId) -> usize {
         self.of(id).openings.load(Relaxed)
     }
 
@@ -284,10 +326,170 @@ impl Depot {
     }
 }
 
+/// One depot's sets.
+pub(super) struct DepotSets {
+    /// All listed slabs, lowest address first.
+    pub(super) set: Tree<Slab>,
+    /// Slabs without free blocks that withhold some.
+    pub(super) reserve: Tree<Slab>,
+    /// A slab that was seen empty and stays, and since when (ms).
+    pub(super) warm: Option<(NonNull<Slab>, u64)>,
+}
+
+impl DepotSets {
+    pub(super) const fn new() -> DepotSets {
+        DepotSets {
+            set: Tree::new(),
+            reserve: Tree::new(),
+            warm: None,
+        }
+    }
+
+    /// Takes an exhausted slab out of the set. False if it has free blocks after all.
+    pub(super) fn unlist(&mut self, victim: NonNull<Slab>, class: Class) -> bool {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { victim.as_ref() };
+        slab.listed.swap(UNLISTED, Ordering::AcqRel);
+        full_barrier_after_rmw();
+        if slab.any_free(class) {
+            slab.listed.store(LISTED, Ordering::Relaxed);
+            return false;
+        }
+        // SAFETY: the current slab is listed, so in the set.
+        unsafe { self.set.remove(victim) };
+        self.reserve_if_withheld(victim);
+        true
+    }
+
+    /// Puts a slab that is in no set into the reserve, if it withholds blocks and may offer them.
+    pub(super) fn reserve_if_withheld(&mut self, slab: NonNull<Slab>) {
+        // SAFETY: slab records are type-stable.
+        let record = unsafe { slab.as_ref() };
+        if !record.withheld().is_empty() && !record.is_purging() {
+            record.listed.store(RESERVED, Ordering::Relaxed);
+            // SAFETY: in no set: the caller's word; records are type-stable.
+            unsafe { self.reserve.insert(slab) };
+        }
+    }
+
+    /// Puts a slab that is not in the set into it.
+    pub(super) fn list(&mut self, slab: NonNull<Slab>) {
+        // SAFETY: slab records are type-stable.
+        let record = unsafe { slab.as_ref() };
+        if record.listed.load(Ordering::Relaxed) == RESERVED {
+            // SAFETY: slabs marked so are in the reserve.
+            unsafe { self.reserve.remove(slab) };
+        }
+        record.listed.store(LISTED, Ordering::Relaxed);
+        if cfg!(any(loom, debug_assertions)) {
+            let held = self.set.at_least(record.base());
+            assert_ne!(held, Some(slab), "a slab is listed twice");
+        }
+        // SAFETY: in no set now; records are type-stable.
+        unsafe { self.set.insert(slab) };
+    }
+
+    /// Which slices a fresh slab is to be carved from when the set has no slab: resident ones only
+    /// while there are withheld blocks to fall back on.
+    pub(super) fn wanted_pages(&self) -> Pages {
+        match self.reserve.first() {
+            Some(_) => Pages::Resident,
+            None => Pages::Any,
+        }
+    }
+
+    /// A listed slab, or else one of which all blocks are withheld or in use. If the latter
+    /// withholds at most `admitted` bytes, it is listed and offers them, and `admitted` is reduced
+    /// by them. Otherwise `Err` says how many bytes it withholds; 0 if there is no slab.
+    pub(super) fn next_offered(
+        &mut self,
+        class: Class,
+        admitted: &mut usize,
+    ) -> Result<NonNull<Slab>, usize> {
+        if let Some(listed) = self.set.first() {
+            return Ok(listed);
+        }
+        let reserved = self.reserve.first().ok_or(0usize)?;
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { reserved.as_ref() };
+        let bytes = slab.withheld().bytes();
+        *admitted = admitted.checked_sub(bytes).ok_or(bytes)?;
+        self.list(reserved);
+        slab.offer_all(class);
+        Ok(reserved)
+    }
+
+    /// Whether `slab` is a listed slab of this depot with all blocks free, and no thread is about
+    /// to use it.
+    fn is_empty_slab(&self, slab: NonNull<Slab>, id: DepotId) -> bool {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { slab.as_ref() };
+        slab.is_of(id)
+            && slab.listed.load(Ordering::Relaxed) == LISTED
+            && !slab.is_purging()
+            && slab.all_free(id.class, 0)
+    }
+
+    /// Takes a slab that was seen empty. Keeps the lowest empty slab warm, and returns the other.
+    pub(super) fn surplus<S: Source>(
+        &mut self,
+        slab: &Slab,
+        id: DepotId,
+        source: &S,
+    ) -> Option<NonNull<Slab>> {
+        let slab = NonNull::from(slab);
+        if !self.is_empty_slab(slab, id) {
+            return None;
+        }
+        match self.warm {
+            Some((warm, _)) if warm == slab => None,
+            Some((warm, since)) if self.is_empty_slab(warm, id) => {
+                // SAFETY: slab records are type-stable.
+                let base = |slab: NonNull<Slab>| unsafe { slab.as_ref() }.base();
+                let (low, high) = if base(warm) < base(slab) {
+                    (warm, slab)
+                } else {
+                    (slab, warm)
+                };
+                self.warm = Some((low, since));
+                Some(high)
+            }
+            _ => {
+                self.warm = Some((slab, source.now_ms()));
+                None
+            }
+        }
+    }
+
+    /// Claims all blocks of `victim` and takes it out of the set. `None` if some block was out.
+    /// Else what was touched of what is no slab any more.
+    fn claim_whole(&mut self, victim: NonNull<Slab>, id: DepotId) -> Option<Touched> {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { victim.as_ref() };
+        while self.is_empty_slab(victim, id) {
+            if !slab.claim_all(id.class) {
+                // A thread that gave a block back meanwhile may have missed that it was the last:
+                // look again.
+                continue;
+            }
+            // SAFETY: listed slabs of the depot are in its set.
+            unsafe { self.set.remove(victim) };
+            slab.listed.store(UNLISTED, Ordering::Relaxed);
+            let touched = Touched {
+                bytes: slab.touched_bytes(id.class),
+                clean: slab.withheld(),
+            };
+            slab.uncarve();
+            return Some(touched);
+        }
+        None
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::slab::word::{Grain, LINE_BLOCKS};
+    use crate::slab::slab::{Grain, LINE_BLOCKS};
     use crate::testing::slab_model::{Slices, give, take, take_all};
     use std::collections::BTreeSet;
     use std::vec::Vec;

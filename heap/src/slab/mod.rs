@@ -37,29 +37,20 @@
 //! - `purging` is written and read under the lock only. `lowest`, `idle` and `has_served` are
 //!   hints.
 
-mod claim;
 pub mod class;
-pub mod class_table;
 pub mod decommitted;
 pub mod depot;
 pub mod depot_id;
-mod occupancy;
 pub mod page_set;
 mod refill;
-mod returned;
-mod sets;
 #[expect(
     clippy::module_inception,
     reason = "the folder is named after its central type"
 )]
 mod slab;
-mod source;
-mod word;
 
-pub use claim::Claim;
-pub use returned::Returned;
+pub use depot::{Pages, Scope, Source};
+pub use refill::Claim;
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
-pub use slab::{FarWords, Seen, Slab, Slice, State, Touched, WORDS};
-pub use source::{Pages, Scope, Source};
-pub use word::{Grain, LINE_BLOCKS};
+pub use slab::{FarWords, Grain, LINE_BLOCKS, Returned, Seen, Slab, Slice, State, Touched, WORDS};

@@ -25,15 +25,12 @@
 //! [`Os::protect`]: crate::os::Os::protect
 
 mod guard;
-mod list;
-pub mod overflow;
 mod pool;
 mod record;
 pub mod stack;
 #[cfg(test)]
 #[path = "../testing/stacks/mod.rs"]
 mod tests;
-mod warm;
 mod write_guards;
 
 pub use guard::StackTotals;

@@ -1,10 +1,9 @@
-//! The record of one stack, the sizes of stacks, and the store of records. Records are cut from
-//! metadata spans and kept in a free list. Their memory is never used for anything else.
+//! The record of one stack, the sizes of stacks, the store of records, and lists of them. Records
+//! are cut from metadata spans and kept in a free list. Their memory is never used for anything
+//! else.
 
-use crate::base::sync::plain::{
-    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
+use crate::base::sync::plain::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::base::sync::plain::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 use crate::base::units::{SLICE_BYTES, round_up};
 use core::ffi::c_char;
 use core::ptr::{NonNull, null_mut};
@@ -388,6 +387,65 @@ impl Store {
     pub(super) fn give(&mut self, blank: &StackRecord) {
         blank.older.store(self.free, Relaxed);
         self.free = pointer(blank);
+    }
+}
+
+/// A list of records, linked through the records.
+#[derive(Debug)]
+pub(super) struct List {
+    oldest: *mut StackRecord,
+    newest: *mut StackRecord,
+    count: usize,
+}
+
+impl List {
+    pub(super) const fn new() -> Self {
+        Self {
+            oldest: null_mut(),
+            newest: null_mut(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn newest<'h>(&self) -> Option<&'h StackRecord> {
+        // SAFETY: the ends of a list are null or in it.
+        unsafe { record(self.newest) }
+    }
+
+    pub(super) fn oldest<'h>(&self) -> Option<&'h StackRecord> {
+        // SAFETY: as above.
+        unsafe { record(self.oldest) }
+    }
+
+    pub(super) fn push(&mut self, entry: &StackRecord) {
+        entry.older.store(self.newest, Relaxed);
+        entry.newer.store(null_mut(), Relaxed);
+        match self.newest() {
+            Some(newest) => newest.newer.store(pointer(entry), Relaxed),
+            None => self.oldest = pointer(entry),
+        }
+        self.newest = pointer(entry);
+        self.count += 1;
+    }
+
+    /// Removes an entry of this list.
+    pub(super) fn remove(&mut self, entry: &StackRecord) {
+        let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
+        // SAFETY: links of a list lead to its entries.
+        match unsafe { record(older) } {
+            Some(older) => older.newer.store(newer, Relaxed),
+            None => self.oldest = newer,
+        }
+        // SAFETY: as above.
+        match unsafe { record(newer) } {
+            Some(newer) => newer.older.store(older, Relaxed),
+            None => self.newest = older,
+        }
+        self.count -= 1;
     }
 }
 

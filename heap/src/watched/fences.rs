@@ -4,7 +4,7 @@
 //! Such a block begins a page or more after the start of its span. A note on the span's first slice
 //! says where. While a freed block waits, all of its pages are guards.
 
-use super::rule;
+use super::seal;
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::cache::heap::{HEAP, slab_of};
@@ -92,7 +92,7 @@ pub(crate) fn set_form(place: &SliceRef<'_>, form: Form) {
 /// not in force, or the alignment leaves no room for one in the block's first slice.
 pub(super) fn allocate(size: usize, align: usize) -> Option<*mut u8> {
     let page = Linux.page_bytes();
-    let lead = lead(align, page).filter(|_| rule::guards(size))?;
+    let lead = lead(align, page).filter(|_| seal::guards(size))?;
     Some(between_guards(size, lead, page).unwrap_or(ptr::null_mut()))
 }
 

@@ -14,8 +14,8 @@
 //! neighbour. Its canary says that it is in use before its owner writes there, and that it is free
 //! only after its bytes are zero.
 
-use super::rule;
-use super::seal::{self, Seal, canary_of, held_bytes, is_unused};
+use super::seal;
+use super::seal::{Seal, canary_of, held_bytes, is_unused};
 use super::stray::{CANARY_BYTES, canary_at, check_beside, check_slack, first_other, is_zero};
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
@@ -28,8 +28,8 @@ pub use crate::cache::measures::{Canary, Form, Measures};
 use crate::cache::measures::{EARLY, Key, SECRETS};
 use crate::cache::misuse::{self, Call};
 use crate::cache::tags::{self, Unchecked};
+use crate::cache::thread_cache::Blocks;
 use crate::cache::thread_cache::Cache;
-use crate::cache::waiting::Blocks;
 use crate::hook;
 use crate::init::entered;
 use crate::slab::Slab;
@@ -65,7 +65,7 @@ pub(crate) fn allocate_short(cache: &'static Cache, size: usize) -> Option<NonNu
         },
         false => unusual_tag_for(size)?,
     };
-    debug_assert_eq!(Some(tag), rule::class_for(size, 16).map(Tag::of));
+    debug_assert_eq!(Some(tag), seal::class_for(size, 16).map(Tag::of));
     let (measures, bytes) = (HEAP.measures(), cache.start(tag).bytes as usize);
     // SAFETY: a class's; the calling thread's own.
     let block = unsafe { cache.try_open()?.draw(tag, bytes, measures)? };
@@ -77,7 +77,7 @@ pub(crate) fn allocate_short(cache: &'static Cache, size: usize) -> Option<NonNu
 /// it. `None` if a block of this size has no canary.
 #[inline(never)]
 fn unusual_tag_for(size: usize) -> Option<Tag> {
-    (size > 0).then(|| rule::class_for(size, 16).map(Tag::of))?
+    (size > 0).then(|| seal::class_for(size, 16).map(Tag::of))?
 }
 
 /// What a short call did with a freed block.
@@ -183,7 +183,7 @@ fn bring_one(cache: &'static Cache, address: usize, tag: Tag) {
     bring(&blocks);
 }
 
-/// A block of `size` bytes, by [`rule::class_for`] of `class`. Null when out of memory.
+/// A block of `size` bytes, by [`seal::class_for`] of `class`. Null when out of memory.
 pub(crate) fn allocate(size: usize, class: Class) -> *mut u8 {
     let (block, seal) = match own_cache(class) {
         // SAFETY: the calling thread's own, and in this mode its fast path is closed.
@@ -304,7 +304,7 @@ unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) -> *mu
 /// # Safety
 /// - As [`hand_out`].
 #[inline(always)]
-pub(crate) unsafe fn hand_out_sealed(
+unsafe fn hand_out_sealed(
     block: *mut u8,
     size: usize,
     bytes: usize,

@@ -6,20 +6,17 @@
 //! `free` and `realloc`, which do not choose samples, ask only whether it is checked or counted.
 //! The whole of such a call is this module's. So the entry points know of no mode, and only
 //!
-//! - [`allocate`], [`release`] and [`resize`] know in which order the modes act. The other files
-//!   are one mode each, or a part of it:
-//! - [`harden`], [`seal`], [`rule`], [`stray`]: hardened blocks of slabs.
+//! - [`calls`] knows in which order the modes act. The other files are one mode each, or a part of
+//!   it:
+//! - [`harden`], [`seal`], [`stray`]: hardened blocks of slabs.
 //! - [`fences`]: large blocks between guards.
 //! - [`stated`]: the size and the form that callers state when they free.
 //!
 //! The instruments, which [`crate::hook`] calls, hold back, sample and guard blocks.
 
-pub(crate) mod allocate;
+pub mod calls;
 pub mod fences;
 pub mod harden;
-pub mod release;
-pub(crate) mod resize;
-mod rule;
 pub mod seal;
 pub mod stated;
 mod stray;

@@ -1,8 +1,8 @@
 //! What callers state when they free a block: its size and alignment, and the form of `delete`.
 
 use super::fences;
-use super::rule;
-use super::seal::{self, Seal, canary_of};
+use super::seal;
+use super::seal::{Seal, canary_of};
 use super::stray::canary_at;
 use crate::base::sync::Ordering;
 use crate::cache::heap::{Found, HEAP};
@@ -54,7 +54,7 @@ fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Size
             // A stated alignment of 16 rounded a smaller size up to 16.
             let by_size = align <= 8 || (align == 16 && size >= 16);
             let low = if by_size && is_exact {
-                rule::least_request(class)
+                seal::least_request(class)
             } else {
                 0
             };
@@ -65,8 +65,8 @@ fn check_size(call: &str, block: *mut u8, size: usize, align: usize, sizes: Size
         Found::Large(place) => {
             let bytes = fences::bytes(Call::Free, &place, address);
             let low = match is_exact {
-                true if fences::is_fenced(&place) => rule::least_fenced_request(bytes),
-                true if align <= MAX_BLOCK && bytes > MAX_BLOCK => rule::least_large_request(),
+                true if fences::is_fenced(&place) => seal::least_fenced_request(bytes),
+                true if align <= MAX_BLOCK && bytes > MAX_BLOCK => seal::least_large_request(),
                 _ => 0,
             };
             (low, bytes)

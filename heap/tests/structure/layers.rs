@@ -49,16 +49,7 @@ const ABOVE: &[&str] = ALL.split_at(2).1;
 
 /// The layers of files that have no folder of the layer's name.
 const FILES: &[(&str, &[&str])] = &[
-    (
-        "entry",
-        &[
-            "free.rs",
-            "malloc.rs",
-            "realloc.rs",
-            "stacks/overflow.rs",
-            "stacks/stack.rs",
-        ],
-    ),
+    ("entry", &["free.rs", "malloc.rs", "stacks/stack.rs"]),
     (
         "call",
         &[

@@ -1,7 +1,7 @@
 //! The naive heap: which blocks are live, and what they contain.
 
 use neap_heap::watched::harden::Form;
-use neap_heap::{free, malloc, realloc};
+use neap_heap::{free, malloc};
 use std::collections::BTreeMap;
 
 /// Bytes at each end of a block that are filled; all of a smaller one.
@@ -130,10 +130,10 @@ impl Block {
         // SAFETY: the block is live, and in no model.
         let moved = unsafe {
             match self.entry {
-                Entry::C => realloc::reallocate(block, size),
+                Entry::C => malloc::reallocate(block, size),
                 // `realloc` does not keep the alignment.
-                Entry::Aligned => realloc::reallocate(block, size),
-                Entry::Layout => realloc::reallocate_layout(block, size, self.align),
+                Entry::Aligned => malloc::reallocate(block, size),
+                Entry::Layout => malloc::reallocate_layout(block, size, self.align),
             }
         };
         if moved.is_null() {
