@@ -188,9 +188,11 @@ fn linked(name: &CStr) -> *mut c_void {
 /// # Safety
 /// - As [`call_long`].
 #[cold]
-pub(crate) unsafe fn ask(number: c_long, arguments: [usize; 6]) -> isize {
+pub(crate) unsafe fn ask(number: c_long, arguments: &[usize]) -> isize {
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
     // SAFETY: the caller's promise.
-    let answer = unsafe { call_long(number, arguments) };
+    let answer = unsafe { call_long(number, all) };
     match answer {
         -4095..=-1 => fail_raw(answer as c_long) as isize,
         answer => answer,

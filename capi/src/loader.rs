@@ -212,12 +212,24 @@ macro_rules! wraps {
             static $place: $crate::loader::Next<$kind> = unsafe { $crate::loader::Next::new($name) };
         )*
 
-        fn look() {
+        /// Looks these functions up. Before that their wrappers call the kernel, where they can.
+        pub(crate) fn look() {
             $($place.symbol.look();)*
         }
     };
 }
 pub(crate) use wraps;
+
+/// Calls the next library's function, which the constructor found, or else the kernel.
+macro_rules! next_or_kernel {
+    ($place:ident($($argument:expr),*), $number:expr) => {
+        match $place.get() {
+            Some(next) => next($($argument),*),
+            None => $crate::imports::ask($number, &[$($argument as usize),*]) as _,
+        }
+    };
+}
+pub(crate) use next_or_kernel;
 
 /// A function of the next library in the search order, of the type `F`.
 pub(crate) struct Next<F> {

@@ -21,22 +21,18 @@ use neap_shared::sanitizers;
 /// # Safety
 /// - `envp` is the process's environment, and the process has one thread.
 pub unsafe fn read(envp: *mut *mut c_char) {
-    if envp.is_null() || process::is_secure() {
+    if process::is_secure() {
         return;
     }
-    let mut next = envp;
-    // SAFETY: an array of C strings that ends in null.
-    while unsafe { !(*next).is_null() } {
-        // SAFETY: as above.
-        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
-        match parse(entry) {
+    // SAFETY: the caller's promise.
+    for string in unsafe { process::strings_of(envp) } {
+        // SAFETY: a C string.
+        match parse(unsafe { CStr::from_ptr(string) }.to_bytes()) {
             Some(("deepbind", Value::Choice("keep"))) => dlopen::keep_deepbind(),
             // SAFETY: the caller's promise.
             Some(("children", Value::Choice("0"))) => unsafe { _ = leave_preload(envp) },
             _ => {}
         }
-        // SAFETY: not past the null.
-        next = unsafe { next.add(1) };
     }
 }
 
@@ -54,25 +50,21 @@ fn parse(entry: &[u8]) -> Option<(&'static str, Value<'_>)> {
 /// # Safety
 /// - The process has one thread; `envp` is its environment.
 unsafe fn leave_preload(envp: *mut *mut c_char) -> bool {
-    let mut left = false;
     const NAME: &[u8] = b"LD_PRELOAD=";
-    let mut next = envp;
-    // SAFETY: the environment is an array of C strings that ends in null.
-    while unsafe { !(*next).is_null() } {
-        // SAFETY: as above; no other thread uses the string while there is one thread.
-        let entry = unsafe { CStr::from_ptr(*next) };
-        let length = entry.to_bytes().len();
-        // SAFETY: as above.
-        if entry.to_bytes().starts_with(NAME) && process::is_of_the_kernel(unsafe { *next }) {
+    let mut left = false;
+    // SAFETY: the caller's promise.
+    for string in unsafe { process::strings_of(envp) } {
+        // SAFETY: a C string, which no other thread uses while there is one thread.
+        let entry = unsafe { CStr::from_ptr(string) }.to_bytes();
+        let length = entry.len();
+        if entry.starts_with(NAME) && process::is_of_the_kernel(string) {
             // SAFETY: the string's own bytes, on the stack, where the kernel wrote them.
-            let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
+            let text = unsafe { core::slice::from_raw_parts_mut(string.cast::<u8>(), length) };
             let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);
             left |= kept < length;
             // SAFETY: at most the place of the string's own 0.
-            unsafe { *(*next).add(kept) = 0 };
+            unsafe { *string.add(kept) = 0 };
         }
-        // SAFETY: not past the null.
-        next = unsafe { next.add(1) };
     }
     left
 }

@@ -9,8 +9,8 @@
 #[cfg(not(all(panic = "abort", feature = "archive")))]
 use crate::at_fork;
 use crate::copies::{self, hold_for};
-use crate::imports::{ask, optional};
-use crate::loader::{self, wraps};
+use crate::imports::optional;
+use crate::loader::{self, next_or_kernel, wraps};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::{NonNull, null};
@@ -52,12 +52,7 @@ pub(crate) fn begin() {
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let _alone = hold_for(flags);
     // SAFETY: as C declares the function; without one, as the kernel's call of this number.
-    unsafe {
-        match UNSHARE.get() {
-            Some(next) => next(flags),
-            None => ask(libc::SYS_unshare, [flags as usize, 0, 0, 0, 0, 0]) as c_int,
-        }
-    }
+    unsafe { next_or_kernel!(UNSHARE(flags), libc::SYS_unshare) }
 }
 
 /// Enters a namespace. Only a process with one thread may enter some of them.
@@ -68,12 +63,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
     let _alone = hold_for(kind);
     // SAFETY: as in `unshare`.
-    unsafe {
-        match SETNS.get() {
-            Some(next) => next(file, kind),
-            None => ask(libc::SYS_setns, [file as usize, kind as usize, 0, 0, 0, 0]) as c_int,
-        }
-    }
+    unsafe { next_or_kernel!(SETNS(file, kind), libc::SYS_setns) }
 }
 
 /// Sets the capabilities of the calling thread. A purge thread from before would keep its own.
@@ -84,12 +74,7 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
     let _alone = purge::hold();
     // SAFETY: as in `unshare`.
-    unsafe {
-        match CAPSET.get() {
-            Some(next) => next(header, data),
-            None => ask(libc::SYS_capset, [header.addr(), data.addr(), 0, 0, 0, 0]) as c_int,
-        }
-    }
+    unsafe { next_or_kernel!(CAPSET(header, data), libc::SYS_capset) }
 }
 
 /// Forks. The program's own handlers run within it, and may free much.

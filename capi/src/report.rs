@@ -8,155 +8,75 @@
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use libc::FILE;
+use neap_heap::os::linux;
 use neap_heap::os::loader::{errno, set_errno};
-use neap_heap::os::{file, linux};
+use neap_heap::os::process::{Pieces, to_standard_error};
 use neap_heap::reclaim::round;
 use neap_instruments::survey::{self, Brief};
 use neap_shared::stats::Text;
 
-/// The heap in glibc's terms, in bytes except `large_blocks`.
-struct Glibc {
-    arena: u64,
-    large_blocks: u64,
-    large: u64,
-    magazines: u64,
-    live: u64,
-    free: u64,
-    trimmable: u64,
-}
-
-impl Glibc {
-    /// The heap now.
-    fn now() -> Self {
-        Self::of(&survey::brief())
-    }
-
-    /// Counters are read one by one while other threads run: every difference saturates.
-    fn of(heap: &Brief) -> Self {
-        let arena = heap.committed.saturating_sub(heap.large_bytes);
-        let live = heap.live.saturating_sub(heap.large_bytes).min(arena);
-        Self {
-            arena,
-            large_blocks: heap.large_blocks,
-            large: heap.large_bytes,
-            magazines: heap.magazines,
-            live,
-            free: arena - live,
-            trimmable: heap.free_dirty,
-        }
-    }
-}
-
-/// `value` as the old `struct mallinfo` can say it: at most `INT_MAX`, instead of glibc's wrapping.
-fn narrow(value: u64) -> c_int {
-    c_int::try_from(value).unwrap_or(c_int::MAX)
-}
-
-/// `value` in bytes as a `size_t`, which has 64 bits wherever Neap runs.
-fn wide(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
-}
-
-/// The heap in glibc's terms; see the head of this file for what each field holds.
-#[unsafe(no_mangle)]
-extern "C" fn mallinfo2() -> libc::mallinfo2 {
-    let heap = Glibc::now();
+/// The heap in glibc's terms; see the head of this file for what each field holds. Counters are
+/// read one by one while other threads run: every difference saturates.
+fn in_glibc_terms(heap: &Brief) -> libc::mallinfo2 {
+    let arena = heap.committed.saturating_sub(heap.large_bytes);
+    let live = heap.live.saturating_sub(heap.large_bytes).min(arena);
+    // A `size_t` has 64 bits wherever Neap runs.
     libc::mallinfo2 {
-        arena: wide(heap.arena),
+        arena: arena as usize,
         ordblks: 0,
         smblks: 0,
-        hblks: wide(heap.large_blocks),
-        hblkhd: wide(heap.large),
+        hblks: heap.large_blocks as usize,
+        hblkhd: heap.large_bytes as usize,
         usmblks: 0,
-        fsmblks: wide(heap.magazines),
-        uordblks: wide(heap.live),
-        fordblks: wide(heap.free),
-        keepcost: wide(heap.trimmable),
+        fsmblks: heap.magazines as usize,
+        uordblks: live as usize,
+        fordblks: (arena - live) as usize,
+        keepcost: heap.free_dirty as usize,
     }
 }
 
-/// [`mallinfo2`] in ints; what does not fit is `INT_MAX`.
+/// The heap in glibc's terms.
+#[unsafe(no_mangle)]
+extern "C" fn mallinfo2() -> libc::mallinfo2 {
+    in_glibc_terms(&survey::brief())
+}
+
+/// [`mallinfo2`] in ints; what does not fit is `INT_MAX`, instead of glibc's wrapping.
 #[unsafe(no_mangle)]
 extern "C" fn mallinfo() -> libc::mallinfo {
-    let heap = Glibc::now();
+    let (heap, narrow) = (mallinfo2(), |value| {
+        c_int::try_from(value).unwrap_or(c_int::MAX)
+    });
     libc::mallinfo {
         arena: narrow(heap.arena),
         ordblks: 0,
         smblks: 0,
-        hblks: narrow(heap.large_blocks),
-        hblkhd: narrow(heap.large),
+        hblks: narrow(heap.hblks),
+        hblkhd: narrow(heap.hblkhd),
         usmblks: 0,
-        fsmblks: narrow(heap.magazines),
-        uordblks: narrow(heap.live),
-        fordblks: narrow(heap.free),
-        keepcost: narrow(heap.trimmable),
-    }
-}
-
-/// Text on its way out in pieces: a report must not allocate.
-struct Pieces<Send: FnMut(&[u8]) -> fmt::Result> {
-    text: [u8; 512],
-    used: usize,
-    send: Send,
-}
-
-impl<Send: FnMut(&[u8]) -> fmt::Result> Pieces<Send> {
-    fn new(send: Send) -> Self {
-        Self {
-            text: [0; 512],
-            used: 0,
-            send,
-        }
-    }
-
-    /// Sends what has been collected.
-    fn flush(&mut self) -> fmt::Result {
-        let used = core::mem::take(&mut self.used);
-        (self.send)(&self.text[..used])
-    }
-}
-
-impl<Send: FnMut(&[u8]) -> fmt::Result> Write for Pieces<Send> {
-    fn write_str(&mut self, more: &str) -> fmt::Result {
-        for piece in more.as_bytes().chunks(self.text.len()) {
-            if self.text.len() - self.used < piece.len() {
-                self.flush()?;
-            }
-            self.text[self.used..self.used + piece.len()].copy_from_slice(piece);
-            self.used += piece.len();
-        }
-        Ok(())
+        fsmblks: narrow(heap.fsmblks),
+        uordblks: narrow(heap.uordblks),
+        fordblks: narrow(heap.fordblks),
+        keepcost: narrow(heap.keepcost),
     }
 }
 
 /// The document of `malloc_info`, in glibc's elements as far as they have a meaning here.
 fn xml(page: &mut impl Write) -> fmt::Result {
     let raw = survey::brief();
-    let heap = Glibc::of(&raw);
-    let (blocks, large) = (heap.large_blocks, heap.large);
+    let heap = in_glibc_terms(&raw);
     let resident = linux::resident_bytes().unwrap_or(0);
-    writeln!(page, "<malloc version=\"1\" allocator=\"neap\">")?;
-    writeln!(
+    write!(
         page,
-        "<total type=\"rest\" count=\"0\" size=\"{}\"/>",
-        heap.free
-    )?;
-    writeln!(
-        page,
-        "<total type=\"mmap\" count=\"{blocks}\" size=\"{large}\"/>"
-    )?;
-    writeln!(
-        page,
-        "<system type=\"current\" size=\"{}\"/>",
-        raw.committed
-    )?;
-    writeln!(page, "<aspace type=\"total\" size=\"{}\"/>", raw.reserved)?;
-    writeln!(
-        page,
-        "<neap live=\"{}\" resident=\"{resident}\"/>",
-        raw.live
-    )?;
-    writeln!(page, "</malloc>")
+        "<malloc version=\"1\" allocator=\"neap\">\n\
+         <total type=\"rest\" count=\"0\" size=\"{}\"/>\n\
+         <total type=\"mmap\" count=\"{}\" size=\"{}\"/>\n\
+         <system type=\"current\" size=\"{}\"/>\n\
+         <aspace type=\"total\" size=\"{}\"/>\n\
+         <neap live=\"{}\" resident=\"{resident}\"/>\n\
+         </malloc>\n",
+        heap.fordblks, heap.hblks, heap.hblkhd, raw.committed, raw.reserved, raw.live
+    )
 }
 
 /// Writes the state of the heap as XML to `stream`; `options` must be 0. Returns 0, `EINVAL` for
@@ -170,15 +90,15 @@ unsafe extern "C" fn malloc_info(options: c_int, stream: *mut FILE) -> c_int {
     if options != 0 {
         return libc::EINVAL;
     }
-    let mut page = Pieces::new(|bytes| {
+    let mut send = |bytes: &[u8]| {
         // SAFETY: the bytes are initialised; the caller says that the stream is open.
         let sent = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
-        if sent == bytes.len() {
-            Ok(())
-        } else {
-            Err(fmt::Error)
+        match sent == bytes.len() {
+            true => Ok(()),
+            false => Err(fmt::Error),
         }
-    });
+    };
+    let mut page = Pieces::new(&mut send);
     let before = set_cancelling(CANCEL_DISABLE);
     let written = xml(&mut page).and_then(|()| page.flush());
     set_cancelling(before);
@@ -208,21 +128,14 @@ fn set_cancelling(state: c_int) -> c_int {
 extern "C" fn malloc_stats() {
     let before = errno();
     survey::with_snapshot(|heap| {
-        let mut page = Pieces::new(to_standard_error);
+        let mut send = to_standard_error;
+        let mut page = Pieces::new(&mut send);
         let written =
             writeln!(page, "neap: the heap now").and_then(|()| write!(page, "{}", Text(heap)));
         // A closed or full descriptor loses the report: nothing could read it.
         let _ = written.and_then(|()| page.flush());
     });
     set_errno(before);
-}
-
-/// Writes all of `bytes`.
-fn to_standard_error(bytes: &[u8]) -> fmt::Result {
-    match file::write_all(libc::STDERR_FILENO, bytes) {
-        true => Ok(()),
-        false => Err(fmt::Error),
-    }
 }
 
 /// The parameters of `mallopt` in glibc's `<malloc.h>`: 1 to 4, and -1 to -8.

@@ -70,7 +70,7 @@ fn look() {
     }
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     crate::signals::begin();
-    watch::begin();
+    watch::look();
     crate::process::begin();
     copies::begin();
     dlopen::begin();

@@ -5,8 +5,7 @@
 //! before that. They take no lock and allocate nothing, so they may be called wherever the
 //! originals may: in a signal handler, or in a child of `vfork`.
 
-use crate::imports::ask;
-use crate::loader::wraps;
+use crate::loader::{next_or_kernel, wraps};
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::init;
@@ -24,11 +23,6 @@ wraps! {
     PRCTL: c"prctl", unsafe extern "C" fn(c_int, ...) -> c_int;
     MLOCKALL: c"mlockall", unsafe extern "C" fn(c_int) -> c_int;
     MUNLOCKALL: c"munlockall", unsafe extern "C" fn() -> c_int;
-}
-
-/// Looks up the functions that these wrap. Before that they call the kernel directly.
-pub(crate) fn begin() {
-    look();
 }
 
 /// Maps memory. What the program maps over a block (a file, shared memory) is not the heap's
@@ -51,14 +45,10 @@ unsafe extern "C" fn mmap(
     }
     // SAFETY: as C declares the function; without one, as the kernel's call of this number.
     let mapped = unsafe {
-        match MMAP.get() {
-            Some(next) => next(address, bytes, access, flags, file, offset),
-            None => {
-                let [access, flags, file] = [access, flags, file].map(|number| number as usize);
-                let arguments = [address.addr(), bytes, access, flags, file, offset as usize];
-                ask(libc::SYS_mmap, arguments) as *mut c_void
-            }
-        }
+        next_or_kernel!(
+            MMAP(address, bytes, access, flags, file, offset),
+            libc::SYS_mmap
+        )
     };
     note(mapped, bytes);
     mapped
@@ -91,12 +81,7 @@ unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
     // Before the call: afterwards another thread may have the addresses, outside of the arenas.
     mapped_over::note(address.addr(), bytes);
     // SAFETY: as in `mmap`.
-    unsafe {
-        match MUNMAP.get() {
-            Some(next) => next(address, bytes),
-            None => ask(libc::SYS_munmap, [address.addr(), bytes, 0, 0, 0, 0]) as c_int,
-        }
-    }
+    unsafe { next_or_kernel!(MUNMAP(address, bytes), libc::SYS_munmap) }
 }
 
 /// Moves a mapping, perhaps over a block, or pages of a block elsewhere.
@@ -121,15 +106,8 @@ unsafe extern "C" fn mremap(
         mapped_over::note(new.addr(), bytes);
     }
     // SAFETY: as in `mmap`.
-    let mapped = unsafe {
-        match MREMAP.get() {
-            Some(next) => next(old, old_bytes, bytes, flags, new),
-            None => {
-                let arguments = [old.addr(), old_bytes, bytes, flags as usize, new.addr(), 0];
-                ask(libc::SYS_mremap, arguments) as *mut c_void
-            }
-        }
-    };
+    let mapped =
+        unsafe { next_or_kernel!(MREMAP(old, old_bytes, bytes, flags, new), libc::SYS_mremap) };
     note(mapped, bytes);
     mapped
 }
@@ -143,15 +121,7 @@ unsafe extern "C" fn mremap(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
     // SAFETY: as in `mmap`.
-    let mapped = unsafe {
-        match SHMAT.get() {
-            Some(next) => next(id, address, flags),
-            None => {
-                let arguments = [id as usize, address.addr(), flags as usize, 0, 0, 0];
-                ask(libc::SYS_shmat, arguments) as *mut c_void
-            }
-        }
-    };
+    let mapped = unsafe { next_or_kernel!(SHMAT(id, address, flags), libc::SYS_shmat) };
     note(mapped, SLICE_BYTES - mapped.addr() % SLICE_BYTES);
     mapped
 }
@@ -174,15 +144,7 @@ const LASTING: [c_int; 4] = [
 #[unsafe(no_mangle)]
 unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     // SAFETY: as in `mmap`.
-    let answer = unsafe {
-        match MADVISE.get() {
-            Some(next) => next(start, bytes, advice),
-            None => {
-                let advised = [start.addr(), bytes, advice as usize, 0, 0, 0];
-                ask(libc::SYS_madvise, advised) as c_int
-            }
-        }
-    };
+    let answer = unsafe { next_or_kernel!(MADVISE(start, bytes, advice), libc::SYS_madvise) };
     // Also after an error, before which the kernel may have followed the advice for some pages.
     if LASTING.contains(&advice) {
         mapped_over::note(start.addr(), bytes);
@@ -218,16 +180,7 @@ const UFFDIO_REGISTER: u32 = 3 << 30 | 32 << 16 | 0xaa << 8;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // SAFETY: as in `mmap`.
-    let answer = unsafe {
-        match IOCTL.get() {
-            Some(next) => next(file, request, argument),
-            None => {
-                let argument = argument.expose_provenance();
-                let arguments = [file as usize, request as usize, argument, 0, 0, 0];
-                ask(libc::SYS_ioctl, arguments) as c_int
-            }
-        }
-    };
+    let answer = unsafe { next_or_kernel!(IOCTL(file, request, argument), libc::SYS_ioctl) };
     if request as u32 == UFFDIO_REGISTER && answer == 0 {
         // SAFETY: the kernel took the range from there just now.
         let range = unsafe { argument.cast::<Range>().read_unaligned() };
@@ -244,12 +197,7 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     // SAFETY: as in `mmap`.
-    let answer = unsafe {
-        match MLOCKALL.get() {
-            Some(next) => next(flags),
-            None => ask(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) as c_int,
-        }
-    };
+    let answer = unsafe { next_or_kernel!(MLOCKALL(flags), libc::SYS_mlockall) };
     if answer == 0 {
         process::set_memory_locked(true);
     }
@@ -263,12 +211,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munlockall() -> c_int {
     // SAFETY: as in `mmap`.
-    let answer = unsafe {
-        match MUNLOCKALL.get() {
-            Some(next) => next(),
-            None => ask(libc::SYS_munlockall, [0; 6]) as c_int,
-        }
-    };
+    let answer = unsafe { next_or_kernel!(MUNLOCKALL(), libc::SYS_munlockall) };
     if answer == 0 {
         process::set_memory_locked(false);
     }
@@ -297,14 +240,9 @@ unsafe extern "C" fn prctl(
     }
     // SAFETY: as in `mmap`.
     unsafe {
-        match PRCTL.get() {
-            Some(next) => next(operation, second, third, fourth, fifth),
-            None => {
-                let words = [second, third, fourth, fifth].map(|word| word as usize);
-                let [second, third, fourth, fifth] = words;
-                let arguments = [operation as usize, second, third, fourth, fifth, 0];
-                ask(libc::SYS_prctl, arguments) as c_int
-            }
-        }
+        next_or_kernel!(
+            PRCTL(operation, second, third, fourth, fifth),
+            libc::SYS_prctl
+        )
     }
 }

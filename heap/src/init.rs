@@ -246,24 +246,19 @@ enum Fate {
 /// - `envp` is null or an array of C strings that ends in null and that no other thread uses
 ///   meanwhile.
 unsafe fn apply_all(envp: *mut *mut c_char) {
-    let mut next = envp;
-    // SAFETY: the caller's promise; `next` never passes the null.
-    while !next.is_null() && unsafe { !(*next).is_null() } {
-        // SAFETY: as above.
-        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
-        if entry.starts_with(control::PREFIX.as_bytes()) {
-            // SAFETY: as above.
-            let fate = unsafe { apply(entry) };
-            // SAFETY: as above.
-            let string = unsafe { *next };
-            if let (Fate::Emptied(at), true) = (fate, process::is_of_the_kernel(string)) {
-                // SAFETY: within the string, of which no code has kept anything; on the stack,
-                // where the kernel wrote it.
-                unsafe { *string.add(at) = 0 };
-            }
+    // SAFETY: the caller's promise.
+    for string in unsafe { process::strings_of(envp) } {
+        // SAFETY: a C string.
+        let entry = unsafe { CStr::from_ptr(string) }.to_bytes();
+        if entry.starts_with(control::PREFIX.as_bytes())
+            // SAFETY: the caller's promise.
+            && let Fate::Emptied(at) = unsafe { apply(entry) }
+            && process::is_of_the_kernel(string)
+        {
+            // SAFETY: within the string, of which no code has kept anything; on the stack, where
+            // the kernel wrote it.
+            unsafe { *string.add(at) = 0 };
         }
-        // SAFETY: as above.
-        next = unsafe { next.add(1) };
     }
 }
 

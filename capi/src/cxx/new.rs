@@ -11,10 +11,8 @@ use neap_heap::watched::stated;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
 type Nothrow = *const c_void;
-/// `operator new(size, nothrow)` of the C++ runtime.
-type PlainForm = extern "C" fn(usize, Nothrow) -> *mut c_void;
-/// `operator new(size, align, nothrow)` of the C++ runtime.
-type AlignedForm = extern "C" fn(usize, usize, Nothrow) -> *mut c_void;
+/// A nothrow form of the C++ runtime. One with fewer arguments ignores the registers of the others.
+type RuntimeForm = extern "C" fn(usize, usize, usize) -> *mut c_void;
 
 /// `operator new(size)`.
 #[unsafe(no_mangle)]
@@ -158,17 +156,26 @@ fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow, form: Form) -> *mu
             }
         }
     }
-    plain_elsewhere(behind, size, tag)
+    elsewhere(behind, size, tag.addr(), 0, 1)
 }
 
 /// Calls the C++ runtime's form, which calls the throwing one, new-handler included, and catches.
+/// `second` and `third` are the operator's other arguments.
 #[cold]
 #[inline(never)]
-fn plain_elsewhere(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
+fn elsewhere(
+    behind: &Derived,
+    size: usize,
+    second: usize,
+    third: usize,
+    align: usize,
+) -> *mut c_void {
     match replaced::runtime_form(behind) {
         // SAFETY: the symbol is this operator's other definition.
-        Some(form) => unsafe { transmute::<NonNull<c_void>, PlainForm>(form)(size, tag) },
-        None => malloc::allocate(size).cast(),
+        Some(form) => unsafe {
+            transmute::<NonNull<c_void>, RuntimeForm>(form)(size, second, third)
+        },
+        None => attempt(size, align).cast(),
     }
 }
 
@@ -181,18 +188,7 @@ fn aligned_nothrow(behind: &Derived, size: usize, align: usize, tag: Nothrow) ->
             return block.cast();
         }
     }
-    aligned_elsewhere(behind, size, align, tag)
-}
-
-/// Like [`plain_elsewhere`], with an alignment.
-#[cold]
-#[inline(never)]
-fn aligned_elsewhere(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
-    match replaced::runtime_form(behind) {
-        // SAFETY: the symbol is this operator's other definition.
-        Some(form) => unsafe { transmute::<NonNull<c_void>, AlignedForm>(form)(size, align, tag) },
-        None => attempt(size, align).cast(),
-    }
+    elsewhere(behind, size, align, tag.addr(), align)
 }
 
 /// Finds memory for `operator new` after a first failure, or throws.

@@ -8,7 +8,7 @@
 //! It takes no lock, so a signal handler or a fork may happen in between.
 
 use super::linux::Linux;
-use super::{Os, arch};
+use super::{Os, arch, mapping};
 use crate::base::sync::plain::{AtomicPtr, Ordering};
 use bytemuck::Zeroable;
 use core::ffi::c_void;
@@ -38,19 +38,15 @@ impl<T: Zeroable> Late<T> {
     #[cold]
     fn map(&self) -> Option<NonNull<T>> {
         const { assert!(align_of::<T>() <= 4096) };
-        let page = Linux.page_bytes();
-        let bytes = size_of::<T>().next_multiple_of(page);
-        let base = Linux.reserve(bytes, page)?;
-        // SAFETY: a reservation of our own, all of it.
-        let committed = unsafe { Linux.commit(base, bytes) }.is_ok();
+        let bytes = size_of::<T>().next_multiple_of(Linux.page_bytes());
+        let base = mapping::map_committed(bytes)?;
         let ours = base.as_ptr().cast::<T>();
-        let published = committed
-            && self
-                .0
-                .compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok();
+        let published = self
+            .0
+            .compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
         if !published {
-            // SAFETY: the whole reservation, which no other thread has seen.
+            // SAFETY: mapped just above; no other thread has seen it.
             unsafe { Linux.unmap(base, bytes) };
         }
         self.find()

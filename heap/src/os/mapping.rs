@@ -2,6 +2,7 @@
 //! mapped part by part at addresses that Neap chooses ([`claim`]).
 
 use super::arch::{call, call_long};
+use super::lock_order::assert_free;
 use super::process::{self, limit_of};
 use super::{Claim, ClaimError, RemapError, tagging};
 use crate::base::sync::plain::{AtomicU8, AtomicU64, Ordering};
@@ -105,11 +106,7 @@ pub(super) fn committed() -> i32 {
 pub(super) fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new mapping takes nothing from anybody.
     let at = unsafe { map(core::ptr::null_mut(), bytes, libc::PROT_NONE, RESERVED) };
-    if at == libc::MAP_FAILED {
-        None
-    } else {
-        NonNull::new(at.cast())
-    }
+    NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED)
 }
 
 /// Memory above the program break, at a multiple of `align`. Readable and writable.
@@ -124,9 +121,8 @@ pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.addr().next_multiple_of(align) as *mut u8)
 }
 
-/// Reserves at the last multiple of `align` before `near`, if that is free.
-pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    let wish = near.as_ptr().map_addr(|at| at / align * align);
+/// Reserves at an address, if that is free.
+fn reserve_at(wish: *mut u8, bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new mapping takes nothing from others: the address is a wish.
     let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
     if at == libc::MAP_FAILED || at.cast() == wish {
@@ -135,6 +131,11 @@ pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Op
     // SAFETY: mapped just above, and not shared.
     unsafe { unmap(at.cast(), bytes) };
     None
+}
+
+/// Reserves at the last multiple of `align` before `near`, if that is free.
+pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    reserve_at(near.as_ptr().map_addr(|at| at / align * align), bytes)
 }
 
 /// Reserves more than requested, then gives back what lies before and after the aligned part.
@@ -207,16 +208,21 @@ fn ignores_advice() -> bool {
     advice_is(Advice::Ignored)
 }
 
+/// Memory that reads as zero.
+pub(super) fn map_committed(bytes: usize) -> Option<NonNull<u8>> {
+    assert_free();
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping takes nothing from others.
+    let at = unsafe { map(core::ptr::null_mut(), bytes, access, RESERVED) };
+    NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED)
+}
+
 /// A new page or more, all zero, that is all zero again in every child that has memory of its own.
 pub(super) fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
-    let at = map_reserved(bytes)?;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let at = map_committed(bytes)?;
     // SAFETY: mapped just above.
-    let ready = unsafe {
-        follows_advice()
-            && advise(at.as_ptr(), bytes, libc::MADV_WIPEONFORK) == 0
-            && protect(at.as_ptr(), bytes, access)
-    };
+    let advise = || unsafe { advise(at.as_ptr(), bytes, libc::MADV_WIPEONFORK) };
+    let ready = follows_advice() && advise() == 0;
     if !ready {
         // SAFETY: mapped just above, and not shared.
         unsafe { unmap(at.as_ptr(), bytes) };
@@ -408,15 +414,7 @@ pub fn scatter(seed: u64) {
 /// Reserves an arena at a multiple of `align` that the seed of [`scatter`] chooses, if that is
 /// free.
 pub(super) fn reserve_anywhere(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    let wish = scattered(bytes, align)?;
-    // SAFETY: a new mapping takes nothing from others: the address is a wish.
-    let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
-    if at == libc::MAP_FAILED || at.cast() == wish {
-        return NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED);
-    }
-    // SAFETY: mapped just above, and not shared.
-    unsafe { unmap(at.cast(), bytes) };
-    None
+    reserve_at(scattered(bytes, align)?, bytes)
 }
 
 /// The next address that the seed of [`scatter`] chooses, if there is one.

@@ -126,6 +126,21 @@ pub fn environment() -> *mut *mut c_char {
     unsafe { __environ }
 }
 
+/// The strings of an environment.
+///
+/// # Safety
+/// - `envp` is null or an array of C strings that ends in null and that no other thread changes
+///   while the iterator is used.
+pub unsafe fn strings_of(envp: *mut *mut c_char) -> impl Iterator<Item = *mut c_char> {
+    let mut next = envp;
+    core::iter::from_fn(move || {
+        // SAFETY: null, or not past the null.
+        let string = *unsafe { next.as_ref() }.filter(|string| !string.is_null())?;
+        next = next.wrapping_add(1);
+        Some(string)
+    })
+}
+
 /// The program's file name without its directory; empty if the C library does not know it yet.
 pub fn program_name() -> &'static [u8] {
     // SAFETY: the C library's own variable: null or a C string that lives as long as the program.
@@ -341,41 +356,58 @@ pub fn may_query() -> bool {
     ALLOWED.load(Ordering::Relaxed)
 }
 
-/// Most bytes of a message that go out in one write, prefix and newline included.
-const LINE_BYTES: usize = 512;
+/// Most bytes of text that go out in one write.
+const PIECE_BYTES: usize = 512;
 
-/// A line under construction on the stack.
-struct Line<'a> {
-    text: [u8; LINE_BYTES],
-    len: usize,
-    /// Takes what is full.
-    out: &'a mut dyn FnMut(&[u8]),
+/// Text on its way out in pieces, for what must not allocate.
+pub struct Pieces<'a> {
+    text: [u8; PIECE_BYTES],
+    used: usize,
+    send: &'a mut dyn FnMut(&[u8]) -> fmt::Result,
 }
 
-impl Line<'_> {
-    fn write(args: fmt::Arguments<'_>, out: &mut dyn FnMut(&[u8])) {
-        let mut line = Line {
-            text: [0; LINE_BYTES],
-            len: 0,
-            out,
-        };
-        let _ = writeln!(line, "neap: {args}");
-        (line.out)(&line.text[..line.len]);
+impl<'a> Pieces<'a> {
+    /// No text yet; `send` takes each piece that is full.
+    pub fn new(send: &'a mut dyn FnMut(&[u8]) -> fmt::Result) -> Self {
+        Self {
+            text: [0; PIECE_BYTES],
+            used: 0,
+            send,
+        }
+    }
+
+    /// Sends what has been collected.
+    pub fn flush(&mut self) -> fmt::Result {
+        let used = core::mem::take(&mut self.used);
+        (self.send)(&self.text[..used])
     }
 }
 
-impl Write for Line<'_> {
+impl Write for Pieces<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for &byte in text.as_bytes() {
-            if self.len == LINE_BYTES {
-                (self.out)(&self.text);
-                self.len = 0;
+            if self.used == PIECE_BYTES {
+                self.flush()?;
             }
-            self.text[self.len] = byte;
-            self.len += 1;
+            self.text[self.used] = byte;
+            self.used += 1;
         }
         Ok(())
     }
+}
+
+/// Writes all of `bytes` to standard error.
+pub fn to_standard_error(bytes: &[u8]) -> fmt::Result {
+    match write_all(libc::STDERR_FILENO, bytes) {
+        true => Ok(()),
+        false => Err(fmt::Error),
+    }
+}
+
+fn write_line(args: fmt::Arguments<'_>, send: &mut dyn FnMut(&[u8]) -> fmt::Result) -> fmt::Result {
+    let mut line = Pieces::new(send);
+    writeln!(line, "neap: {args}")?;
+    line.flush()
 }
 
 /// Writes `neap: <message>` to standard error and aborts the process.
@@ -392,13 +424,13 @@ pub fn abort() -> ! {
     unsafe { libc::abort() }
 }
 
-/// Writes `neap: <message>` to standard error, in one write if it is of at most [`LINE_BYTES`] and
+/// Writes `neap: <message>` to standard error, in one write if it is of at most [`PIECE_BYTES`] and
 /// the kernel takes it whole.
 #[cold]
 #[inline(never)]
 pub fn warn(args: fmt::Arguments<'_>) {
     // A closed standard error is no reason to fail: nothing could read the line.
-    Line::write(args, &mut |bytes| _ = write_all(libc::STDERR_FILENO, bytes));
+    let _ = write_line(args, &mut to_standard_error);
 }
 
 /// Bytes that are most likely text, on one line: control characters are escaped.
@@ -445,7 +477,11 @@ mod tests {
 
     fn writes(args: fmt::Arguments<'_>) -> Vec<Vec<u8>> {
         let mut writes = Vec::new();
-        Line::write(args, &mut |bytes| writes.push(bytes.to_vec()));
+        let mut keep = |bytes: &[u8]| {
+            writes.push(bytes.to_vec());
+            Ok(())
+        };
+        write_line(args, &mut keep).unwrap();
         writes
     }
 
@@ -460,7 +496,7 @@ mod tests {
         for bytes in 500..=600 {
             let long: String = "x".repeat(bytes);
             let written = writes(format_args!("{long}"));
-            assert_eq!(written.len(), (bytes + 7).div_ceil(LINE_BYTES));
+            assert_eq!(written.len(), (bytes + 7).div_ceil(PIECE_BYTES));
             assert_eq!(written.concat(), std::format!("neap: {long}\n").as_bytes());
         }
     }

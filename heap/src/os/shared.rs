@@ -5,7 +5,7 @@ use super::Os;
 use super::arch::call;
 use super::file::{self, OpenFile};
 use super::linux::Linux;
-use super::mapping::{self, follows_advice};
+use super::mapping;
 use super::process::limit_of;
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use core::ffi::CStr;
@@ -65,23 +65,11 @@ pub fn claim() {
 
 /// A page that reads 1 here, and 0 in a forked child; null if the kernel gives none.
 fn wiped_page() -> *mut AtomicU8 {
-    let bytes = Linux.page_bytes();
-    let Some(page) = Linux.reserve(bytes, bytes) else {
+    let Some(page) = mapping::map_wiped(Linux.page_bytes()) else {
         return null_mut();
     };
-    // SAFETY: a reservation of our own, all of it.
-    let wiped = unsafe {
-        Linux.commit(page, bytes).is_ok()
-            && follows_advice()
-            && mapping::advise(page.as_ptr(), bytes, libc::MADV_WIPEONFORK) == 0
-    };
-    if !wiped {
-        // SAFETY: the whole reservation above, which holds no value yet.
-        unsafe { Linux.unmap(page, bytes) };
-        return null_mut();
-    }
     let word = page.as_ptr().cast::<AtomicU8>();
-    // SAFETY: committed, and ours.
+    // SAFETY: a page of zeros, and ours.
     unsafe { (*word).store(1, Ordering::Relaxed) };
     word
 }
