@@ -5,6 +5,7 @@
 use crate::imports::{fail, or_enomem};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
+use neap_heap::malloc::Placement;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::loader::set_errno;
@@ -53,6 +54,31 @@ fn calloc_miss(bytes: usize) -> *mut c_void {
 /// - After success (and after size 0) the caller no longer uses `block`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    match malloc::placement(block.cast(), size, 16) {
+        Placement::InPlace if size != 0 => block,
+        // SAFETY: the caller's promise.
+        Placement::Move(held) if size != 0 => unsafe { realloc_moving(block, held, size) },
+        // SAFETY: the caller's promise.
+        _ => unsafe { realloc_missed(block, size) },
+    }
+}
+
+/// [`realloc`] to another class. Out of line, so that one in place needs no stack frame.
+///
+/// # Safety
+/// - As [`realloc`]; [`malloc::placement`] said that the block moves, and holds `held` bytes.
+#[inline(never)]
+unsafe extern "C" fn realloc_moving(block: *mut c_void, held: usize, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    or_enomem(unsafe { malloc::reallocate_moving(block.cast(), held, size) })
+}
+
+/// [`realloc`] past the fast path.
+///
+/// # Safety
+/// - As [`realloc`].
+#[inline(never)]
+unsafe extern "C" fn realloc_missed(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
         return malloc(size);
     }
@@ -62,13 +88,13 @@ unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
         return null_mut();
     }
     // SAFETY: not null, so the caller vouches for a live block; size is not 0.
-    or_enomem(unsafe { malloc::reallocate(block.cast(), size) })
+    or_enomem(unsafe { malloc::reallocate_missed(block.cast(), size, 16) })
 }
 
-/// [`malloc`] to `count * size` bytes; null and `ENOMEM`, the block untouched, if that overflows.
+/// [`realloc`] to `count * size` bytes; null and `ENOMEM`, the block untouched, if that overflows.
 ///
 /// # Safety
-/// - As [`malloc`].
+/// - As [`realloc`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
@@ -103,8 +129,19 @@ const LARGEST: usize = 1 << 30;
 /// The alignment of every block, even with a size class of 8 bytes (`NEAP_CLASSES`).
 const LEAST: usize = 8;
 
+/// A block at a multiple of `align`, if that is a power of two and the calling thread's magazine
+/// alone can serve it; otherwise `None`.
+#[inline(always)]
+pub(crate) fn hit(size: usize, align: usize) -> Option<*mut u8> {
+    match align.is_power_of_two() {
+        true => malloc::allocate_aligned_hit(size, align),
+        false => None,
+    }
+}
+
 /// A block at a multiple of `align`, a power of two; null if there is none.
-#[inline]
+#[cold]
+#[inline(never)]
 pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
     if align <= LEAST {
         return malloc::allocate(size);
@@ -119,9 +156,9 @@ pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
 /// as glibc does; `EINVAL` if it cannot be.
 #[unsafe(no_mangle)]
 extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    match align.checked_next_power_of_two() {
-        Some(align) => or_enomem(allocate(size, align)),
-        None => fail(libc::EINVAL),
+    match hit(size, align) {
+        Some(block) => block.cast(),
+        None => missed(align.checked_next_power_of_two(), size),
     }
 }
 
@@ -129,9 +166,19 @@ extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 /// glibc 2.38 have it. Every `size` is accepted.
 #[unsafe(no_mangle)]
 extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    match align.is_power_of_two() {
-        true => or_enomem(allocate(size, align)),
-        false => fail(libc::EINVAL),
+    match hit(size, align) {
+        Some(block) => block.cast(),
+        None => missed(Some(align).filter(|align| align.is_power_of_two()), size),
+    }
+}
+
+/// After [`hit`] had nothing. Out of line, so that a hit needs no stack frame.
+#[cold]
+#[inline(never)]
+fn missed(align: Option<usize>, size: usize) -> *mut c_void {
+    match align {
+        Some(align) => or_enomem(allocate(size, align)),
+        None => fail(libc::EINVAL),
     }
 }
 
@@ -146,7 +193,7 @@ unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: u
     if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
         return libc::EINVAL;
     }
-    let block = allocate(size, align);
+    let block = hit(size, align).unwrap_or_else(|| allocate(size, align));
     if block.is_null() {
         set_errno(libc::ENOMEM);
         return libc::ENOMEM;

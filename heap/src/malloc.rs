@@ -3,7 +3,8 @@
 //! Past the fast path, each call asks whether it is [watched](crate::watched), and then leaves all
 //! of itself to that module. The rest of this file knows of no mode.
 
-use crate::cache::heap::{Found, HEAP};
+use crate::base::units::SLICE_BYTES;
+use crate::cache::heap::{Found, HEAP, slab_of};
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::Cache;
 use crate::cache::{machine, tags};
@@ -79,11 +80,30 @@ pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
     zeroed(allocate_plain(cache, class, size), class.bytes())
 }
 
+/// A block of at least `size` bytes at a multiple of `align`, if the calling thread's magazine
+/// alone can serve it; otherwise `None`.
+///
+/// # Panics
+/// In debug builds, if `align` is no power of two.
+#[inline(always)]
+pub fn allocate_aligned_hit(size: usize, align: usize) -> Option<*mut u8> {
+    debug_assert!(align.is_power_of_two());
+    // No smaller class can serve it: blocks of the right alignment are multiples of it.
+    let whole = (size.min(TABLE_BYTES + 1) + (align - 1)) & align.wrapping_neg();
+    let cache = current();
+    let tag = *cache.tags.get(whole)?;
+    if cache.start(tag).bytes as usize & (align - 1) != 0 {
+        return None;
+    }
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    unsafe { machine::pop_sized(cache, whole) }
+}
+
 /// A block of at least `size` bytes at a multiple of `align` (and of 16); null when out of memory.
 ///
 /// # Panics
 /// In debug builds, if `align` is no power of two.
-#[inline]
+#[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     debug_assert!(align.is_power_of_two());
@@ -222,23 +242,85 @@ fn allocate_plain(cache: Option<&'static Cache>, class: Class, size: usize) -> *
     block
 }
 
-/// Resizes a block of [`allocate`], moving it if necessary, and keeps the common
-/// part of the contents. Returns null when out of memory, and then leaves the block as it was.
+/// Whether a block can stay where it is, as far as the fast path's tables tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// It stays: it has the class of the new size.
+    InPlace,
+    /// It needs another class than its own, whose blocks have this many bytes.
+    Move(usize),
+    /// Not known: the block may be free or none of a slab, or some calls are watched.
+    Unknown,
+}
+
+/// Where a block at a multiple of `align` is to be if it is resized to `size` bytes. Reads nothing
+/// of the block.
+#[inline(always)]
+pub fn placement(block: *mut u8, size: usize, align: usize) -> Placement {
+    let (cache, address) = (current(), block.addr());
+    if align > 16 || !machine::serves(cache, size) {
+        return Placement::Unknown;
+    }
+    let Some(place) = HEAP.pages.locate_primary(address) else {
+        return Placement::Unknown;
+    };
+    // SAFETY: only bytes of tags are written to the table.
+    let old = unsafe { Tag::from_byte(place.tag()) };
+    let Some(number) = cache.start(old).block_at(address % SLICE_BYTES) else {
+        return Placement::Unknown;
+    };
+    // SAFETY: the calling thread's own cache, which serves requests.
+    let is_recent = unsafe { machine::may_be_recent(cache, old, address) };
+    if is_recent || slab_of(&place).may_be_free(cache.start(old).bytes, number) {
+        return Placement::Unknown;
+    }
+    let new = match align {
+        ..=8 => Tag::of(Class::of_size_align8(size)),
+        _ => cache.tags[size],
+    };
+    if old == new {
+        Placement::InPlace
+    } else {
+        Placement::Move(cache.start(old).bytes as usize)
+    }
+}
+
+/// Resizes a block of [`allocate_layout`] with the same `align`, moving it if necessary, and keeps
+/// the common part of the contents. Returns null when out of memory, and then leaves the block as
+/// it was.
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back; no thread uses it meanwhile.
-#[unsafe(link_section = "neap_text")]
-pub unsafe fn reallocate(block: *mut u8, size: usize) -> *mut u8 {
+#[inline]
+pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
-    unsafe { reallocate_layout(block, size, 16) }
+    unsafe {
+        match placement(block, size, align) {
+            Placement::InPlace => block,
+            Placement::Move(held) => move_block(block, held, size, allocate_layout(size, align)),
+            Placement::Unknown => reallocate_missed(block, size, align),
+        }
+    }
 }
 
-/// Resizes a block of [`allocate_layout`] with the same `align`.
+/// Moves a block of [`allocate`] as [`reallocate_layout`] does, after
+/// [`Placement::Move`].
 ///
 /// # Safety
-/// - As [`reallocate`].
+/// - As [`reallocate_layout`]; `held` is what [`placement`] said.
+#[inline(always)]
+pub unsafe fn reallocate_moving(block: *mut u8, held: usize, size: usize) -> *mut u8 {
+    // SAFETY: the caller's promise.
+    unsafe { move_block(block, held, size, allocate(size)) }
+}
+
+/// [`reallocate_layout`] after [`Placement::Unknown`].
+///
+/// # Safety
+/// - As [`reallocate_layout`].
+#[inline(never)]
 #[unsafe(link_section = "neap_text")]
-pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *mut u8 {
+pub unsafe fn reallocate_missed(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     if size > MAX_BYTES {
         return ptr::null_mut();
     }
@@ -255,13 +337,13 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         return block;
     }
     // SAFETY: the caller's promise; a slab block of this class holds that many bytes.
-    unsafe { move_block(block, class.bytes(), size, align) }
+    unsafe { move_block(block, class.bytes(), size, allocate_layout(size, align)) }
 }
 
 /// [`reallocate_layout`] of a block of no slab, or of what is no block.
 ///
 /// # Safety
-/// - As [`reallocate`].
+/// - As [`reallocate_layout`].
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mut u8 {
@@ -275,17 +357,19 @@ unsafe fn reallocate_elsewhere(block: *mut u8, size: usize, align: usize) -> *mu
         Resized::Stays => block,
         Resized::Moved(moved) => moved,
         // SAFETY: the caller's promise.
-        Resized::ToCopy(held) => unsafe { move_block(block, held, size, align) },
+        Resized::ToCopy(held) => unsafe {
+            move_block(block, held, size, allocate_layout(size, align))
+        },
     }
 }
 
-/// Moves a block's contents to a new one of `size` bytes, by copying them.
+/// Moves the contents of a block of `held` bytes to `moved`, which has `size`, unless that is null.
 ///
 /// # Safety
 /// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
-#[unsafe(link_section = "neap_text")]
-unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
-    let moved = allocate_layout(size, align);
+/// - `moved` is null, or a block of `size` bytes of the caller's own.
+#[inline(always)]
+unsafe fn move_block(block: *mut u8, held: usize, size: usize, moved: *mut u8) -> *mut u8 {
     if moved.is_null() {
         return supply::unmoved(block, held, size);
     }

@@ -110,6 +110,16 @@ extern "C-unwind" fn plain_miss(size: usize, form: Form) -> *mut c_void {
 /// For an alignment that is no power of two it throws at once, as libstdc++ does.
 #[inline(always)]
 fn aligned(size: usize, align: usize) -> *mut c_void {
+    match c::hit(size, align) {
+        Some(block) => block.cast(),
+        None => aligned_miss(size, align),
+    }
+}
+
+/// [`aligned`] after a miss in the magazine.
+#[cold]
+#[inline(never)]
+extern "C-unwind" fn aligned_miss(size: usize, align: usize) -> *mut c_void {
     let block = attempt(size, align);
     if block.is_null() {
         // SAFETY: the alignment is the operator's.
@@ -183,7 +193,7 @@ fn elsewhere(
 #[inline(always)]
 fn aligned_nothrow(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
     if replaced::surely_none() {
-        let block = attempt(size, align);
+        let block = c::hit(size, align).unwrap_or_else(|| attempt(size, align));
         if !block.is_null() {
             return block.cast();
         }

@@ -367,8 +367,9 @@ pub fn class_of(place: &SliceRef<'_>) -> Option<Class> {
 
 /// The slab record of a slice. Of a slice that is no slab, only the [note](Slab::note) tells
 /// anything.
+#[inline(always)]
 pub fn slab_of<'h>(place: &SliceRef<'h>) -> &'h Slab {
     // SAFETY: the side table's entry of every slice is a slab record: its size was asked for, all
     // zero bytes are a valid record, entries are aligned to 64 and live as long as the arenas.
-    unsafe { place.side().cast::<Slab>().as_ref() }
+    unsafe { place.side_of::<Slab>().as_ref() }
 }

@@ -101,6 +101,15 @@ pub struct Start {
     pub bytes: u32,
 }
 
+impl Start {
+    /// See [`Starts::block_at`].
+    #[inline(always)]
+    pub fn block_at(self, offset: usize) -> Option<usize> {
+        let Start { test, limit, .. } = self;
+        Starts { test, limit }.block_at(offset)
+    }
+}
+
 /// The starts of all tags, for the classes that are built in.
 pub const STARTS: [Start; MAGAZINES] = {
     let mut starts = [Start {
@@ -239,11 +248,20 @@ impl Magazine {
         if top <= self.bottom.load(Ordering::Relaxed) {
             return false;
         }
-        // SAFETY: an entry above the bottom, and words below it: entries, or words of the guard.
-        let is_at =
-            |words: usize| unsafe { word(top - 8 * words) }.load(plain::Ordering::Relaxed) == block;
-        // SAFETY: as above.
-        (is_at(1) || is_at(2) || is_at(3)) && unsafe { self.is_above_bottom(block) }
+        // SAFETY: an entry above the bottom.
+        unsafe { self.may_be_recent(block.addr()) && self.is_above_bottom(block) }
+    }
+
+    /// Whether one of the [`GUARD`] words below the top is this address.
+    ///
+    /// # Safety
+    /// - As [`Magazine::pop`]; there is an entry below the top, or the guard.
+    #[inline(always)]
+    pub unsafe fn may_be_recent(&self, address: usize) -> bool {
+        let top = self.top.load(Ordering::Relaxed);
+        // SAFETY: entries, or words of the guard.
+        let at = |words: usize| unsafe { word(top - 8 * words) }.load(plain::Ordering::Relaxed);
+        (1..=GUARD).any(|words| at(words).addr() == address)
     }
 
     /// [`Magazine::is_recent`] of a block that is at one of these words. Below the bottom a drainer

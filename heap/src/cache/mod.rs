@@ -74,12 +74,12 @@ pub mod machine {
         pop_sized, prefetch, push_deleted, push_freed, set_slot, slot, slot_address,
     };
     #[cfg(any(sanitized, not(target_arch = "x86_64")))]
-    pub use crate::cache::portable::{exchange_own, pop, pop_sampling};
+    pub use crate::cache::portable::{exchange_own, may_be_recent, pop, pop_sampling, serves};
     #[cfg(all(sanitized, target_arch = "x86_64"))]
     pub use crate::cache::portable::{pop_sized, push_deleted, push_freed};
     #[cfg(all(not(sanitized), target_arch = "x86_64"))]
     pub use crate::cache::x86_64::{
-        exchange_own, pop, pop_sampling, pop_sized, push_deleted, push_freed,
+        exchange_own, may_be_recent, pop, pop_sampling, pop_sized, push_deleted, push_freed, serves,
     };
     #[cfg(target_arch = "x86_64")]
     pub use crate::cache::x86_64::{prefetch, set_slot, slot, slot_address};

@@ -25,13 +25,30 @@ use crate::cache::x86_64::slot;
 /// - `cache` is the calling thread's own, or a sentinel.
 #[inline(always)]
 pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
-    // Acquire: the guards that were written before the bound was published are seen.
-    if size >= cache.below().load(Ordering::Acquire) {
+    if !serves(cache, size) {
         return None;
     }
     let magazine = cache.magazine(cache.tags[size]);
     // SAFETY: while the bound is above 0, every class's top is above an entry or the guard.
     unsafe { magazine.take(magazine.top.load(Ordering::Relaxed)) }
+}
+
+/// Whether [`pop_sized`] serves requests of `size` bytes. Then there is an entry or the guard below
+/// the top of each class.
+#[inline(always)]
+pub fn serves(cache: &Cache, size: usize) -> bool {
+    // Acquire: the guards that were written before the bound was published are seen.
+    size < cache.below().load(Ordering::Acquire)
+}
+
+/// Whether one of the three words below the top of a magazine is this address.
+///
+/// # Safety
+/// - There is an entry below the top, or the guard.
+#[inline(always)]
+pub unsafe fn may_be_recent(cache: &Cache, tag: Tag, address: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { cache.magazine(tag).may_be_recent(address) }
 }
 
 /// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries
@@ -256,6 +273,15 @@ mod tests {
         assert_eq!(own_cache::pop_sized(cache, 200), Some(taken));
         // SAFETY: as above.
         assert!(unsafe { portable::push_deleted(taken, 1) });
+        // The three that were pushed last, and the one before.
+        for (block, is_recent) in blocks.iter().rev().zip([true, true, true, false]) {
+            // SAFETY: the magazine has more entries.
+            let both = unsafe {
+                [portable::may_be_recent, machine::may_be_recent]
+                    .map(|form| form(cache, tag, block.addr()))
+            };
+            assert_eq!(both, [is_recent; 2]);
+        }
         // The block that was pushed last.
         if let Some(&newest) = blocks.last() {
             // SAFETY: refused before anything is written.

@@ -116,6 +116,19 @@ pub fn slot_address() -> usize {
 /// - `cache` is the calling thread's own, or a sentinel.
 #[inline(always)]
 pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
+    if !serves(cache, size) {
+        return None;
+    }
+    let tag = cache.tags[size];
+    // While the bound is above 0, every class's top is above an entry or the guard. SAFETY: the
+    // caller's promise.
+    unsafe { take(cache, tag, top(cache, tag)) }
+}
+
+/// Whether [`pop_sized`] serves requests of `size` bytes. Then there is an entry or the guard below
+/// the top of each class.
+#[inline(always)]
+pub fn serves(cache: &Cache, size: usize) -> bool {
     // SAFETY: only reads the cache's own word.
     unsafe {
         asm!(
@@ -124,16 +137,37 @@ pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
             size = in(reg) size,
             cache = in(reg) cache,
             below_at = const offset_of!(Cache, below),
-            slow = label { return None },
+            slow = label { return false },
             options(nostack, readonly),
         );
     }
-    debug_assert!(size < cache.tags.len());
     // SAFETY: `below` is at most the table's length.
-    let tag = unsafe { *cache.tags.get_unchecked(size) };
-    // While the bound is above 0, every class's top is above an entry or the guard. SAFETY: the
-    // caller's promise.
-    unsafe { take(cache, tag, top(cache, tag)) }
+    unsafe { core::hint::assert_unchecked(size < cache.tags.len()) };
+    true
+}
+
+/// Whether one of the [`GUARD`] words below the top of a magazine is this address.
+///
+/// # Safety
+/// - There is an entry below the top, or the guard.
+#[inline(always)]
+pub unsafe fn may_be_recent(cache: &Cache, tag: Tag, address: usize) -> bool {
+    // SAFETY: only reads entries, or words of the guard, which a drainer may be writing.
+    unsafe {
+        asm!(
+            "cmp {address}, qword ptr [{top} - 8]",
+            "je {found}",
+            "cmp {address}, qword ptr [{top} - 16]",
+            "je {found}",
+            "cmp {address}, qword ptr [{top} - 24]",
+            "je {found}",
+            address = in(reg) address,
+            top = in(reg) top(cache, tag),
+            found = label { return true },
+            options(nostack, readonly),
+        );
+    }
+    false
 }
 
 /// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries

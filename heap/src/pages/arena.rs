@@ -274,12 +274,12 @@ impl Arena {
         })
     }
 
-    /// The side entry of a slice in `head..ready`.
-    pub(super) fn side(&self, index: usize) -> NonNull<u8> {
-        let (group, place) = self.group(index);
-        let address = group + self.layout().side_at + place * self.layout().sides.near;
+    /// The side entry of a slice in `head..ready`, of `bytes` bytes.
+    #[inline(always)]
+    pub(super) fn side(&self, index: usize, bytes: usize) -> NonNull<u8> {
+        debug_assert!(index >= self.layout().head && index < self.ready());
         // SAFETY: an address within the arena is not null.
-        unsafe { NonNull::new_unchecked(address as *mut u8) }
+        unsafe { NonNull::new_unchecked(self.layout().side_of(index, bytes) as *mut u8) }
     }
 
     /// The far side entry of a slice in `head..ready`.
@@ -368,10 +368,10 @@ impl SideTable {
         SideTable {
             start: layout.address(head),
             slices: arena.ready() - head,
-            first: layout.group_of(head).0 + layout.side_at,
+            first: layout.side_at,
             bytes: layout.sides.near,
             group_shift: layout.group_shift,
-            gap: layout.group_bytes + (layout.sides.near << layout.group_shift),
+            gap: layout.side_gap,
         }
     }
 
@@ -437,9 +437,14 @@ impl SliceRef<'_> {
     /// The slice's entry in the side table, [`super::Sides::near`] bytes long. All zero until its
     /// user writes to it; the page heap never does, not even between two spans. Only for slices of
     /// a span, of today or before.
-    #[inline]
     pub fn side(&self) -> NonNull<u8> {
-        self.arena.side(self.index)
+        self.arena.side(self.index, self.arena.layout().sides.near)
+    }
+
+    /// [`SliceRef::side`] for a user whose entries are each a `T`.
+    #[inline(always)]
+    pub fn side_of<T>(&self) -> NonNull<T> {
+        self.arena.side(self.index, size_of::<T>()).cast()
     }
 
     /// The entry that is apart, [`super::Sides::far`] bytes long.

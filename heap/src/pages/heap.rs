@@ -282,14 +282,21 @@ impl<O: Os> PageHeap<O> {
     /// nothing: the address may be another arena's, between the tables of the first one.
     #[inline]
     pub fn locate_tagged(&self, address: usize) -> Option<SliceRef<'_>> {
-        // The first arena by the bounds of the fast path: most programs have no other.
+        self.locate_primary(address)
+            .or_else(|| self.locate_anywhere(address))
+    }
+
+    /// [`PageHeap::locate_tagged`] in the first arena, by the bounds of the fast path: most
+    /// programs have no other.
+    #[inline(always)]
+    pub fn locate_primary(&self, address: usize) -> Option<SliceRef<'_>> {
         let base = self.primary_base.load(Ordering::Acquire);
         let index = address.wrapping_sub(base) >> SLICE_SHIFT;
-        if index < self.primary_slices.load(Ordering::Acquire) {
-            let arena = &self.tables.arenas[0];
-            return Some(SliceRef { arena, index });
-        }
-        self.locate_anywhere(address)
+        let is_tagged = index < self.primary_slices.load(Ordering::Acquire);
+        is_tagged.then(|| SliceRef {
+            arena: &self.tables.arenas[0],
+            index,
+        })
     }
 
     /// The side entries of the first arena; `None` without one. Takes no lock.

@@ -33,9 +33,12 @@ pub(super) struct Layout {
     pub(super) group_shift: u32,
     pub(super) group_bytes: usize,
     pub(super) records_at: usize,
-    pub(super) side_at: usize,
     pub(super) far_at: usize,
     pub(super) sides: Sides,
+    /// Where the near side entry of the first slice is: its address, once the base is known.
+    pub(super) side_at: usize,
+    /// How far below the end of one group's near side entries those of the next begin.
+    pub(super) side_gap: usize,
 }
 
 /// Bytes of the entries that a slice has beside the page heap's own, for its user; multiples of 64.
@@ -57,9 +60,10 @@ impl Layout {
         group_shift: 0,
         group_bytes: 0,
         records_at: 0,
-        side_at: 0,
         far_at: 0,
         sides: Sides { near: 0, far: 0 },
+        side_at: 0,
+        side_gap: 0,
     };
 
     /// How `slices` slices would be laid out, base still 0.
@@ -85,9 +89,10 @@ impl Layout {
             group_shift: group.trailing_zeros(),
             group_bytes,
             records_at,
-            side_at,
             far_at,
             sides,
+            side_at,
+            side_gap: group_bytes + sides.near * group,
         }
     }
 
@@ -108,6 +113,7 @@ impl Layout {
         Self {
             base,
             claimed,
+            side_at: base + (self.head << SLICE_SHIFT) - self.group_bytes + self.side_at,
             ..self
         }
     }
@@ -141,6 +147,15 @@ impl Layout {
     /// Start address of the group with this number.
     fn group_start(&self, group: usize) -> usize {
         self.address(self.head) - (group + 1) * self.group_bytes
+    }
+
+    /// Address of a slice's near side entry. The caller states how many `bytes` an entry has: for
+    /// most it is a constant.
+    #[inline(always)]
+    pub(super) fn side_of(&self, index: usize, bytes: usize) -> usize {
+        debug_assert_eq!(bytes, self.sides.near);
+        let slot = index - self.head;
+        (self.side_at + slot * bytes) - (slot >> self.group_shift) * self.side_gap
     }
 
     /// The group of a slice (its start address), and the slice's place in it.

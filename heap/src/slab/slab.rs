@@ -9,6 +9,7 @@ use crate::base::sync::{
     AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, full_barrier_after_rmw, plain,
 };
 use crate::base::tree::{Node, Side};
+use crate::base::units::SLICE_BYTES;
 use core::ptr::NonNull;
 
 /// Words of the longest bitmap; two under the model checker.
@@ -16,6 +17,8 @@ pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 
 /// Words of a bitmap that are in the record itself: enough for blocks of 512 bytes and more.
 const NEAR_WORDS: usize = 2;
+/// Slabs of blocks of this many bytes or more have no more words.
+const NEAR_BYTES: usize = SLICE_BYTES / (64 * NEAR_WORDS);
 
 /// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
 /// of records serves 64 slices. So a slab of which only one page is used (see [`super::page_set`])
@@ -301,14 +304,27 @@ impl Slab {
     /// True of every block while the slice is about to be carved for the first time.
     #[inline(always)]
     pub fn is_free(&self, class: Class, block: usize) -> bool {
-        let word = match Slab::has_near_words(class) {
-            true => self.near.get(block / 64),
-            false => self.far().and_then(|far| far.get(block / 64)),
+        self.is_offered(Slab::has_near_words(class), block)
+            || (!self.withheld().is_empty() && self.withholds(class, block))
+    }
+
+    /// Whether block `block` of this slab of blocks of `bytes` bytes is free, or may be.
+    #[inline(always)]
+    pub fn may_be_free(&self, bytes: u32, block: usize) -> bool {
+        !self.withheld().is_empty() || self.is_offered(bytes as usize >= NEAR_BYTES, block)
+    }
+
+    /// Whether the bit of block `block` is set.
+    #[inline(always)]
+    fn is_offered(&self, is_near: bool, block: usize) -> bool {
+        let word = if is_near {
+            self.near_word(block / 64)
+        } else {
+            let Some(far) = self.far() else { return true };
+            &far[block / 64 % WORDS]
         };
-        let Some(word) = word else { return true };
         let bit = 1 << (block % 64);
         word.load(Ordering::Relaxed) & bit != 0
-            || (!self.withheld().is_empty() && self.withholds(class, block))
     }
 
     /// Whether block `block` is withheld.

@@ -370,7 +370,7 @@ const MOVE_FENCED_BYTES: usize = 128 << 10;
 /// more.
 ///
 /// # Safety
-/// - As [`crate::malloc::reallocate`].
+/// - As [`crate::malloc::reallocate_layout`].
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
@@ -404,7 +404,7 @@ pub(crate) unsafe fn reallocate(
 /// plain one.
 ///
 /// # Safety
-/// - As [`crate::malloc::reallocate`].
+/// - As [`crate::malloc::reallocate_layout`].
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]

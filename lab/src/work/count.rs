@@ -41,6 +41,12 @@ pub enum Entry {
     Calloc,
     /// `realloc` from 60 to 64 bytes, the same class everywhere.
     Realloc,
+    /// `realloc` from 64 to 128 bytes, which moves the block almost everywhere.
+    Grow,
+    /// `aligned_alloc(64, 64)`.
+    Aligned,
+    /// `operator new(64, align_val_t(64))`.
+    NewAligned,
     /// `operator new(64)`.
     New,
     /// `operator delete` of 64 bytes.
@@ -115,7 +121,10 @@ pub const ENTRIES: &[Counted] = &[
     entry("free-64", Entry::Free),
     entry("calloc-64", Entry::Calloc),
     entry("realloc-64", Entry::Realloc),
+    entry("realloc-64-to-128", Entry::Grow),
+    entry("aligned-alloc-64", Entry::Aligned),
     entry("new-64", Entry::New),
+    entry("new-aligned-64", Entry::NewAligned),
     entry("delete-64", Entry::Delete),
     entry("delete-sized-64", Entry::DeleteSized),
     entry("free-null", Entry::FreeNull),
@@ -220,8 +229,10 @@ impl Entry {
             Entry::Malloc => c"malloc",
             Entry::Free | Entry::FreeNull => c"free",
             Entry::Calloc => c"calloc",
-            Entry::Realloc => c"realloc",
+            Entry::Realloc | Entry::Grow => c"realloc",
+            Entry::Aligned => c"aligned_alloc",
             Entry::New => c"_Znwm",
+            Entry::NewAligned => c"_ZnwmSt11align_val_t",
             Entry::Delete => c"_ZdlPv",
             Entry::DeleteSized => c"_ZdlPvm",
         };
@@ -238,6 +249,8 @@ impl Entry {
             Entry::Calloc => (1, 64),
             Entry::Free => (heap::malloc(64) as usize, 0),
             Entry::Realloc => (heap::malloc(60) as usize, 64),
+            Entry::Grow => (heap::malloc(64) as usize, 128),
+            Entry::Aligned | Entry::NewAligned => (64, 64),
             Entry::Delete | Entry::DeleteSized => {
                 let (new, _) = operators()?;
                 // SAFETY: operator new has no precondition.
@@ -251,15 +264,14 @@ impl Entry {
         match self {
             Entry::Nothing | Entry::Free | Entry::FreeNull | Entry::Delete | Entry::DeleteSized => {
             }
-            // SAFETY: the call returned a live block, which only this function has.
-            Entry::Malloc | Entry::Calloc | Entry::Realloc => unsafe {
-                heap::free(result as *mut u8);
-            },
             Entry::New => {
                 let (_, delete) = operators()?;
                 // SAFETY: the call returned a live object, which only this function has.
                 unsafe { delete(result as *mut c_void) };
             }
+            // SAFETY: the call returned a live block, which only this function has; what aligned
+            // `new` gave is one in all allocators.
+            _ => unsafe { heap::free(result as *mut u8) },
         }
         Ok(())
     }
