@@ -20,7 +20,7 @@ fn only_slabs_where_the_heap_was_before_the_measures_go_without() {
     unsafe {
         early.write_bytes(1, usable_size(early));
         let nothing = malloc::allocate_zeroed(0);
-        let grown = malloc::reallocate(nothing, 100);
+        let grown = malloc::reallocate_layout(nothing, 100, 16);
         grown.write_bytes(1, 100);
         [early, grown].into_iter().for_each(|block| free(block));
     }

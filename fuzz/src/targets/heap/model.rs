@@ -130,9 +130,9 @@ impl Block {
         // SAFETY: the block is live, and in no model.
         let moved = unsafe {
             match self.entry {
-                Entry::C => malloc::reallocate(block, size),
+                Entry::C => malloc::reallocate_layout(block, size, 16),
                 // `realloc` does not keep the alignment.
-                Entry::Aligned => malloc::reallocate(block, size),
+                Entry::Aligned => malloc::reallocate_layout(block, size, 16),
                 Entry::Layout => malloc::reallocate_layout(block, size, self.align),
             }
         };
