@@ -10,31 +10,24 @@ use std::path::{Path, PathBuf};
 
 /// The findings.
 pub fn findings() -> Vec<Finding> {
+    let release = setting("/proc/sys/kernel/osrelease");
+    let tried = "each facility below was tried, regardless of the version";
+    let page = format!("{} KiB", page_size() / 1024);
+    let most = setting("/proc/sys/vm/max_map_count");
+    let few = "most mappings of a process; Neap commits in 2 MiB units to need few";
     vec![
-        kernel(),
-        page(),
+        Finding::read("kernel", release, "no /proc", tried),
+        Finding::is("OS page", page, "the smallest piece that goes back"),
         overcommit(),
         reservation(),
-        mappings(),
+        Finding::read("max_map_count", most, "cannot be read", few),
         huge_pages(),
     ]
 }
 
 fn setting(file: &str) -> Option<String> {
-    fs::read_to_string(file)
-        .ok()
-        .map(|text| text.trim().to_owned())
-}
-
-fn kernel() -> Finding {
-    let release = setting("/proc/sys/kernel/osrelease");
-    let meaning = "each facility below was tried, regardless of the version";
-    Finding::read("kernel", release, "no /proc", meaning)
-}
-
-fn page() -> Finding {
-    let size = format!("{} KiB", page_size() / 1024);
-    Finding::is("OS page", size, "the smallest piece that goes back")
+    let text = fs::read_to_string(file).ok()?;
+    Some(text.trim().to_owned())
 }
 
 fn overcommit() -> Finding {
@@ -64,12 +57,6 @@ fn reservation() -> Finding {
         ),
     };
     Finding::new("address space", state, size, meaning)
-}
-
-fn mappings() -> Finding {
-    let most = setting("/proc/sys/vm/max_map_count");
-    let meaning = "most mappings of a process; Neap commits in 2 MiB units to need few";
-    Finding::read("max_map_count", most, "cannot be read", meaning)
 }
 
 /// Requests a 2 MiB page and looks for it in the process's own maps.

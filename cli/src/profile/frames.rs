@@ -27,15 +27,15 @@ fn inlined_into_shim(frames: &[Arc<Frame>]) -> usize {
 /// Whether the function is one that Rust's compiler makes between a program and its allocator:
 /// `__rust_alloc`, `__rustc::__rust_alloc` or `__rustc[HASH]::__rust_alloc`, by its version.
 fn is_shim(function: &str) -> bool {
-    const SHIM: [&str; 5] = [
-        "__rust_alloc",
-        "__rust_dealloc",
-        "__rust_realloc",
-        "__rg_",
-        "__rdl_",
-    ];
+    #[rustfmt::skip]
+    const SHIM: [&str; 5] =
+        ["__rust_alloc", "__rust_dealloc", "__rust_realloc", "__rg_", "__rdl_"];
     let last = function.rsplit("::").next().unwrap_or_default();
-    function.starts_with("__") && SHIM.iter().any(|start| last.starts_with(start))
+    function.starts_with("__") && starts_with(last, &SHIM)
+}
+
+fn starts_with(text: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| text.starts_with(start))
 }
 
 fn is_own(frame: &Frame) -> bool {
@@ -60,9 +60,7 @@ fn is_entry(function: &str) -> bool {
     ];
     // `<neap::Neap as …>::alloc`.
     let path = function.strip_prefix('<').unwrap_or(function);
-    CRATES.iter().any(|start| path.starts_with(start))
-        || OWN.iter().any(|start| function.starts_with(start))
-        || is_shim(function)
+    starts_with(path, &CRATES) || starts_with(function, &OWN) || is_shim(function)
 }
 
 /// Whether the frame is of Rust's library, by its source path if there is debug information. The
@@ -72,8 +70,7 @@ fn is_rust(frame: &Frame) -> bool {
     const CRATES: [&str; 4] = ["alloc::", "<alloc::", "core::", "<core::"];
     let is_source = |library: &str| frame.file.contains(library);
     if frame.file.is_empty() {
-        CRATES.iter().any(|start| frame.function.starts_with(start))
-            || frame.function.contains(" as alloc::")
+        starts_with(&frame.function, &CRATES) || frame.function.contains(" as alloc::")
     } else {
         is_source("/library/alloc/src/") || is_source("/library/core/src/")
     }
@@ -84,56 +81,25 @@ pub fn is_rust_library(frame: &Frame) -> bool {
     if frame.file.is_empty() {
         is_rust(frame) || frame.function.starts_with("std::")
     } else {
-        [
+        let sources = [
             "/library/alloc/",
             "/library/core/",
             "/library/std/",
             "/hashbrown-",
-        ]
-        .iter()
-        .any(|library| frame.file.contains(library))
+        ];
+        sources.iter().any(|source| frame.file.contains(source))
     }
 }
 
 /// Prefixes of functions that allocate on others' behalf: languages' runtimes, and common wrappers.
+#[rustfmt::skip]
 const RUNTIME: [&str; 37] = [
-    "operator new",
-    "std::",
-    "<std::",
-    "core::",
-    "<core::",
-    "alloc::",
-    "<alloc::",
-    "hashbrown::",
-    "<hashbrown::",
-    "__rust_",
-    "__rustc",
-    "__gnu_cxx::",
-    "__libc_",
-    "__strdup",
-    "strdup",
-    "strndup",
-    "_IO_",
-    "zmalloc",
-    "zcalloc",
-    "zrealloc",
-    "ztrymalloc",
-    "ztrycalloc",
-    "ztryrealloc",
-    "PyMem_",
-    "_PyMem_",
-    "PyObject_Malloc",
-    "PyObject_Calloc",
-    "PyObject_Realloc",
-    "_PyObject_Malloc",
-    "_PyObject_Calloc",
-    "_PyObject_Realloc",
-    "_PyObject_GC_",
-    "g_malloc",
-    "g_realloc",
-    "xmalloc",
-    "xrealloc",
-    "xcalloc",
+    "operator new", "std::", "<std::", "core::", "<core::", "alloc::", "<alloc::", "hashbrown::",
+    "<hashbrown::", "__rust_", "__rustc", "__gnu_cxx::", "__libc_", "__strdup", "strdup", "strndup",
+    "_IO_", "zmalloc", "zcalloc", "zrealloc", "ztrymalloc", "ztrycalloc", "ztryrealloc", "PyMem_",
+    "_PyMem_", "PyObject_Malloc", "PyObject_Calloc", "PyObject_Realloc", "_PyObject_Malloc",
+    "_PyObject_Calloc", "_PyObject_Realloc", "_PyObject_GC_", "g_malloc", "g_realloc", "xmalloc",
+    "xrealloc", "xcalloc",
 ];
 
 /// Whether the frame is of a language's runtime, of the C library, or a common wrapper of malloc.
@@ -141,11 +107,10 @@ pub fn is_runtime(frame: &Frame) -> bool {
     let function = frame.function.as_str();
     let inner = function.strip_prefix('<').unwrap_or(function);
     let module = base(&frame.module);
-    RUNTIME.iter().any(|start| function.starts_with(start))
-        || LIBRARIES.iter().any(|start| module.starts_with(start))
+    starts_with(function, &RUNTIME)
+        || starts_with(module, &LIBRARIES)
         || inner.starts_with("alloc[") // a v0-mangled crate with its hash
-        || function.starts_with("void std::")
-        || function.starts_with("void* std::")
+        || starts_with(function, &["void std::", "void* std::"])
 }
 
 /// Whether the function calls `main` or a thread's function.
@@ -163,59 +128,20 @@ pub fn is_start(frame: &Frame) -> bool {
 /// The C library and C++'s.
 const LIBRARIES: [&str; 4] = ["libc.so.", "libc-2.", "ld-musl-", "libstdc++.so."];
 
-/// A runtime, recognised by prefixes of its functions' names.
-struct Runtime {
-    /// The line shown for a run of its frames.
-    label: &'static str,
-    starts: &'static [&'static str],
-}
-
-/// In order of precedence: a run gets the label of the first runtime with a frame in it.
-const RUNTIMES: [Runtime; 4] = [
-    Runtime {
-        label: "(tokio runtime)",
-        starts: &[
-            "tokio::runtime::",
-            "tokio::task::",
-            "tokio::loom::",
-            "tokio::util::",
-        ],
-    },
-    Runtime {
-        label: "(async-std runtime)",
-        starts: &[
-            "async_std::",
-            "async_executor::",
-            "async_task::",
-            "async_io::",
-            "smol::",
-        ],
-    },
-    Runtime {
-        label: "(futures executor)",
-        starts: &[
-            "futures_executor::",
-            "futures_util::",
-            "futures_core::",
-            "pollster::",
-        ],
-    },
-    Runtime {
-        label: "(Rust runtime)",
-        starts: &[
-            "std::rt::",
-            "std::panicking::",
-            "std::panic::",
-            "std::sys::",
-            "std::thread::",
-            "__rust_try",
-            "core::future::",
-            "core::ops::function::",
-            "core::panic::",
-            "core::pin::Pin",
-            "alloc::boxed::Box<F,A> as core::ops::function::",
-        ],
-    },
+/// Runtimes, each with the line shown for a run of its frames and the prefixes of its functions'
+/// names. In order of precedence: a run gets the line of the first runtime with a frame in it.
+#[rustfmt::skip]
+const RUNTIMES: [(&str, &[&str]); 4] = [
+    ("(tokio runtime)",
+        &["tokio::runtime::", "tokio::task::", "tokio::loom::", "tokio::util::"]),
+    ("(async-std runtime)",
+        &["async_std::", "async_executor::", "async_task::", "async_io::", "smol::"]),
+    ("(futures executor)",
+        &["futures_executor::", "futures_util::", "futures_core::", "pollster::"]),
+    ("(Rust runtime)",
+        &["std::rt::", "std::panicking::", "std::panic::", "std::sys::", "std::thread::",
+            "__rust_try", "core::future::", "core::ops::function::", "core::panic::",
+            "core::pin::Pin", "alloc::boxed::Box<F,A> as core::ops::function::"]),
 ];
 
 /// The runtime of a function; `None` for the program's own functions.
@@ -225,7 +151,7 @@ fn runtime_of(function: &str) -> Option<usize> {
     let name = function.trim_start_matches('<');
     RUNTIMES
         .iter()
-        .position(|runtime| runtime.starts.iter().any(|start| name.starts_with(start)))
+        .position(|(_, starts)| starts_with(name, starts))
 }
 
 /// The stack with each run of two or more runtime frames folded into one frame.
@@ -243,7 +169,7 @@ fn folded(frames: &[Arc<Frame>]) -> Vec<Arc<Frame>> {
             continue;
         }
         out.push(Arc::new(Frame {
-            function: RUNTIMES[first].label.to_owned(),
+            function: RUNTIMES[first].0.to_owned(),
             ..Frame::default()
         }));
         rest = &rest[count..];

@@ -6,11 +6,13 @@
 //! CPython from 3.12 with `-X perf`).
 
 use super::model::{Frame, Mapping, base};
+use crate::attach::range;
 use crate::files;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -217,15 +219,12 @@ impl Maps {
 
 /// Parses `start-end rights offset device inode   path`; `None` unless it maps a file.
 fn line(line: &str) -> Option<Mapped> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let mut words = rest.splitn(5, ' ');
-    let _rights = words.next()?;
-    let offset = hexadecimal(words.next()?)?;
+    let Range { start, end } = range(line)?;
+    let mut words = line.splitn(6, ' ').skip(2);
+    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
     let _device = words.next()?;
     let inode = words.next()?.parse().ok()?;
     let path = words.next()?.trim_start();
-    let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
     let deleted = path.ends_with(DELETED);
     (path.starts_with('/') && start < end).then(|| Mapped {
         mapping: Mapping {
@@ -238,10 +237,6 @@ fn line(line: &str) -> Option<Mapped> {
         inode,
         deleted,
     })
-}
-
-fn hexadecimal(word: &str) -> Option<u64> {
-    u64::from_str_radix(word, 16).ok()
 }
 
 /// The process whose files are wanted.

@@ -65,9 +65,7 @@ impl Material {
         material.recording = Some(recording);
         material
     }
-}
 
-impl Material {
     fn take(&mut self, embedded: &Embedded) {
         let profile = decoded(&embedded.pprof).map(|profile| Profile {
             pid: embedded.pid,
@@ -178,16 +176,24 @@ fn errors(recording: &Recording) -> Vec<Errors> {
     } else {
         file(recording)
     };
-    let began_ms = recording.head.started_ms;
     let found = counts.into_iter().take(PROCESSES);
-    found
-        .map(|(pid, count)| Errors {
+    let found = found.map(|(pid, count)| Errors {
+        program: program(recording, pid),
+        ..Errors::of(pid, count, &text, recording.head.started_ms)
+    });
+    found.collect()
+}
+
+impl Errors {
+    /// Of a process whose name is not known, with its part of the text of all reports.
+    fn of(pid: u32, count: u64, text: &str, began_ms: u64) -> Self {
+        Self {
             pid,
-            program: program(recording, pid),
+            program: String::new(),
             count,
-            reports: guard::of_process(&text, pid, count, began_ms),
-        })
-        .collect()
+            reports: guard::of_process(text, pid, count, began_ms),
+        }
+    }
 }
 
 /// The errors of each process with reports in a file of them (`--guard-file`); of many, the last.
@@ -195,15 +201,9 @@ fn errors(recording: &Recording) -> Vec<Errors> {
 pub fn of_reports(text: &str, began_ms: u64) -> Vec<Errors> {
     let processes = guard::processes(text);
     let last = processes.len().saturating_sub(PROCESSES);
-    let found = processes.iter().skip(last);
-    found
-        .map(|&(pid, count)| Errors {
-            pid,
-            program: String::new(),
-            count,
-            reports: guard::of_process(text, pid, count, began_ms),
-        })
-        .collect()
+    let found = processes.into_iter().skip(last);
+    let found = found.map(|(pid, count)| Errors::of(pid, count, text, began_ms));
+    found.collect()
 }
 
 /// What the program last was.

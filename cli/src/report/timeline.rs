@@ -364,7 +364,8 @@ impl Cut {
     }
 }
 
-fn sum(parts: &[u64]) -> u64 {
+/// Their sum.
+pub fn sum(parts: &[u64]) -> u64 {
     (parts.iter()).fold(0, |sum: u64, part| sum.saturating_add(*part))
 }
 

@@ -84,7 +84,7 @@ impl Response {
     }
 
     /// An error as one sentence.
-    pub fn refusal(status: Status, why: &impl std::fmt::Display) -> Response {
+    pub fn refusal(status: Status, why: impl std::fmt::Display) -> Response {
         Response {
             status,
             ..Response::new("text/plain; charset=utf-8", format!("{why}\n"))
@@ -204,7 +204,7 @@ fn request(stream: &TcpStream) -> io::Result<Result<Request, Response>> {
         let count = match receive(stream, &mut head[length..], end) {
             Err(error) if is_late(&error) => {
                 let why = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
-                return Ok(Err(Response::refusal(Status::TIMEOUT, &why)));
+                return Ok(Err(Response::refusal(Status::TIMEOUT, why)));
             }
             count => count?,
         };
@@ -216,7 +216,7 @@ fn request(stream: &TcpStream) -> io::Result<Result<Request, Response>> {
             Ok(None) if length < LONGEST => {}
             Ok(None) => {
                 let why = format!("the request is longer than {LONGEST} bytes");
-                return Ok(Err(Response::refusal(Status::TOO_LARGE, &why)));
+                return Ok(Err(Response::refusal(Status::TOO_LARGE, why)));
             }
             Ok(Some(request)) => return Ok(Ok(request)),
             Err(refusal) => return Ok(Err(refusal)),
@@ -233,11 +233,11 @@ pub fn parsed(head: &[u8]) -> Result<Option<Request>, Response> {
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => {
             let why = format!("the request has more than {MOST_HEADERS} headers");
-            return Err(Response::refusal(Status::TOO_LARGE, &why));
+            return Err(Response::refusal(Status::TOO_LARGE, why));
         }
         Err(error) => {
             let why = format!("this is no request of HTTP/1.1: {error}");
-            return Err(Response::refusal(Status::BAD_REQUEST, &why));
+            return Err(Response::refusal(Status::BAD_REQUEST, why));
         }
     }
     let method = match request.method {
@@ -245,7 +245,7 @@ pub fn parsed(head: &[u8]) -> Result<Option<Request>, Response> {
         Some("HEAD") => Method::Head,
         _ => {
             let why = "only GET and HEAD are served";
-            let refusal = Response::refusal(Status::METHOD_NOT_ALLOWED, &why);
+            let refusal = Response::refusal(Status::METHOD_NOT_ALLOWED, why);
             return Err(refusal.with("allow", "GET, HEAD"));
         }
     };

@@ -38,16 +38,16 @@ pub struct Asked {
 
 impl Asked {
     /// Of a request, if its parameters make sense.
-    pub fn of(request: &Request) -> Result<Asked, Refusal> {
+    pub fn of(request: &Request) -> Result<Asked, Response> {
         let seconds = number(request, "seconds")?.unwrap_or(0);
         if seconds > LONGEST {
             let why = format!("{seconds} seconds are too many: ask for {LONGEST} at most");
-            return Err(Refusal(Status::BAD_REQUEST, why));
+            return Err(Response::refusal(Status::BAD_REQUEST, why));
         }
         let is_text = number(request, "debug")?.is_some_and(|debug: u64| debug > 0);
         if is_text && seconds > 0 {
-            let why = "seconds= and debug= exclude each other".to_owned();
-            return Err(Refusal(Status::BAD_REQUEST, why));
+            let why = "seconds= and debug= exclude each other";
+            return Err(Response::refusal(Status::BAD_REQUEST, why));
         }
         Ok(Asked {
             kind: if request.path.ends_with("allocs") {
@@ -71,35 +71,27 @@ fn text<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a str
 }
 
 /// The value of a query parameter, which may be given once.
-pub fn number<N: FromStr>(request: &Request, name: &str) -> Result<Option<N>, Refusal> {
+pub fn number<N: FromStr>(request: &Request, name: &str) -> Result<Option<N>, Response> {
     let mut values = text(request, name);
     match (values.next().map(str::parse), values.next()) {
         (None, _) => Ok(None),
         (Some(Ok(number)), None) => Ok(Some(number)),
         (Some(_), _) => {
             let why = format!("{name}= takes one number");
-            Err(Refusal(Status::BAD_REQUEST, why))
+            Err(Response::refusal(Status::BAD_REQUEST, why))
         }
     }
 }
 
-/// Why there is no profile, or another answer.
-pub struct Refusal(pub Status, pub String);
-
-impl From<Refusal> for Response {
-    fn from(Refusal(status, why): Refusal) -> Self {
-        let response = Response::refusal(status, &why);
-        match status {
-            Status::UNAVAILABLE => response.with("retry-after", RETRY),
-            _ => response,
-        }
-    }
-}
-
-impl From<Failure> for Refusal {
+impl From<Failure> for Response {
     fn from(failure: Failure) -> Self {
-        Refusal(Status::NOT_FOUND, failure.to_string())
+        Response::refusal(Status::NOT_FOUND, failure)
     }
+}
+
+/// The refusal of a request that may succeed later.
+fn unavailable(why: impl std::fmt::Display) -> Response {
+    Response::refusal(Status::UNAVAILABLE, why).with("retry-after", RETRY)
 }
 
 /// The profile of a process.
@@ -113,7 +105,7 @@ pub fn heap(watched: &Watched, request: &Request, client: &Client) -> Response {
                 .with("content-disposition", "attachment; filename=\"heap.pb.gz\"")
         })
     });
-    response.unwrap_or_else(Response::from)
+    response.unwrap_or_else(|refusal| refusal)
 }
 
 /// The profile as pprof's format, labelled with where its process runs.
@@ -131,7 +123,7 @@ pub fn encoded(profile: &Profile, kind: Kind) -> Vec<u8> {
     encode_as(profile, style)
 }
 
-fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Profile, Refusal> {
+fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Profile, Response> {
     let pid = one(watched, asked)?;
     watched.status_page(pid)?;
     let process = Process::open(pid)?;
@@ -146,23 +138,20 @@ fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Profil
         waiter: Waiter::Client(&|| client.has_left()),
     };
     match profile::gather(&target, wish) {
-        Err(_) if client.has_left() => {
-            let why = "the server ends".to_owned();
-            Err(Refusal(Status::UNAVAILABLE, why))
-        }
+        Err(_) if client.has_left() => Err(unavailable("the server ends")),
         gathered => Ok(gathered?),
     }
 }
 
-fn too_many() -> Refusal {
-    let why = format!(
-        "{MOST_SESSIONS} requests with seconds= are in progress, the most at a time: ask again when one has ended"
-    );
-    Refusal(Status::UNAVAILABLE, why)
+fn too_many() -> Response {
+    unavailable(format!(
+        "{MOST_SESSIONS} requests with seconds= are in progress, the most at a time: ask again \
+         when one has ended"
+    ))
 }
 
 /// The requested process, or the only one.
-fn one(watched: &Watched, asked: &Asked) -> Result<i32, Refusal> {
+fn one(watched: &Watched, asked: &Asked) -> Result<i32, Response> {
     if let Some(pid) = asked.pid {
         return Ok(pid);
     }
@@ -172,14 +161,14 @@ fn one(watched: &Watched, asked: &Asked) -> Result<i32, Refusal> {
     }
     match targets.as_slice() {
         [target] => Ok(target.pid),
-        [] => Err(Refusal(
+        [] => Err(Response::refusal(
             Status::NOT_FOUND,
             match &asked.program {
                 Some(program) => format!("there is no process {} under Neap", shown(program)),
                 None => "there is no process under Neap".to_owned(),
             },
         )),
-        several => Err(Refusal(
+        several => Err(Response::refusal(
             Status::BAD_REQUEST,
             format!(
                 "say which process: add ?pid= and one of {}",

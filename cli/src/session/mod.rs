@@ -13,5 +13,5 @@ mod outcome;
 mod run;
 mod watched;
 
-pub use outcome::{Leaks, Outputs, ProfileFile};
+pub use outcome::{Outputs, ProfileFile};
 pub use run::Session;

@@ -27,16 +27,7 @@ pub struct Outputs {
     /// The file for the profile, if requested.
     pub profile: Option<ProfileFile>,
     /// Whether to print the sites that are still live.
-    pub leaks: Leaks,
-}
-
-/// Whether to print the sites that are still live at the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaks {
-    /// Print them.
-    Printed,
-    /// Do not print them.
-    Unasked,
+    pub leaks: bool,
 }
 
 /// A file for a profile.
@@ -123,13 +114,13 @@ impl Session {
         if let Some(file) = outputs.profile {
             self.write_profiles(&profiles, &file.resolve(program, self.main));
         }
-        if outputs.leaks == Leaks::Printed {
+        if outputs.leaks {
             self.print_leaks(&profiles);
         }
     }
 
     fn wants_profiles(&self, outputs: &Outputs) -> bool {
-        self.writer.is_some() || outputs.profile.is_some() || outputs.leaks == Leaks::Printed
+        self.writer.is_some() || outputs.profile.is_some() || outputs.leaks
     }
 
     /// The profiles of all processes with samples: the main program's first, then by bytes

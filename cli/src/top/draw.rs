@@ -3,7 +3,7 @@
 use super::canvas::{
     Align, Area, BOLD, CYAN, Canvas, Column, DIM, GREEN, PLAIN, REVERSED, Row, YELLOW,
 };
-use super::feed::{Entry, HEADS, Look, Rates, none};
+use super::feed::{COLUMNS, Entry, Look, Rates, Titled, none};
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
 use crate::choice::Choice;
@@ -81,7 +81,7 @@ fn processes(canvas: &mut Canvas, area: Area, list: &List) {
     let rows = list.entries.iter().enumerate().skip(skipped).map(row);
     let columns = [8, 11, 11, 11, 11].map(|width| (width, Align::Right));
     let columns: Vec<Column> = columns.into_iter().chain([REST]).collect();
-    figures(canvas, area, &columns, HEADS, rows);
+    figures(canvas, area, &columns, COLUMNS.map(|(name, _)| name), rows);
 }
 
 fn process(canvas: &mut Canvas, area: Area, one: &One) {
@@ -248,32 +248,21 @@ fn spans(canvas: &mut Canvas, area: Area, look: &Look, figures: &Snapshot) {
     canvas.table(area, &FACT, rows);
 }
 
+/// The columns of the size classes.
+#[rustfmt::skip]
+const CLASSES: [Titled<ClassFigures>; 7] = [
+    ("class", |class| class.bytes.to_string()),
+    ("slabs", |class| class.slabs.to_string()),
+    ("live", |class| class.live().to_string()),
+    ("free", |class| class.free.to_string()),
+    ("cached", |class| class.cached.to_string()),
+    ("bytes live", |class| Bytes(bytes(class, ClassFigures::live)).to_string()),
+    ("bytes free", |class| Bytes(bytes(class, |class| class.free)).to_string()),
+];
+
 fn classes(canvas: &mut Canvas, area: Area, one: &One, snapshot: &Snapshot) {
-    let row = |class: &ClassFigures| {
-        let counts = [
-            class.bytes,
-            class.slabs,
-            class.live(),
-            class.free,
-            class.cached,
-        ];
-        let bytes = [
-            bytes(class, ClassFigures::live),
-            bytes(class, |class| class.free),
-        ];
-        let counts = counts.map(|count| count.to_string());
-        let bytes = bytes.map(|bytes| Bytes(bytes).to_string());
-        Row::new(counts.into_iter().chain(bytes))
-    };
-    let names = [
-        "class",
-        "slabs",
-        "live",
-        "free",
-        "cached",
-        "bytes live",
-        "bytes free",
-    ];
+    let row = |class: &ClassFigures| Row::new(CLASSES.map(|(_, cell)| cell(class)));
+    let names = CLASSES.map(|(name, _)| name);
     let classes = one.classes();
     let free = total(snapshot, |class| bytes(class, |class| class.free));
     let text = format!(

@@ -175,30 +175,23 @@ pub struct Entry {
     pub purged: u64,
 }
 
+/// A column's name, and the text of its cell.
+pub type Titled<T> = (&'static str, fn(&T) -> String);
+
 /// The list's columns.
-pub const HEADS: [&str; 6] = [
-    "PID",
-    "resident",
-    "committed",
-    "free",
-    "purged",
-    "  program",
+pub const COLUMNS: [Titled<Entry>; 6] = [
+    ("PID", |entry| entry.pid.to_string()),
+    ("resident", |entry| Bytes(entry.resident).to_string()),
+    ("committed", |entry| Bytes(entry.committed).to_string()),
+    ("free", |entry| Bytes(entry.free_dirty).to_string()),
+    ("purged", |entry| Bytes(entry.purged).to_string()),
+    ("  program", |entry| format!("  {}", shown(&entry.program))),
 ];
 
 impl Entry {
     /// The text of each column.
     pub fn cells(&self) -> [String; 6] {
-        let figures = [self.resident, self.committed, self.free_dirty, self.purged];
-        let [resident, committed, free, purged] = figures.map(|bytes| Bytes(bytes).to_string());
-        let program = format!("  {}", shown(&self.program));
-        [
-            self.pid.to_string(),
-            resident,
-            committed,
-            free,
-            purged,
-            program,
-        ]
+        COLUMNS.map(|(_, cell)| cell(self))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Lines, for a pipe or a file.
 
-use super::feed::{Entry, Feed, HEADS, Look, Order, entries, none};
+use super::feed::{COLUMNS, Entry, Feed, Look, Order, Rates, entries, none};
 use super::pace::{FIRST, Pace, Stop, wait};
 use crate::failure::Failure;
 use crate::grammar::TextOrJson;
 use crate::output::{self, Written};
 use crate::view::{State, json};
-use neap_shared::stats::Bytes;
+use neap_shared::stats::{Bytes, Snapshot};
 use serde_json::{Value, json as value};
 use std::iter;
 use std::time::Instant;
@@ -69,55 +69,45 @@ fn write(text: &str) -> Result<Option<Stop>, Failure> {
     })
 }
 
+/// A column's name, and its text for a process with figures.
+type Figure = (&'static str, fn(&Snapshot, &Rates) -> String);
+
+/// The columns after the resident memory.
+#[rustfmt::skip]
+const FIGURES: [Figure; 10] = [
+    ("arenas", |figures, _| Bytes(figures.ledger.resident).to_string()),
+    ("live", |figures, _| Bytes(figures.live).to_string()),
+    ("free", |figures, _| Bytes(figures.free_dirty).to_string()),
+    ("magazines", |figures, _| Bytes(figures.magazines).to_string()),
+    ("faults/s", |_, rates| count(rates.minor_faults + rates.major_faults)),
+    ("purged/s", |_, rates| Bytes(rates.purged_bytes as u64).to_string()),
+    ("zeroed/s", |_, rates| Bytes(rates.zeroed as u64).to_string()),
+    ("refills/s", |_, rates| count(rates.refills)),
+    ("flushes/s", |_, rates| count(rates.flushes)),
+    ("threads", |figures, _| figures.threads.to_string()),
+];
+
 fn columns(look: &Look, number: u64) -> String {
-    const NAMES: [&str; 11] = [
-        "resident",
-        "arenas",
-        "live",
-        "free",
-        "magazines",
-        "faults/s",
-        "purged/s",
-        "zeroed/s",
-        "refills/s",
-        "flushes/s",
-        "threads",
-    ];
+    let line = |resident: &str, cells: [String; FIGURES.len()]| {
+        let start = format!("{resident:>10}");
+        cells
+            .iter()
+            .fold(start, |line, cell| format!("{line} {cell:>10}"))
+    };
     let mut out = String::new();
     if number.is_multiple_of(PAGE) {
-        let names: Vec<String> = NAMES.iter().map(|name| format!("{name:>10}")).collect();
-        out = names.join(" ") + "\n";
+        out = line("resident", FIGURES.map(|(name, _)| name.to_owned())) + "\n";
     }
-    let rates = &look.rates;
-    let mut cells = vec![Bytes(look.view.kernel.process_rss).to_string()];
-    match &look.view.figures {
-        Some(figures) => {
-            cells.extend(
-                [
-                    figures.ledger.resident,
-                    figures.live,
-                    figures.free_dirty,
-                    figures.magazines,
-                ]
-                .map(|bytes| Bytes(bytes).to_string()),
-            );
-            cells.extend([
-                count(rates.minor_faults + rates.major_faults),
-                Bytes(rates.purged_bytes as u64).to_string(),
-                Bytes(rates.zeroed as u64).to_string(),
-                count(rates.refills),
-                count(rates.flushes),
-                figures.threads.to_string(),
-            ]);
-        }
-        None => cells.resize(NAMES.len(), "?".into()),
-    }
-    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>10}")).collect();
+    let cells = FIGURES.map(|(_, cell)| match &look.view.figures {
+        Some(figures) => cell(figures, &look.rates),
+        None => "?".to_owned(),
+    });
     let pending = match look.view.state {
         State::Fresh => "",
         State::Pending => "  pending",
     };
-    out + &cells.join(" ") + pending + "\n"
+    let resident = Bytes(look.view.kernel.process_rss).to_string();
+    out + &line(&resident, cells) + pending + "\n"
 }
 
 /// `0.5`, `12`, `1.2M`.
@@ -141,7 +131,7 @@ fn table(entries: &[Entry], number: u64) -> String {
     if number > 0 {
         out.push('\n');
     }
-    let heads = HEADS.map(str::to_owned);
+    let heads = COLUMNS.map(|(name, _)| name.to_owned());
     let cells = entries.iter().map(Entry::cells);
     for [pid, resident, committed, free, purged, program] in iter::once(heads).chain(cells) {
         let figures = format!("{resident:>11} {committed:>11} {free:>11} {purged:>11}");

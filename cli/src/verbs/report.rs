@@ -7,7 +7,7 @@ use crate::launch::{Program, named_after, prepare};
 use crate::output::{Talk, print};
 use crate::recording::Writer;
 use crate::report::{Report, quoted};
-use crate::session::{Leaks, Outputs, Session};
+use crate::session::{Outputs, Session};
 use crate::{files, supervise};
 use clap::ArgMatches;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -63,7 +63,7 @@ fn check(matches: &ArgMatches, program: &Program) -> Result<(), Failure> {
 const NOTHING_ELSE: Outputs = Outputs {
     recording: None,
     profile: None,
-    leaks: Leaks::Unasked,
+    leaks: false,
 };
 
 fn default_name(program: &Program, pid: u32) -> PathBuf {

@@ -9,7 +9,7 @@ use crate::guard::Reports;
 use crate::launch::{named_after, prepare, set_variables};
 use crate::output::Talk;
 use crate::recording::Writer;
-use crate::session::{Leaks, Outputs, ProfileFile, Session};
+use crate::session::{Outputs, ProfileFile, Session};
 use crate::statistics::Inbox;
 use crate::supervise::{self, Ended, Ending, Unwatched};
 use crate::{classes, files, grammar};
@@ -103,11 +103,6 @@ impl Wishes {
                 file
             }
         });
-        let leaks = if matches.get_flag("leaks") {
-            Leaks::Printed
-        } else {
-            Leaks::Unasked
-        };
         let profile = match matches.get_one::<OsString>("profile") {
             None => None,
             Some(file) if file.is_empty() => Some(ProfileFile::usual(program)?),
@@ -119,14 +114,14 @@ impl Wishes {
             outputs: Outputs {
                 recording,
                 profile,
-                leaks,
+                leaks: matches.get_flag("leaks"),
             },
             talk: Talk::of(matches),
         })
     }
 
     fn sampling(&self) -> bool {
-        self.outputs.profile.is_some() || self.outputs.leaks == Leaks::Printed
+        self.outputs.profile.is_some() || self.outputs.leaks
     }
 
     fn watching(&self) -> bool {

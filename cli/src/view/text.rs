@@ -93,24 +93,10 @@ pub fn difference(one: u64, other: u64) -> String {
 /// Figures that are part of no sum.
 fn memo(figures: &Snapshot, view: &View) -> String {
     let stacks = &figures.stacks;
-    let [
-        zeroed,
-        spared,
-        returned,
-        purged,
-        regretted,
-        reserved,
-        committed,
-    ] = [
-        figures.zeroed,
-        figures.zero_spared,
-        figures.zero_purged,
-        figures.purged_bytes,
-        figures.regretted_bytes,
-        figures.reserved,
-        figures.committed,
-    ]
-    .map(Bytes);
+    let written = [figures.zeroed, figures.zero_spared, figures.zero_purged];
+    let [zeroed, spared, returned] = written.map(Bytes);
+    let [purged, regretted] = [figures.purged_bytes, figures.regretted_bytes].map(Bytes);
+    let [reserved, committed] = [figures.reserved, figures.committed].map(Bytes);
     let (minor, major, purges) = (figures.minor_faults, figures.major_faults, figures.purges);
     let (used, idle, free) = (stacks.used, stacks.idle, stacks.free);
     let mut out = String::from("\n");
@@ -237,26 +223,15 @@ fn pending(view: &View, advice: &str) -> String {
         return out;
     };
     out.push('\n');
+    #[rustfmt::skip]
     let lines = [
         ("large", coarse.large_bytes, "usable bytes of large blocks"),
         ("free spans", coarse.free, "not in use"),
-        (
-            "free_dirty",
-            coarse.free_dirty,
-            "of these, pages that may be resident",
-        ),
+        ("free_dirty", coarse.free_dirty, "of these, pages that may be resident"),
         ("tables", coarse.tables, "of the page heap"),
-        (
-            "committed",
-            coarse.committed,
-            "readable and writable address space",
-        ),
+        ("committed", coarse.committed, "readable and writable address space"),
         ("reserved", coarse.reserved, "address space"),
-        (
-            "purged",
-            coarse.purged_bytes,
-            "given back to the kernel so far",
-        ),
+        ("purged", coarse.purged_bytes, "given back to the kernel so far"),
     ];
     for (name, bytes, meaning) in lines {
         line(&mut out, name, bytes, meaning);

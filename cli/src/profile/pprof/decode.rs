@@ -56,7 +56,7 @@ impl<'a> Tables<'a> {
     fn read(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, Failure> {
         let mut tables = Self::default();
         for field in Fields::of(bytes) {
-            budget.entries(1)?;
+            budget.entries.spend(1)?;
             match field? {
                 (tag, Field::Bytes(part)) => tables.part(tag, part, budget)?,
                 (9, Field::Number(number)) => tables.time_nanos = number,
@@ -76,7 +76,7 @@ impl<'a> Tables<'a> {
             3 => self.mappings.push(message(part)?),
             4 => {
                 let location: Location = message(part)?;
-                budget.entries(location.line.len())?;
+                budget.entries.spend(location.line.len())?;
                 self.locations.push(location);
             }
             5 => {
@@ -87,7 +87,7 @@ impl<'a> Tables<'a> {
             11 => self.period_type = message(part)?,
             13 => {
                 let comments = numbers(part);
-                budget.entries(comments.len())?;
+                budget.entries.spend(comments.len())?;
                 self.comment.extend(comments);
             }
             _ => {}
@@ -123,7 +123,7 @@ impl<'a> Tables<'a> {
     /// A copied string, charged to the budget: all parts may refer to the same one.
     fn kept(&self, index: i64, budget: &mut Budget) -> Result<String, Failure> {
         let text = self.text(index)?;
-        budget.text(text.len())?;
+        budget.text.spend(text.len())?;
         Ok(text)
     }
 
@@ -222,7 +222,9 @@ impl<'a> Tables<'a> {
     ) -> Result<Vec<Arc<Frame>>, Failure> {
         let count = location.line.len();
         let mut frames = Vec::with_capacity(count.max(1));
-        budget.text(module.len().saturating_mul(count.max(1)))?;
+        budget
+            .text
+            .spend(module.len().saturating_mul(count.max(1)))?;
         for (index, line) in location.line.iter().enumerate() {
             let id = line.function_id;
             let function = self.functions.get(&id);
@@ -274,7 +276,7 @@ fn stack(
     for id in &sample.location_id {
         let found = calls.get(id);
         let found = found.ok_or_else(|| damaged(format_args!("there is no location {id}")))?;
-        budget.frames(found.len())?;
+        budget.frames.spend(found.len())?;
         frames.extend(found.iter().cloned());
     }
     Ok(Stack {
@@ -450,48 +452,36 @@ fn within(length: usize) -> Result<(), Failure> {
 
 /// The remaining budget.
 pub struct Budget {
-    entries: usize,
-    text: usize,
-    frames: usize,
+    /// Samples, locations, lines, functions, strings and mappings.
+    pub entries: Allowance,
+    /// Bytes of names.
+    pub text: Allowance,
+    /// Frames of all stacks.
+    pub frames: Allowance,
 }
-
-/// Samples, locations, lines, functions, strings and mappings.
-const ENTRIES: usize = 4 << 20;
-/// Bytes of names.
-const TEXT: usize = 256 << 20;
-/// Frames of all stacks.
-const FRAMES: usize = 16 << 20;
 
 impl Default for Budget {
     fn default() -> Self {
         Self {
-            entries: ENTRIES,
-            text: TEXT,
-            frames: FRAMES,
+            entries: Allowance(4 << 20, "entries"),
+            text: Allowance(256 << 20, "text"),
+            frames: Allowance(16 << 20, "frames"),
         }
     }
 }
 
-impl Budget {
-    /// Spends `count` objects of the budget.
-    pub fn entries(&mut self, count: usize) -> Result<(), Failure> {
-        spend(&mut self.entries, count, "entries")
-    }
+/// How many are left, and of what.
+pub struct Allowance(usize, &'static str);
 
-    /// Spends `bytes` bytes of names.
-    pub fn text(&mut self, bytes: usize) -> Result<(), Failure> {
-        spend(&mut self.text, bytes, "text")
+impl Allowance {
+    /// Spends some of them.
+    pub fn spend(&mut self, count: usize) -> Result<(), Failure> {
+        let Self(left, what) = self;
+        *left = left.checked_sub(count).ok_or_else(|| {
+            failure!(
+                "the profile has more {what} than neap reads: it is damaged, or meant to do harm"
+            )
+        })?;
+        Ok(())
     }
-
-    /// Spends `count` frames.
-    pub fn frames(&mut self, count: usize) -> Result<(), Failure> {
-        spend(&mut self.frames, count, "frames")
-    }
-}
-
-fn spend(left: &mut usize, count: usize, what: &str) -> Result<(), Failure> {
-    *left = left.checked_sub(count).ok_or_else(|| {
-        failure!("the profile has more {what} than neap reads: it is damaged, or meant to do harm")
-    })?;
-    Ok(())
 }

@@ -3,8 +3,9 @@
 
 use crate::recording::format::Told;
 use crate::report::date::seconds;
-use crate::report::known::{History, Known};
+use crate::report::known::{History, Known, held};
 use crate::report::subject::Subject;
+use crate::report::timeline::sum;
 use neap_shared::ledger::{Ledger, Requested};
 use neap_shared::stats::Bytes;
 use serde::Serialize;
@@ -42,6 +43,25 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// `bytes` of a whole, which has a name, with a headline, the reason and a remedy.
+    pub fn new(
+        kind: &'static str,
+        bytes: u64,
+        (whole, of): (u64, &'static str),
+        [headline, detail, remedy]: [String; 3],
+    ) -> Self {
+        Self {
+            kind,
+            bytes,
+            share: share(bytes, whole),
+            of,
+            headline,
+            detail,
+            remedy,
+            ..Self::default()
+        }
+    }
+
     /// The share in percent, for a bar.
     pub fn percent(&self) -> f64 {
         (self.share * 100.0).clamp(0.0, 100.0)
@@ -78,222 +98,167 @@ pub fn percent(part: u64, whole: u64) -> String {
 /// See [`Finding::kind`].
 pub const ROUNDING: &str = "rounding";
 
-/// One or more lines, and the thresholds from which they are reported.
+/// One or more lines, and the threshold from which they are reported.
 struct Rule {
     kind: &'static str,
-    bytes: fn(&Ledger) -> u64,
+    /// Of the ledger and of the process's resident bytes.
+    bytes: fn(&Ledger, u64) -> u64,
     whole: Whole,
     least: f64,
-    what: &'static str,
-    why: &'static str,
-    remedy: &'static str,
+    /// What there is, why, and the remedy.
+    texts: [&'static str; 3],
+}
+
+const fn rule(
+    kind: &'static str,
+    bytes: fn(&Ledger, u64) -> u64,
+    whole: Whole,
+    least: f64,
+    texts: [&'static str; 3],
+) -> Rule {
+    Rule {
+        kind,
+        bytes,
+        whole,
+        least,
+        texts,
+    }
 }
 
 #[derive(Clone, Copy)]
 enum Whole {
     Resident,
     AskedFor,
+    Process,
 }
 
 impl Whole {
-    fn of(self, ledger: &Ledger) -> (u64, &'static str) {
+    fn of(self, told: &Told) -> (u64, &'static str) {
         match self {
-            Self::Resident => (ledger.resident, "the heap's resident memory"),
-            Self::AskedFor => (
-                ledger.requested.saturating_add(ledger.rounding),
-                "what the program held",
-            ),
+            Self::Resident => (told.heap.ledger.resident, "the heap's resident memory"),
+            Self::AskedFor => (held(told), "what the program held"),
+            Self::Process => (told.rss, "the process's resident memory"),
         }
     }
 }
 
-const RULES: [Rule; 11] = [
-    Rule {
-        kind: "free_held",
-        bytes: |ledger| ledger.free_dirty,
-        whole: Whole::Resident,
-        least: 0.25,
-        what: "At the peak {bytes} ({share} of {of}) \
-               was free memory, not yet given back to the kernel",
-        why: "The program freed it a short while before; Neap keeps such pages for the decay time \
-              (1 s unless set), because taking them again is cheaper than asking the kernel.",
-        remedy: "If it stays for longer than the decay time, see whether the purge thread runs. To \
-                 hold less: `--decay 100ms`, or a bound by `--limit-dirty 16M`; `neap purge PID` \
-                 gives it back at once.",
-    },
-    Rule {
-        kind: "fragmentation",
-        bytes: |ledger| ledger.slab_free.saturating_add(ledger.tails),
-        whole: Whole::Resident,
-        least: 0.25,
-        what: "At the peak {bytes} ({share} of {of}) \
-               was free blocks in slabs that also hold live ones",
-        why: "Most of the objects allocated together have died, but some in every slab live on; a \
-              page with one live block cannot be given back.",
-        remedy: "Allocate long-lived objects apart from short-lived ones (first, or from an arena \
-                 of its own), or rebuild the long-lived structures after the burst.",
-    },
-    Rule {
-        kind: "magazines",
-        bytes: |ledger| ledger.magazines,
-        whole: Whole::Resident,
-        least: 0.10,
-        what: "At the peak {bytes} ({share} of {of}) was free blocks in the magazines of threads",
-        why: "Every thread keeps freed blocks at hand for its next allocations; with many threads \
-              that adds up.",
-        remedy: "Lower the bound of a thread (`--thread-cache 256K`) or of all together (`--cache \
-                 16M`), or use fewer threads.",
-    },
-    Rule {
-        kind: "stacks",
-        bytes: |ledger| {
-            ledger
-                .stacks_used
-                .saturating_add(ledger.stacks_idle)
-                .saturating_add(ledger.stacks_free)
-        },
-        whole: Whole::Resident,
-        least: 0.25,
-        what: "At the peak {bytes} ({share} of {of}) was stacks of coroutines",
-        why: "Every suspended coroutine keeps the pages its stack has touched.",
-        remedy: "Bound how many are in flight, move large local arrays to the heap, or suspend \
-                 less deeply.",
-    },
-    Rule {
-        kind: "huge_excess",
-        bytes: |ledger| ledger.huge_excess,
-        whole: Whole::Resident,
-        least: 0.10,
-        what: "At the peak {bytes} ({share} of {of}) was never used and came with huge pages",
-        why: "The kernel brings 2 MiB at once where huge pages are allowed; free parts of them are \
-              resident without having been touched.",
-        remedy: "Try `--thp never`: fewer bytes, at the price of more page faults.",
-    },
-    Rule {
-        kind: "untouched",
-        bytes: |ledger| ledger.untouched,
-        whole: Whole::AskedFor,
-        least: 0.30,
-        what: "At the peak {bytes} ({share} of {of}) was asked for and never touched",
-        why: "It costs address space and page-heap work, no RAM: the kernel gives pages at the \
-              first touch.",
-        remedy: "If buffers are allocated for the worst case, let them grow instead; a profile \
-                 (`neap run --profile`) names where they come from.",
-    },
-    Rule {
-        kind: "swapped",
-        bytes: |ledger| ledger.swapped,
-        whole: Whole::AskedFor,
-        least: 0.10,
-        what: "At the peak {bytes} ({share} of {of}) was swapped out",
-        why: "The machine was short of RAM; touching these pages again waits for the disk.",
-        remedy: "Give the machine or the control group more memory, or bound the program \
-                 (`--limit-soft`).",
-    },
-    Rule {
-        kind: "quarantine",
-        bytes: |ledger| ledger.quarantine,
-        whole: Whole::Resident,
-        least: 0.10,
-        what: "At the peak {bytes} ({share} of {of}) \
-               was freed blocks that the checking mode holds back",
-        why: "`--check` keeps freed blocks for a while to catch second frees.",
-        remedy: "Run without `--check` if memory matters.",
-    },
-    Rule {
-        kind: "metadata",
-        bytes: |ledger| ledger.metadata,
-        whole: Whole::Resident,
-        least: 0.10,
-        what: "At the peak {bytes} ({share} of {of}) was Neap's own tables and caches",
-        why: "Tables grow with the number of slabs and of threads, not with the bytes in them.",
-        remedy: "Many small threads or a heap that was once much larger are the usual reasons; if \
-                 neither holds, please report it.",
-    },
-    Rule {
-        kind: "sampling",
-        bytes: |ledger| ledger.sampling,
-        whole: Whole::Resident,
-        least: 0.10,
-        what: "At the peak {bytes} ({share} of {of}) was the pages around sampled blocks",
-        why: "While the heap is profiled, every sampled block has pages of its own.",
-        remedy: "Sample less often (`--sample 2M`); without sampling, these bytes do not exist.",
-    },
-    Rule {
-        kind: ROUNDING,
-        bytes: |ledger| {
-            if ledger.requested_by != Requested::Guessed as u64 {
-                ledger.rounding
-            } else {
-                0
-            }
-        },
-        whole: Whole::AskedFor,
-        least: 0.12,
-        what: "Size classes added {bytes} ({share}) to what the program asked for",
-        why: "Requests are rounded up to the next class; sizes just above one waste most.",
-        remedy: "`neap tune -- PROGRAM` computes the classes that suit this program; a profile \
-                 (`--profile`) names where the sizes come from.",
-    },
+#[rustfmt::skip]
+const RULES: [Rule; 12] = [
+    rule("free_held", |ledger, _| ledger.free_dirty, Whole::Resident, 0.25, [
+        "At the peak {bytes} ({share} of {of}) was free memory, not yet given back to the kernel",
+        "The program freed it a short while before; Neap keeps such pages for the decay time (1 s \
+         unless set), because taking them again is cheaper than asking the kernel.",
+        "If it stays for longer than the decay time, see whether the purge thread runs. To hold \
+         less: `--decay 100ms`, or a bound by `--limit-dirty 16M`; `neap purge PID` gives it back \
+         at once.",
+    ]),
+    rule("fragmentation", |ledger, _| sum(&[ledger.slab_free, ledger.tails]), Whole::Resident, 0.25, [
+        "At the peak {bytes} ({share} of {of}) was free blocks in slabs that also hold live ones",
+        "Most of the objects allocated together have died, but some in every slab live on; a page \
+         with one live block cannot be given back.",
+        "Allocate long-lived objects apart from short-lived ones (first, or from an arena of its \
+         own), or rebuild the long-lived structures after the burst.",
+    ]),
+    rule("magazines", |ledger, _| ledger.magazines, Whole::Resident, 0.10, [
+        "At the peak {bytes} ({share} of {of}) was free blocks in the magazines of threads",
+        "Every thread keeps freed blocks at hand for its next allocations; with many threads that \
+         adds up.",
+        "Lower the bound of a thread (`--thread-cache 256K`) or of all together (`--cache 16M`), \
+         or use fewer threads.",
+    ]),
+    rule("stacks", stacks, Whole::Resident, 0.25, [
+        "At the peak {bytes} ({share} of {of}) was stacks of coroutines",
+        "Every suspended coroutine keeps the pages its stack has touched.",
+        "Bound how many are in flight, move large local arrays to the heap, or suspend less \
+         deeply.",
+    ]),
+    rule("huge_excess", |ledger, _| ledger.huge_excess, Whole::Resident, 0.10, [
+        "At the peak {bytes} ({share} of {of}) was never used and came with huge pages",
+        "The kernel brings 2 MiB at once where huge pages are allowed; free parts of them are \
+         resident without having been touched.",
+        "Try `--thp never`: fewer bytes, at the price of more page faults.",
+    ]),
+    rule("untouched", |ledger, _| ledger.untouched, Whole::AskedFor, 0.30, [
+        "At the peak {bytes} ({share} of {of}) was asked for and never touched",
+        "It costs address space and page-heap work, no RAM: the kernel gives pages at the first \
+         touch.",
+        "If buffers are allocated for the worst case, let them grow instead; a profile (`neap run \
+         --profile`) names where they come from.",
+    ]),
+    rule("swapped", |ledger, _| ledger.swapped, Whole::AskedFor, 0.10, [
+        "At the peak {bytes} ({share} of {of}) was swapped out",
+        "The machine was short of RAM; touching these pages again waits for the disk.",
+        "Give the machine or the control group more memory, or bound the program \
+         (`--limit-soft`).",
+    ]),
+    rule("quarantine", |ledger, _| ledger.quarantine, Whole::Resident, 0.10, [
+        "At the peak {bytes} ({share} of {of}) was freed blocks that the checking mode holds back",
+        "`--check` keeps freed blocks for a while to catch second frees.",
+        "Run without `--check` if memory matters.",
+    ]),
+    rule("metadata", |ledger, _| ledger.metadata, Whole::Resident, 0.10, [
+        "At the peak {bytes} ({share} of {of}) was Neap's own tables and caches",
+        "Tables grow with the number of slabs and of threads, not with the bytes in them.",
+        "Many small threads or a heap that was once much larger are the usual reasons; if neither \
+         holds, please report it.",
+    ]),
+    rule("sampling", |ledger, _| ledger.sampling, Whole::Resident, 0.10, [
+        "At the peak {bytes} ({share} of {of}) was the pages around sampled blocks",
+        "While the heap is profiled, every sampled block has pages of its own.",
+        "Sample less often (`--sample 2M`); without sampling, these bytes do not exist.",
+    ]),
+    rule(ROUNDING, rounding, Whole::AskedFor, 0.12, [
+        "Size classes added {bytes} ({share}) to what the program asked for",
+        "Requests are rounded up to the next class; sizes just above one waste most.",
+        "`neap tune -- PROGRAM` computes the classes that suit this program; a profile \
+         (`--profile`) names where the sizes come from.",
+    ]),
+    rule("not_ours", |ledger, rss| rss.saturating_sub(ledger.resident), Whole::Process, 0.5, [
+        "{bytes} ({share} of the process) is not in the heap at all",
+        "Code, mapped files, the stacks of threads, and mappings that the program or its runtime \
+         makes itself with mmap.",
+        "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its own \
+         (Java, Go, JavaScript) has options for its size; CPython keeps small objects to itself \
+         unless `PYTHONMALLOC=malloc`.",
+    ]),
 ];
+
+fn stacks(ledger: &Ledger, _: u64) -> u64 {
+    sum(&[ledger.stacks_used, ledger.stacks_idle, ledger.stacks_free])
+}
+
+/// 0 if the library did not count it.
+fn rounding(ledger: &Ledger, _: u64) -> u64 {
+    match ledger.requested_by {
+        by if by == Requested::Guessed as u64 => 0,
+        _ => ledger.rounding,
+    }
+}
 
 /// The findings about the heap at its peak, if that is known.
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let Some(told) = subject.history().peak().and_then(Known::get) else {
         return Vec::new();
     };
-    let ledger = &told.heap.ledger;
-    let mut findings: Vec<_> = RULES
+    RULES
         .iter()
-        .filter_map(|rule| rule.finding(ledger))
-        .collect();
-    findings.extend(not_ours(&told));
-    findings
+        .filter_map(|rule| rule.finding(&told))
+        .collect()
 }
 
 impl Rule {
-    fn finding(&self, ledger: &Ledger) -> Option<Finding> {
-        let bytes = (self.bytes)(ledger);
-        let (whole, of) = self.whole.of(ledger);
-        stands_out(bytes, whole, self.least).then(|| Finding {
-            kind: self.kind,
-            bytes,
-            share: share(bytes, whole),
-            of,
-            headline: (self.what.replace("{bytes}", &Bytes(bytes).to_string()))
-                .replace("{share}", &percent(bytes, whole))
-                .replace("{of}", of)
-                + ".",
-            detail: self.why.to_owned(),
-            remedy: self.remedy.to_owned(),
-            ..Finding::default()
+    fn finding(&self, told: &Told) -> Option<Finding> {
+        let bytes = (self.bytes)(&told.heap.ledger, told.rss);
+        let (whole, of) = self.whole.of(told);
+        let [what, why, remedy] = self.texts;
+        stands_out(bytes, whole, self.least).then(|| {
+            let headline = what.replace("{bytes}", &Bytes(bytes).to_string());
+            let headline = headline.replace("{share}", &percent(bytes, whole));
+            let headline = headline.replace("{of}", of) + ".";
+            let texts = [headline, why.to_owned(), remedy.to_owned()];
+            Finding::new(self.kind, bytes, (whole, of), texts)
         })
     }
-}
-
-fn not_ours(told: &Told) -> Option<Finding> {
-    let whole = told.rss;
-    let bytes = whole.saturating_sub(told.heap.ledger.resident);
-    stands_out(bytes, whole, 0.5).then(|| Finding {
-        kind: "not_ours",
-        bytes,
-        share: share(bytes, whole),
-        of: "the process's resident memory",
-        headline: format!(
-            "{} ({} of the process) is not in the heap at all.",
-            Bytes(bytes),
-            percent(bytes, whole)
-        ),
-        detail: "Code, mapped files, the stacks of threads, and mappings that the program or its \
-                 runtime makes itself with mmap."
-            .to_owned(),
-        remedy:
-            "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its \
-                 own (Java, Go, JavaScript) has options for its size; CPython keeps small objects \
-                 to itself unless `PYTHONMALLOC=malloc`."
-                .to_owned(),
-        ..Finding::default()
-    })
 }
 
 /// Steady growth until the end.
@@ -344,15 +309,12 @@ impl Growth {
 
     /// A sentence for another finding.
     pub fn remark(&self) -> String {
-        format!(
-            " {} still growing at the end: by {} in its last {}.",
-            match self.by {
-                Count::Requested => "The heap was",
-                Count::Spans => "Slabs and large blocks were",
-            },
-            Bytes(self.to - self.from),
-            seconds(self.in_ms)
-        )
+        let what = match self.by {
+            Count::Requested => "The heap was",
+            Count::Spans => "Slabs and large blocks were",
+        };
+        let (grown, time) = (Bytes(self.to - self.from), seconds(self.in_ms));
+        format!(" {what} still growing at the end: by {grown} in its last {time}.")
     }
 
     /// A finding of its own, if no site explains the growth.
@@ -362,37 +324,29 @@ impl Growth {
             Some(_) => "The table of places below shows which ones hold it.",
             None => "Record again with `--profile`: the report then names the places that hold it.",
         };
-        Some(Finding {
-            kind: "growth",
-            bytes: grown,
-            share: share(grown, self.to),
-            of: match self.by {
-                Count::Requested => "what the program held at the end",
-                Count::Spans => "what slabs and large blocks took at the end",
-            },
-            headline: format!(
-                "{} grew until the end: from {} to {} in {}.",
-                match self.by {
-                    Count::Requested => "What the program holds",
-                    Count::Spans => "The memory of slabs and large blocks",
-                },
-                Bytes(self.from),
-                Bytes(self.to),
-                seconds(self.in_ms)
+        let (of, what, note) = match self.by {
+            Count::Requested => (
+                "what the program held at the end",
+                "What the program holds",
+                "",
             ),
-            detail: format!(
+            Count::Spans => (
+                "what slabs and large blocks took at the end",
+                "The memory of slabs and large blocks",
+                " The process did not report its requested bytes often enough; this is the page \
+                 heap's own count, with the free blocks in slabs.",
+            ),
+        };
+        let (from, to, time) = (Bytes(self.from), Bytes(self.to), seconds(self.in_ms));
+        let texts = [
+            format!("{what} grew until the end: from {from} to {to} in {time}."),
+            format!(
                 "It rose in every quarter of the second half of the run, by a fifth at least. Data \
-                 that is still being loaded looks the same as a leak.{}",
-                match self.by {
-                    Count::Requested => "",
-                    Count::Spans =>
-                        " The process did not report its requested bytes often enough; this is the \
-                         page heap's own count, with the free blocks in slabs.",
-                }
+                 that is still being loaded looks the same as a leak.{note}"
             ),
-            remedy: next.to_owned(),
-            ..Finding::default()
-        })
+            next.to_owned(),
+        ];
+        Some(Finding::new("growth", grown, (self.to, of), texts))
     }
 }
 

@@ -67,35 +67,51 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
         let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
         let left = at_end.iter().find(|other| other.is_at(site));
         let left = left.map_or(0, |other| other.figures.live_bytes);
-        stands_out(live_bytes, whole, 0.25).then(|| Finding {
-            kind: "peak",
-            bytes: live_bytes,
-            share: share(live_bytes, whole),
-            of: "what was live then",
-            site: Some(site.function.clone()),
-            headline: format!(
-                "Near the peak, {} ({}) were held by {}.",
-                Bytes(live_bytes),
-                percent(live_bytes, whole),
-                site.name()
-            ),
-            detail: format!(
-                "{live_objects} objects, {} after the start. At the end, {} of this place were \
-                 live.{}",
-                seconds(*peak_ms),
-                Bytes(left),
-                path(site)
-            ),
-            remedy: if left >= live_bytes / 2 {
+        let texts = || {
+            let (bytes, part, name) = (Bytes(live_bytes), percent(live_bytes, whole), site.name());
+            let remedy = if left >= live_bytes / 2 {
                 STAYED
             } else {
-                "This is what decides how much memory the program needs: work in smaller \
-                     pieces there, or free a part before the next is made."
-            }
-            .to_owned(),
-            ..Finding::default()
+                "This is what decides how much memory the program needs: work in smaller pieces \
+                 there, or free a part before the next is made."
+            };
+            [
+                format!("Near the peak, {bytes} ({part}) were held by {name}."),
+                format!(
+                    "{live_objects} objects, {} after the start. At the end, {} of this place were \
+                     live.{}",
+                    seconds(*peak_ms),
+                    Bytes(left),
+                    path(site)
+                ),
+                remedy.to_owned(),
+            ]
+        };
+        let is_much = stands_out(live_bytes, whole, 0.25);
+        is_much.then(|| {
+            at(
+                site,
+                "peak",
+                live_bytes,
+                (whole, "what was live then"),
+                texts(),
+            )
         })
     })
+}
+
+/// A finding about a site.
+fn at(
+    site: &Site,
+    kind: &'static str,
+    bytes: u64,
+    whole: (u64, &'static str),
+    texts: [String; 3],
+) -> Finding {
+    Finding {
+        site: Some(site.function.clone()),
+        ..Finding::new(kind, bytes, whole, texts)
+    }
 }
 
 /// The remedy for what is live at the end.
@@ -151,17 +167,8 @@ fn leak(
              is the program's data.",
         ),
     };
-    Some(Finding {
-        kind: LEAK,
-        bytes: live_bytes,
-        share: share(live_bytes, total.live_bytes),
-        of,
-        site: Some(site.function.clone()),
-        headline,
-        detail,
-        remedy: remedy.to_owned(),
-        ..Finding::default()
-    })
+    let texts = [headline, detail, remedy.to_owned()];
+    Some(at(site, LEAK, live_bytes, (total.live_bytes, of), texts))
 }
 
 /// Whether many objects stayed and are much of the whole: a quarter of what was allocated there, or
@@ -214,27 +221,16 @@ fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) ->
     // In a session, bytes may have grown at a site without more objects; the size of an object is
     // then unknown.
     let loose = objects > 0 && share(bytes, usable) >= 0.15;
-    (loose && stands_out(bytes, total.live_usable, 0.05)).then(|| Finding {
-        kind: WASTE,
-        bytes,
-        share: share(bytes, usable),
-        of: "the site's blocks",
-        site: Some(site.function.clone()),
-        headline: format!(
-            "Rounding wastes {} ({}) of the blocks from {}: {}.",
-            Bytes(bytes),
-            percent(bytes, usable),
-            site.name(),
-            sizes(&site.figures)
-        ),
-        detail: format!(
-            "Of {objects} objects {when}, {} were requested and {} used.{}",
-            Bytes(asked),
-            Bytes(usable),
-            path(site)
-        ),
-        remedy: fitting(site.block(classes)).to_owned(),
-        ..Finding::default()
+    (loose && stands_out(bytes, total.live_usable, 0.05)).then(|| {
+        let (lost, part, name) = (Bytes(bytes), percent(bytes, usable), site.name());
+        let (asked, used, path) = (Bytes(asked), Bytes(usable), path(site));
+        let sizes = sizes(&site.figures);
+        let texts = [
+            format!("Rounding wastes {lost} ({part}) of the blocks from {name}: {sizes}."),
+            format!("Of {objects} objects {when}, {asked} were requested and {used} used.{path}"),
+            fitting(site.block(classes)).to_owned(),
+        ];
+        at(site, WASTE, bytes, (usable, "the site's blocks"), texts)
     })
 }
 
@@ -276,30 +272,21 @@ fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Opt
     let mean = site.figures.alloc_bytes / alloc_objects.max(1);
     stands_out(mean, held, 0.10).then(|| {
         let untouched = untouched(subject, mean);
-        Finding {
-            kind: LARGE,
-            bytes: mean,
-            share: share(mean, held),
-            of,
-            site: Some(site.function.clone()),
-            headline: format!(
-                "{} allocates {} of {}{}.",
-                site.name(),
-                blocks(alloc_objects),
-                Bytes(mean),
-                match untouched {
-                    Some(_) => ", and most of that is never touched",
-                    None => "",
-                }
-            ),
-            detail: format!("{}{}", untouched.unwrap_or_default(), path(site))
+        let (name, blocks, bytes) = (site.name(), blocks(alloc_objects), Bytes(mean));
+        let note = match untouched {
+            Some(_) => ", and most of that is never touched",
+            None => "",
+        };
+        let texts = [
+            format!("{name} allocates {blocks} of {bytes}{note}."),
+            (untouched.unwrap_or_default() + &path(site))
                 .trim_start()
                 .to_owned(),
-            remedy: "Allocate what is used: read into a buffer of 64 KiB and let it grow, reuse \
-                     one buffer, or map the file."
+            "Allocate what is used: read into a buffer of 64 KiB and let it grow, reuse one \
+             buffer, or map the file."
                 .to_owned(),
-            ..Finding::default()
-        }
+        ];
+        at(site, LARGE, mean, (held, of), texts)
     })
 }
 
