@@ -40,36 +40,21 @@ impl Row {
     }
 }
 
-/// Sums over all classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Total {
-    /// Bytes requested.
-    pub requested: u64,
-    /// Bytes of the blocks.
-    pub usable: u64,
-}
-
-impl Total {
-    /// Sums up `rows`.
-    pub fn of(rows: &[Row]) -> Self {
-        let sum = |of: fn(&Row) -> u64| {
-            rows.iter()
-                .fold(0, |sum: u64, row| sum.saturating_add(of(row)))
-        };
+impl Row {
+    /// The sum over all classes.
+    fn total(rows: &[Row]) -> Self {
+        let sum = |of: fn(&Row) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
+        let usable = sum(|row| row.usable);
         Self {
-            requested: sum(|row| row.requested),
-            usable: sum(|row| row.usable),
+            usable,
+            waste: usable.saturating_sub(sum(|row| row.requested)),
+            ..Self::new(0, sum(|row| row.allocations), sum(|row| row.requested))
         }
     }
 
-    /// Usable bytes that were not requested.
-    pub fn waste(&self) -> u64 {
-        self.usable.saturating_sub(self.requested)
-    }
-
     /// The waste as a fraction of the requested bytes.
-    pub fn overhead(&self) -> f64 {
-        self.waste() as f64 / self.requested.max(1) as f64
+    fn overhead(&self) -> f64 {
+        self.waste as f64 / self.requested.max(1) as f64
     }
 }
 
@@ -102,7 +87,7 @@ pub fn of_snapshot(figures: &Snapshot) -> Vec<Row> {
 
 fn with_shares(mut rows: Vec<Row>) -> Vec<Row> {
     rows.retain(|row| row.allocations > 0);
-    let waste = Total::of(&rows).waste().max(1) as f64;
+    let waste = Row::total(&rows).waste.max(1) as f64;
     for row in &mut rows {
         row.share = row.waste as f64 / waste;
     }
@@ -128,15 +113,15 @@ impl<'h> Comparison<'h> {
         }
     }
 
-    fn totals(&self) -> (Total, Total) {
-        (Total::of(&self.before), Total::of(&self.after))
+    fn totals(&self) -> (Row, Row) {
+        (Row::total(&self.before), Row::total(&self.after))
     }
 
     /// The share of the waste that is saved, 0 to 1.
     fn saved(&self) -> f64 {
         let (before, after) = self.totals();
-        let saved = before.waste().saturating_sub(after.waste());
-        saved as f64 / before.waste().max(1) as f64
+        let saved = before.waste.saturating_sub(after.waste);
+        saved as f64 / before.waste.max(1) as f64
     }
 }
 
@@ -157,8 +142,8 @@ pub fn text(comparison: &Comparison<'_>) -> String {
     let _ = writeln!(
         out,
         "waste: {} before, {} after: {:.0} % less, over {} allocations of {} in all",
-        Bytes(before.waste()),
-        Bytes(after.waste()),
+        Bytes(before.waste),
+        Bytes(after.waste),
         100.0 * comparison.saved(),
         comparison.histogram.allocations(),
         Bytes(before.requested)
@@ -212,11 +197,11 @@ pub fn json(comparison: &Comparison<'_>, sizes: &[u16]) -> Value {
 }
 
 fn side(rows: &[Row]) -> Value {
-    let total = Total::of(rows);
+    let total = Row::total(rows);
     json!({
         "requested": total.requested,
         "usable": total.usable,
-        "waste": total.waste(),
+        "waste": total.waste,
         "overhead_part": total.overhead(),
         "classes": rows,
     })
@@ -242,9 +227,9 @@ mod tests {
             .collect();
         assert_eq!(seen, [[16, 5, 80, 40], [48, 10, 480, 240]]);
         assert!((rows[1].share - 240.0 / 280.0).abs() < 1e-9);
-        let total = Total::of(&rows);
+        let total = Row::total(&rows);
         assert_eq!(
-            (total.requested, total.usable, total.waste()),
+            (total.requested, total.usable, total.waste),
             (280, 560, 280)
         );
         assert!((total.overhead() - 1.0).abs() < 1e-9);

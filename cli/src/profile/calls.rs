@@ -2,6 +2,7 @@
 
 use super::model::{Figures, Frame, Profile, Value};
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// Functions are distinguished by name and module.
@@ -118,20 +119,28 @@ impl Share {
 
 /// The share of each function, unsorted.
 pub fn functions(profile: &Profile, value: Value) -> Vec<(Name<'_>, Share)> {
-    let mut shares: HashMap<Name, Share> = HashMap::new();
+    let shares = shares(profile, value, |frame| Some(name(frame)));
+    shares.into_iter().collect()
+}
+
+/// The share of each group that `group` puts frames into. A stack counts once for a group, even if
+/// it passes through it repeatedly.
+pub fn shares<'a, G: Copy + Eq + Hash>(
+    profile: &'a Profile,
+    value: Value,
+    group: impl Fn(&'a Frame) -> Option<G>,
+) -> HashMap<G, Share> {
+    let mut shares: HashMap<G, Share> = HashMap::new();
     for stack in &profile.stacks {
         let amount = value.of(&stack.figures);
         let mut seen = HashSet::new();
-        for (index, frame) in stack.frames.iter().enumerate() {
-            if amount > 0 && seen.insert(name(frame)) {
-                shares
-                    .entry(name(frame))
-                    .or_default()
-                    .gain(amount, index == 0);
+        for (index, frame) in stack.frames.iter().enumerate().filter(|_| amount > 0) {
+            if let Some(group) = group(frame).filter(|group| seen.insert(*group)) {
+                shares.entry(group).or_default().gain(amount, index == 0);
             }
         }
     }
-    shares.into_iter().collect()
+    shares
 }
 
 /// A path through the source that allocates.

@@ -1,8 +1,8 @@
 //! Functions line by line, with each line's allocations beside its source, like
 //! `go tool pprof -list`.
 
-use super::calls::{Share, functions};
-use super::model::{Frame, Profile, Stack, Value};
+use super::calls::{Share, functions, shares};
+use super::model::{Frame, Profile, Value};
 use super::summary::{amount, elsewhere, percent, phrase};
 use super::symbols::clean;
 use crate::failure::Failure;
@@ -64,45 +64,24 @@ struct Routine {
 }
 
 fn routines<'a>(profile: &'a Profile, value: Value, pattern: &Regex) -> BTreeMap<Key<'a>, Routine> {
-    let mut routines = BTreeMap::new();
-    let mut matching = HashSet::new();
-    for ((function, _), _) in functions(profile, value) {
-        if pattern.is_match(function) {
-            matching.insert(function);
-        }
+    let functions = functions(profile, value).into_iter();
+    let matching: HashSet<&str> = functions
+        .map(|((function, _), _)| function)
+        .filter(|function| pattern.is_match(function))
+        .collect();
+    let found = |frame: &'a Frame| {
+        let is_matching = matching.contains(frame.function.as_str());
+        is_matching.then(|| key(frame))
+    };
+    let mut routines: BTreeMap<Key, Routine> = BTreeMap::new();
+    for (key, share) in shares(profile, value, found) {
+        routines.entry(key).or_default().all = share;
     }
-    for stack in &profile.stacks {
-        add(&mut routines, stack, value.of(&stack.figures), &matching);
+    let lines = shares(profile, value, |frame| Some((found(frame)?, frame.line)));
+    for ((key, line), share) in lines {
+        routines.entry(key).or_default().lines.insert(line, share);
     }
     routines
-}
-
-/// A stack counts once per function and once per line, even if it passes through them repeatedly.
-fn add<'a>(
-    routines: &mut BTreeMap<Key<'a>, Routine>,
-    stack: &'a Stack,
-    amount: u64,
-    matching: &HashSet<&str>,
-) {
-    let mut seen: HashSet<Key> = HashSet::new();
-    let mut seen_lines: HashSet<(Key, u32)> = HashSet::new();
-    for (index, frame) in stack.frames.iter().enumerate() {
-        if amount == 0 || !matching.contains(frame.function.as_str()) {
-            continue;
-        }
-        let key = key(frame);
-        let routine = routines.entry(key).or_default();
-        if seen.insert(key) {
-            routine.all.gain(amount, index == 0);
-        }
-        if seen_lines.insert((key, frame.line)) {
-            routine
-                .lines
-                .entry(frame.line)
-                .or_default()
-                .gain(amount, index == 0);
-        }
-    }
 }
 
 fn key(frame: &Frame) -> Key<'_> {

@@ -28,14 +28,11 @@ pub fn summary(profile: &Profile, value: Value) -> String {
 }
 
 fn opening(profile: &Profile) -> String {
-    match profile.extent {
+    let what = match profile.extent {
         Extent::Whole => of_all(profile),
-        Extent::Session { shrunk } => of_session(profile, shrunk),
-    }
-}
-
-fn of_session(profile: &Profile, shrunk: u64) -> String {
-    format!("{}: {}.\n", whose(profile), session_words(profile, shrunk))
+        Extent::Session { shrunk } => session_words(profile, shrunk),
+    };
+    format!("{}: {what}.\n", whose(profile))
 }
 
 /// What a session allocated and how live memory changed, in words. The text names the process
@@ -107,8 +104,7 @@ fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
 fn of_all(profile: &Profile) -> String {
     let total = profile.total();
     format!(
-        "{}: {} live in {}, of {} in {} allocated while it was sampled{}.\n",
-        whose(profile),
+        "{} live in {}, of {} in {} allocated while it was sampled{}",
         Bytes(total.live_bytes),
         objects(total.live_objects),
         Bytes(total.alloc_bytes),

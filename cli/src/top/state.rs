@@ -166,13 +166,13 @@ impl State {
     fn purge(&self) -> String {
         let purged = match &self.page {
             Page::One(one) => purge(one.feed.status_page()),
-            Page::List(list) => match list.entries.get(list.chosen) {
-                Some(entry) => {
-                    StatusPage::open(entry.pid).and_then(|status_page| purge(&status_page))
-                }
-                None => return String::new(),
-            },
-            Page::Help(_) => return String::new(),
+            Page::List(list) => list
+                .entries
+                .get(list.chosen)
+                .map_or(Ok(String::new()), |entry| {
+                    purge(&StatusPage::open(entry.pid)?)
+                }),
+            Page::Help(_) => Ok(String::new()),
         };
         purged.unwrap_or_else(|failure| failure.to_string())
     }
