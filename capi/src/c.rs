@@ -2,7 +2,7 @@
 //! state a size; the same under glibc's internal names (`__libc_malloc` …), and SunOS's `cfree`.
 //! Old programs and some interposers call these, and would reach a second heap without them here.
 
-use crate::imports::{fail, or_enomem};
+use crate::imports::{aliases, fail, or_enomem};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use neap_heap::malloc::Placement;
@@ -242,22 +242,7 @@ unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: 
     unsafe { free::free_aligned_sized(block.cast(), align, size) }
 }
 
-/// The names under which others call the same functions.
-macro_rules! aliases {
-    ($($alias:ident = $name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
-        #[doc = concat!("[`", stringify!($name), "`].")]
-        ///
-        /// # Safety
-        /// - As that.
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $alias($($argument: $kind),*) $(-> $result)? {
-            #[allow(unused_unsafe, reason = "some take no pointer")]
-            // SAFETY: the caller's promise is the same.
-            unsafe { $name($($argument),*) }
-        }
-    )*};
-}
-
+// The names under which others call the same functions.
 aliases! {
     __libc_malloc = malloc(size: usize) -> *mut c_void;
     __libc_calloc = calloc(count: usize, size: usize) -> *mut c_void;

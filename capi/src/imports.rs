@@ -51,7 +51,23 @@ macro_rules! optional {
     };
 }
 
-pub(crate) use {address_of, optional};
+/// Other names of functions, with their arguments.
+macro_rules! aliases {
+    ($($alias:ident = $name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
+        #[doc = concat!("[`", stringify!($name), "`].")]
+        ///
+        /// # Safety
+        /// - As that.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $alias($($argument: $kind),*) $(-> $result)? {
+            #[allow(unused_unsafe, reason = "some take no pointer")]
+            // SAFETY: the caller's promise is the same.
+            unsafe { $name($($argument),*) }
+        }
+    )*};
+}
+
+pub(crate) use {address_of, aliases, optional};
 
 /// Whether this is the archive `libneap.a`, part of the program, and not libneap.so.
 pub(crate) const IN_ARCHIVE: bool = cfg!(all(panic = "abort", feature = "archive"));

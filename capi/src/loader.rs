@@ -287,6 +287,16 @@ impl Symbol {
         self.found.load(Ordering::Relaxed)
     }
 
+    /// Where it was found, or what `search` finds for its name now.
+    pub(crate) fn found_by(
+        &self,
+        search: fn(&CStr) -> Option<NonNull<c_void>>,
+    ) -> Option<NonNull<c_void>> {
+        NonNull::new(self.get()).or_else(|| {
+            search(self.name).inspect(|found| self.found.store(found.as_ptr(), Ordering::Relaxed))
+        })
+    }
+
     /// [`Symbol::get`], after a look where that is still possible. Later the loader is asked: other
     /// threads may close libraries.
     pub(crate) fn found(&self) -> *mut c_void {

@@ -75,11 +75,8 @@ fn without_neap(list: &mut [u8]) -> usize {
     let (mut kept, mut start) = (0, 0);
     while start < list.len() {
         let is_separator = |&byte: &u8| byte == b':' || byte == b' ';
-        let end = start
-            + list[start..]
-                .iter()
-                .position(is_separator)
-                .unwrap_or(list.len() - start);
+        let length = list[start..].iter().position(is_separator);
+        let end = length.map_or(list.len(), |length| start + length);
         if !is_neap(&list[start..end]) {
             let with_separator = (end + 1).min(list.len());
             list.copy_within(start..with_separator, kept);

@@ -9,7 +9,7 @@
 //! The start asks the loader for no name that may be missing: `dlsym` would leave its error, whose
 //! text it allocates, to the program's `dlerror`.
 
-use crate::cxx::replaced;
+use crate::cxx;
 use crate::imports::{self, IN_ARCHIVE, is_static};
 use crate::{copies, dlopen, loader, options, watch};
 use core::ffi::{CStr, c_char, c_int};
@@ -46,7 +46,7 @@ unsafe extern "C" fn at_start(_argc: c_int, argv: *const *const c_char, envp: *m
         return;
     }
     match IN_ARCHIVE {
-        true => replaced::refuse_another(),
+        true => cxx::refuse_another(),
         // SAFETY: what the loader hands to a constructor, which runs before all others.
         false => unsafe { options::leave_to_sanitizer(argv, envp) },
     }
@@ -137,7 +137,7 @@ unsafe fn start_with(envp: *mut *mut c_char) {
     unsafe { options::read(envp) };
     init::open();
     let objects = unsafe_callers();
-    replaced::begin(&objects[0]);
+    cxx::begin(&objects[0]);
     // Without the C library's place, nothing tells when it is safe to start a thread. In a static
     // program its place is the program's: the thread starts here or not at all.
     let may_start = !is_static() || purge::is_wanted_from_start();

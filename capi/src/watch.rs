@@ -5,6 +5,7 @@
 //! before that. They take no lock and allocate nothing, so they may be called wherever the
 //! originals may: in a signal handler, or in a child of `vfork`.
 
+use crate::imports::aliases;
 use crate::loader::{next_or_kernel, wraps};
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 use neap_heap::base::units::SLICE_BYTES;
@@ -54,21 +55,16 @@ unsafe extern "C" fn mmap(
     mapped
 }
 
-/// The same: offsets have 64 bits anyway.
-///
-/// # Safety
-/// - As `mmap(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mmap64(
-    address: *mut c_void,
-    bytes: usize,
-    access: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: c_long,
-) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    unsafe { mmap(address, bytes, access, flags, file, offset) }
+// Offsets have 64 bits anyway.
+aliases! {
+    mmap64 = mmap(
+        address: *mut c_void,
+        bytes: usize,
+        access: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: c_long
+    ) -> *mut c_void;
 }
 
 /// Unmaps memory. Pages of a block that the program unmaps are mapped afresh when it frees the

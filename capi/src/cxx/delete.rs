@@ -4,7 +4,8 @@
 //! program that deletes through a base class without a virtual destructor states one, and no code
 //! here needs it. `NEAP_HARDEN` also refuses a `delete` of what another form than `new` gave.
 
-use crate::cxx::replaced::{self, Derived};
+use crate::cxx;
+use crate::loader::Symbol;
 use core::ffi::{CStr, c_void};
 use core::mem::transmute;
 use core::ptr::NonNull;
@@ -45,7 +46,7 @@ macro_rules! forms {
         ///   no longer uses it.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(block: *mut c_void, $($argument: usize),*) {
-            static BEHIND: Derived = Derived::new(match CStr::from_bytes_with_nul(
+            static BEHIND: Symbol = Symbol::new(match CStr::from_bytes_with_nul(
                 concat!(stringify!($name), "\0").as_bytes(),
             ) {
                 Ok(name) => name,
@@ -75,8 +76,8 @@ forms! {
 /// # Safety
 /// - As for the operator that calls it.
 #[inline(always)]
-unsafe fn sized_form(behind: &Derived, block: *mut c_void, size: usize, align: usize, form: Form) {
-    if !replaced::surely_none() {
+unsafe fn sized_form(behind: &Symbol, block: *mut c_void, size: usize, align: usize, form: Form) {
+    if !cxx::surely_none() {
         // SAFETY: the caller's promise is the same.
         return unsafe { sized_elsewhere(block, size, align, behind, form) };
     }
@@ -94,12 +95,12 @@ unsafe fn sized_elsewhere(
     block: *mut c_void,
     size: usize,
     align: usize,
-    behind: &Derived,
+    behind: &Symbol,
     form: Form,
 ) {
     // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
     unsafe {
-        match replaced::instead(behind) {
+        match cxx::instead(behind) {
             Some(other) => transmute::<NonNull<c_void>, RuntimeForm>(other)(block, size, align),
             None => free::free_deleted(block.cast(), size, align, form),
         }
@@ -112,13 +113,13 @@ unsafe fn sized_elsewhere(
 /// - As for the operator that calls it.
 #[inline(always)]
 unsafe fn unsized_form(
-    behind: &Derived,
+    behind: &Symbol,
     block: *mut c_void,
     second: usize,
     third: usize,
     form: Form,
 ) {
-    if !replaced::surely_none() {
+    if !cxx::surely_none() {
         // SAFETY: the caller's promise is the same.
         return unsafe { unsized_elsewhere(block, second, third, behind, form) };
     }
@@ -136,12 +137,12 @@ unsafe fn unsized_elsewhere(
     block: *mut c_void,
     second: usize,
     third: usize,
-    behind: &Derived,
+    behind: &Symbol,
     form: Form,
 ) {
     // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
     unsafe {
-        match replaced::instead(behind) {
+        match cxx::instead(behind) {
             Some(other) => transmute::<NonNull<c_void>, RuntimeForm>(other)(block, second, third),
             None => free::free_formed(block.cast(), form),
         }

@@ -1,7 +1,8 @@
 //! The eight forms of `operator new`.
 
 use crate::c;
-use crate::cxx::replaced::{self, Derived};
+use crate::cxx;
+use crate::loader::Symbol;
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::{NonNull, null_mut};
@@ -23,8 +24,8 @@ extern "C-unwind" fn _Znwm(size: usize) -> *mut c_void {
 /// `operator new[](size)`.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn _Znam(size: usize) -> *mut c_void {
-    static BEHIND: Derived = Derived::new(c"_Znam");
-    match replaced::surely_none() {
+    static BEHIND: Symbol = Symbol::new(c"_Znam");
+    match cxx::surely_none() {
         true => plain(size, Form::Array),
         // SAFETY: the operator of that name; 0 for the form without an alignment.
         false => unsafe { array_elsewhere(size, 0, &BEHIND) },
@@ -40,8 +41,8 @@ extern "C-unwind" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_v
 /// `operator new[](size, align)`.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_void {
-    static BEHIND: Derived = Derived::new(c"_ZnamSt11align_val_t");
-    match replaced::surely_none() {
+    static BEHIND: Symbol = Symbol::new(c"_ZnamSt11align_val_t");
+    match cxx::surely_none() {
         true => aligned(size, align),
         // SAFETY: the operator of that name; 0 is no alignment that a compiler passes.
         false => unsafe { array_elsewhere(size, align, &BEHIND) },
@@ -51,14 +52,14 @@ extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_v
 /// `operator new(size, nothrow)`.
 #[unsafe(no_mangle)]
 extern "C" fn _ZnwmRKSt9nothrow_t(size: usize, tag: Nothrow) -> *mut c_void {
-    static BEHIND: Derived = Derived::new(c"_ZnwmRKSt9nothrow_t");
+    static BEHIND: Symbol = Symbol::new(c"_ZnwmRKSt9nothrow_t");
     plain_nothrow(&BEHIND, size, tag, Form::New)
 }
 
 /// `operator new[](size, nothrow)`.
 #[unsafe(no_mangle)]
 extern "C" fn _ZnamRKSt9nothrow_t(size: usize, tag: Nothrow) -> *mut c_void {
-    static BEHIND: Derived = Derived::new(c"_ZnamRKSt9nothrow_t");
+    static BEHIND: Symbol = Symbol::new(c"_ZnamRKSt9nothrow_t");
     plain_nothrow(&BEHIND, size, tag, Form::Array)
 }
 
@@ -69,7 +70,7 @@ extern "C" fn _ZnwmSt11align_val_tRKSt9nothrow_t(
     align: usize,
     tag: Nothrow,
 ) -> *mut c_void {
-    static BEHIND: Derived = Derived::new(c"_ZnwmSt11align_val_tRKSt9nothrow_t");
+    static BEHIND: Symbol = Symbol::new(c"_ZnwmSt11align_val_tRKSt9nothrow_t");
     aligned_nothrow(&BEHIND, size, align, tag)
 }
 
@@ -80,7 +81,7 @@ extern "C" fn _ZnamSt11align_val_tRKSt9nothrow_t(
     align: usize,
     tag: Nothrow,
 ) -> *mut c_void {
-    static BEHIND: Derived = Derived::new(c"_ZnamSt11align_val_tRKSt9nothrow_t");
+    static BEHIND: Symbol = Symbol::new(c"_ZnamSt11align_val_tRKSt9nothrow_t");
     aligned_nothrow(&BEHIND, size, align, tag)
 }
 
@@ -139,8 +140,8 @@ fn attempt(size: usize, align: usize) -> *mut u8 {
 
 /// What a throwing `new[]` calls, if it is not known that the program replaces no operator: the C++
 /// runtime's form, which calls `new`, or this library's.
-extern "C" fn array_form(behind: &Derived) -> *mut c_void {
-    replaced::instead(behind).map_or(own_array as *mut c_void, NonNull::as_ptr)
+extern "C" fn array_form(behind: &Symbol) -> *mut c_void {
+    cxx::instead(behind).map_or(own_array as *mut c_void, NonNull::as_ptr)
 }
 
 /// This library's `new[]`. An `align` of 0 means the form without an alignment.
@@ -153,8 +154,8 @@ extern "C-unwind" fn own_array(size: usize, align: usize) -> *mut c_void {
 
 /// A block, or the result of the C++ runtime's nothrow form.
 #[inline(always)]
-fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow, form: Form) -> *mut c_void {
-    if replaced::surely_none() {
+fn plain_nothrow(behind: &Symbol, size: usize, tag: Nothrow, form: Form) -> *mut c_void {
+    if cxx::surely_none() {
         match malloc::allocate_hit(size) {
             Some(block) => return block.cast(),
             None => {
@@ -174,13 +175,13 @@ fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow, form: Form) -> *mu
 #[cold]
 #[inline(never)]
 fn elsewhere(
-    behind: &Derived,
+    behind: &Symbol,
     size: usize,
     second: usize,
     third: usize,
     align: usize,
 ) -> *mut c_void {
-    match replaced::runtime_form(behind) {
+    match cxx::runtime_form(behind) {
         // SAFETY: the symbol is this operator's other definition.
         Some(form) => unsafe {
             transmute::<NonNull<c_void>, RuntimeForm>(form)(size, second, third)
@@ -191,8 +192,8 @@ fn elsewhere(
 
 /// Like [`plain_nothrow`], with an alignment.
 #[inline(always)]
-fn aligned_nothrow(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
-    if replaced::surely_none() {
+fn aligned_nothrow(behind: &Symbol, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
+    if cxx::surely_none() {
         let block = c::hit(size, align).unwrap_or_else(|| attempt(size, align));
         if !block.is_null() {
             return block.cast();
@@ -271,9 +272,9 @@ unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void 
         ".cfi_restore rbx",
         "jmp rax",
         ".cfi_endproc",
-        handler = sym replaced::handler,
-        retry = sym replaced::retry,
-        thrower = sym replaced::thrower,
+        handler = sym cxx::handler,
+        retry = sym cxx::retry,
+        thrower = sym cxx::thrower,
     )
 }
 
@@ -287,7 +288,7 @@ unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void 
 unsafe extern "C-unwind" fn array_elsewhere(
     size: usize,
     align: usize,
-    behind: &Derived,
+    behind: &Symbol,
 ) -> *mut c_void {
     core::arch::naked_asm!(
         ".cfi_startproc",
@@ -379,9 +380,9 @@ unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void 
         ".cfi_def_cfa_offset 0",
         "br x16",
         ".cfi_endproc",
-        handler = sym replaced::handler,
-        retry = sym replaced::retry,
-        thrower = sym replaced::thrower,
+        handler = sym cxx::handler,
+        retry = sym cxx::retry,
+        thrower = sym cxx::thrower,
     )
 }
 
@@ -395,7 +396,7 @@ unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void 
 unsafe extern "C-unwind" fn array_elsewhere(
     size: usize,
     align: usize,
-    behind: &Derived,
+    behind: &Symbol,
 ) -> *mut c_void {
     core::arch::naked_asm!(
         ".cfi_startproc",

@@ -36,8 +36,6 @@ mod entry;
 #[cfg(not(loom))]
 pub mod flush;
 #[cfg(not(loom))]
-mod fork;
-#[cfg(not(loom))]
 pub mod heap;
 pub mod magazine;
 #[cfg(not(loom))]
