@@ -39,16 +39,7 @@ impl<T: Zeroable> Late<T> {
     fn map(&self) -> Option<NonNull<T>> {
         const { assert!(align_of::<T>() <= 4096) };
         let bytes = size_of::<T>().next_multiple_of(Linux.page_bytes());
-        let base = mapping::map_committed(bytes)?;
-        let ours = base.as_ptr().cast::<T>();
-        let published = self
-            .0
-            .compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
-        if !published {
-            // SAFETY: mapped just above; no other thread has seen it.
-            unsafe { Linux.unmap(base, bytes) };
-        }
+        mapping::publish(&self.0, mapping::map_committed(bytes)?, bytes);
         self.find()
     }
 }

@@ -5,9 +5,9 @@ use super::arch::{call, call_long};
 use super::lock_order::assert_free;
 use super::process::{self, limit_of};
 use super::{Claim, ClaimError, RemapError, tagging};
-use crate::base::sync::plain::{AtomicU8, AtomicU64, Ordering};
+use crate::base::sync::plain::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use core::ffi::c_void;
-use core::ptr::NonNull;
+use core::ptr::{NonNull, null_mut};
 
 /// Anonymous memory, or `MAP_FAILED`.
 ///
@@ -105,7 +105,7 @@ pub(super) fn committed() -> i32 {
 /// A mapping without access at an address of the kernel's choice.
 pub(super) fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new mapping takes nothing from anybody.
-    let at = unsafe { map(core::ptr::null_mut(), bytes, libc::PROT_NONE, RESERVED) };
+    let at = unsafe { map(null_mut(), bytes, libc::PROT_NONE, RESERVED) };
     NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED)
 }
 
@@ -213,12 +213,12 @@ pub(super) fn map_committed(bytes: usize) -> Option<NonNull<u8>> {
     assert_free();
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping takes nothing from others.
-    let at = unsafe { map(core::ptr::null_mut(), bytes, access, RESERVED) };
+    let at = unsafe { map(null_mut(), bytes, access, RESERVED) };
     NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED)
 }
 
 /// A new page or more, all zero, that is all zero again in every child that has memory of its own.
-pub(super) fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
+fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
     let at = map_committed(bytes)?;
     // SAFETY: mapped just above.
     let advise = || unsafe { advise(at.as_ptr(), bytes, libc::MADV_WIPEONFORK) };
@@ -228,6 +228,47 @@ pub(super) fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
         unsafe { unmap(at.as_ptr(), bytes) };
     }
     ready.then_some(at)
+}
+
+/// Notes memory that was mapped just now, or unmaps it if another thread was faster.
+pub(super) fn publish<T>(place: &AtomicPtr<T>, mapped: NonNull<u8>, bytes: usize) {
+    let ours = mapped.as_ptr().cast();
+    if place
+        .compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Relaxed)
+        .is_err()
+    {
+        // SAFETY: mapped just above; no other thread has seen it.
+        unsafe { unmap(mapped.as_ptr(), bytes) };
+    }
+}
+
+/// A `T` that is mapped once, never unmapped, and all zero again in every child that has memory of
+/// its own.
+pub(super) struct Wiped<T>(AtomicPtr<T>);
+
+impl<T: Sync + 'static> Wiped<T> {
+    /// Not mapped yet.
+    ///
+    /// # Safety
+    /// - Zeros are a valid `T`.
+    pub(super) const unsafe fn new() -> Self {
+        Wiped(AtomicPtr::new(null_mut()))
+    }
+
+    /// The value, if it is mapped.
+    pub(super) fn find(&self) -> Option<&'static T> {
+        // SAFETY: null, or a mapping that is never unmapped, of zeros at first.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The value, mapped in so many bytes if need be. `None` where the kernel cannot (before Linux
+    /// 4.14).
+    pub(super) fn open(&self, bytes: usize) -> Option<&'static T> {
+        if self.find().is_none() {
+            publish(&self.0, map_wiped(bytes)?, bytes);
+        }
+        self.find()
+    }
 }
 
 /// Not in the `libc` crate for every C library.

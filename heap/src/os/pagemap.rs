@@ -22,11 +22,12 @@
 
 use super::arch::call;
 use super::file::{self, FileIdentity, KeptFile, OpenFile};
+use super::mapping::Wiped;
 use super::{Answers, Backing, Populated, Unknown, process};
-use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::NonNull;
 use neap_shared::pagemap::{HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, Sought, ZERO_PAGE};
 
 /// The state of the descriptor. All zero in a new page, and in a child after fork.
@@ -55,7 +56,8 @@ const MOST_ATTEMPTS: u32 = 64;
 
 const PATH: &CStr = c"/proc/self/pagemap";
 
-static KEPT: AtomicPtr<Kept> = AtomicPtr::new(null_mut());
+// SAFETY: integers.
+static KEPT: Wiped<Kept> = unsafe { Wiped::new() };
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 
 /// The file last opened; unlike [`Kept`], a child finds it.
@@ -245,39 +247,13 @@ fn open_pagemap() -> Option<OpenFile> {
     None
 }
 
-/// The page that fork wipes, and behind it one that no code touches; `None` where the kernel cannot
-/// (before Linux 4.14).
+/// The page that fork wipes, and behind it one that no code touches.
 fn kept(page: usize) -> Option<&'static Kept> {
-    // SAFETY: null, or a mapping made below and never unmapped; zeros are a valid `Kept`.
-    match unsafe { KEPT.load(Ordering::Acquire).as_ref() } {
-        Some(kept) => Some(kept),
-        None => make_kept(page),
-    }
-}
-
-#[cold]
-fn make_kept(page: usize) -> Option<&'static Kept> {
-    let Some(pages) = super::mapping::map_wiped(2 * page) else {
+    let kept = KEPT.open(2 * page);
+    if kept.is_none() {
         forbid();
-        return None;
-    };
-    let pages: NonNull<Kept> = pages.cast();
-    let made = KEPT.compare_exchange(
-        null_mut(),
-        pages.as_ptr(),
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
-    let kept = match made {
-        Ok(_) => pages.as_ptr(),
-        Err(earlier) => {
-            // SAFETY: mapped just above and shown to no other thread.
-            unsafe { super::mapping::unmap(pages.as_ptr().cast(), 2 * page) };
-            earlier
-        }
-    };
-    // SAFETY: a mapping that is never unmapped; zeros are a valid `Kept`.
-    unsafe { kept.as_ref() }
+    }
+    kept
 }
 
 /// Regions of one call: less than 1 KiB of stack, because the caller's may be a coroutine's.
@@ -533,7 +509,7 @@ mod tests {
     fn a_forbidden_file_is_not_opened() {
         assert!(in_child(|| {
             forbid();
-            proven(page()).is_none() && KEPT.load(Ordering::Relaxed).is_null()
+            proven(page()).is_none() && KEPT.find().is_none()
         }));
     }
 

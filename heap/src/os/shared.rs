@@ -5,12 +5,12 @@ use super::Os;
 use super::arch::call;
 use super::file::{self, OpenFile};
 use super::linux::Linux;
-use super::mapping;
+use super::mapping::{self, Wiped};
 use super::process::limit_of;
-use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicU8, Ordering};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::NonNull;
 
 /// A mapped memory file of this process.
 #[derive(Clone, Copy, Debug)]
@@ -24,16 +24,17 @@ pub struct Shared {
 }
 
 /// A private word that says whether this process made its shared memory itself. A child with its
-/// own copy of everything else finds 0 there (`MADV_WIPEONFORK`). Null if the kernel lacks that
-/// advice.
-static MINE: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
+/// own copy of everything else finds 0 there (`MADV_WIPEONFORK`). It is not there if the kernel
+/// lacks that advice.
+// SAFETY: 0 is an integer.
+static MINE: Wiped<AtomicU8> = unsafe { Wiped::new() };
 
 /// Whether this process made its shared memory, or shares all its memory with the process that did.
 /// If not, the memory is another process's, and this one leaves it alone. Costs no system call.
 #[inline]
 pub fn is_mine() -> bool {
-    // SAFETY: null, or a page that is never unmapped.
-    let mine = unsafe { MINE.load(Ordering::Acquire).as_ref() }
+    let mine = MINE
+        .find()
         .is_none_or(|word| word.load(Ordering::Relaxed) != 0);
     mine && !is_inherited()
 }
@@ -55,23 +56,9 @@ pub fn is_inherited() -> bool {
 
 /// Marks shared memory made from now on as this process's.
 pub fn claim() {
-    let word = MINE.load(Ordering::Acquire);
-    // SAFETY: as in `is_mine`.
-    match unsafe { word.as_ref() } {
-        Some(word) => word.store(1, Ordering::Relaxed),
-        None => MINE.store(wiped_page(), Ordering::Release),
+    if let Some(word) = MINE.open(Linux.page_bytes()) {
+        word.store(1, Ordering::Relaxed);
     }
-}
-
-/// A page that reads 1 here, and 0 in a forked child; null if the kernel gives none.
-fn wiped_page() -> *mut AtomicU8 {
-    let Some(page) = mapping::map_wiped(Linux.page_bytes()) else {
-        return null_mut();
-    };
-    let word = page.as_ptr().cast::<AtomicU8>();
-    // SAFETY: a page of zeros, and ours.
-    unsafe { (*word).store(1, Ordering::Relaxed) };
-    word
 }
 
 /// Least numbers for the descriptor, in order of preference; [`super::pagemap`] says why

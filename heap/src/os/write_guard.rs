@@ -23,12 +23,12 @@
 
 use super::arch::call;
 use super::file::{self, KeptFile, OpenFile};
+use super::mapping::Wiped;
 use super::process::{self, process_id};
 use super::{GuardRefused, mapping};
-use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
-use crate::base::sync::plain::{Ordering, Ordering::Relaxed};
+use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use core::ops::Range;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::NonNull;
 use neap_shared::userfaultfd::{
     API, KNOWS_WRITES, PROTECTED, REGISTER, SIGBUS, USER_MODE_ONLY, VERSION, WRITE_PROTECT, WRITES,
     ZERO_PAGE,
@@ -60,7 +60,8 @@ struct Own {
     end: AtomicUsize,
 }
 
-static OWN: AtomicPtr<Own> = AtomicPtr::new(null_mut());
+// SAFETY: integers.
+static OWN: Wiped<Own> = unsafe { Wiped::new() };
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The descriptor last opened; unlike [`Own`], a child finds it.
@@ -78,19 +79,14 @@ pub fn close_last() {
     }
 }
 
-fn known() -> Option<&'static Own> {
-    // SAFETY: null, or a mapping that is never unmapped; zeros are a valid `Own`.
-    unsafe { OWN.load(Ordering::Acquire).as_ref() }
-}
-
 /// The generation of the guards that hold as far as is known without asking; 0 if none do.
 pub(super) fn generation() -> u64 {
-    known().map_or(0, |own| own.generation.load(Relaxed))
+    OWN.find().map_or(0, |own| own.generation.load(Relaxed))
 }
 
 /// [`generation`], after asking whether the descriptor is still open, unless a sandbox forbids it.
 pub(super) fn generation_now() -> u64 {
-    match known() {
+    match OWN.find() {
         Some(own) if process::may_query() => own.generation_now().unwrap_or(0),
         _ => generation(),
     }
@@ -121,7 +117,7 @@ pub(super) unsafe fn install(
     if !may_ask || !mapping::follows_advice() {
         return Err(GuardRefused);
     }
-    let own = own(guard.page).ok_or(GuardRefused)?;
+    let own = OWN.open(guard.page).ok_or(GuardRefused)?;
     let generation = own.generation_now().or_else(|| own.open());
     let generation = generation.ok_or(GuardRefused)?;
     // Linux 6.18 merges no range that it was asked for a page of, before that was registered.
@@ -177,16 +173,6 @@ pub(super) unsafe fn remove(
         0 => Ok(()),
         _ => Err(GuardRefused),
     }
-}
-
-/// The page that fork wipes; `None` where the kernel cannot.
-fn own(page: usize) -> Option<&'static Own> {
-    if OWN.load(Ordering::Acquire).is_null() {
-        let made = mapping::map_wiped(page)?;
-        OWN.store(made.as_ptr().cast(), Ordering::Release);
-    }
-    // SAFETY: a mapping that is never unmapped; zeros are a valid `Own`.
-    unsafe { OWN.load(Ordering::Acquire).as_ref() }
 }
 
 impl Own {
