@@ -154,7 +154,7 @@ pub(crate) unsafe extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if HEAP.is_plain() {
-            free_missed_from(block, caller);
+            free_plain_from(block, caller);
         } else {
             calls::free(block, caller);
         }
@@ -163,6 +163,19 @@ pub(crate) unsafe extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
 
 /// The rest of [`free_slow_from`], unless the call is watched. Out of line, so that null, which
 /// programs free often, costs no stack frame.
+///
+/// # Safety
+/// - As [`free`], of a block that is not null.
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+unsafe extern "C" fn free_plain_from(block: *mut u8, caller: usize) {
+    if !large::free_short(block.addr(), caller) {
+        // SAFETY: the caller's promise.
+        unsafe { free_missed_from(block, caller) };
+    }
+}
+
+/// [`free_plain_from`] of any block but a large one in the first arena.
 ///
 /// # Safety
 /// - As [`free`], of a block that is not null.

@@ -163,10 +163,16 @@ pub fn begin_sampling() {
     EVER_SAMPLED.store(true, Ordering::Relaxed);
 }
 
+/// Whether large blocks may have samples.
+#[inline]
+pub(crate) fn was_sampled() -> bool {
+    EVER_SAMPLED.load(Ordering::Relaxed)
+}
+
 /// See [`Instruments::large_made`].
 #[inline]
 pub fn large_made(place: &SliceRef<'_>, size: usize, usable: usize) {
-    if EVER_SAMPLED.load(Ordering::Relaxed) {
+    if was_sampled() {
         instruments().large_made(place, size, usable);
     }
 }
@@ -174,7 +180,7 @@ pub fn large_made(place: &SliceRef<'_>, size: usize, usable: usize) {
 /// The large block at `place` is freed.
 #[inline]
 pub fn large_freed(place: &SliceRef<'_>) {
-    if EVER_SAMPLED.load(Ordering::Relaxed) {
+    if was_sampled() {
         sampled_freed(place.slice_base());
     }
 }

@@ -1,13 +1,16 @@
 //! Large blocks: spans of their own.
 
+use crate::base::policy::Driver;
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::HEAP;
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::hook;
+use crate::cache::thread_cache::CACHE_BYTES;
+use crate::hook::{self, REQUESTS};
+use crate::init::current;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
-use crate::pages::{Dirty, MOST_PIECES, SliceRef, Span, Use, Zero};
+use crate::pages::{Dirty, Kept, MOST_PIECES, SliceRef, Span, Use, Zero};
 use crate::reclaim::start::end_slow_path;
 use crate::slab::class::MAX_BLOCK;
 use core::ptr::{self, NonNull};
@@ -31,6 +34,21 @@ const COPY_BYTES: usize = 4 << 20;
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
+    match take_cached(size, align) {
+        Some((place, bytes)) if bytes >= size && !hook::was_sampled() => {
+            // SAFETY: just given out, for one block.
+            unsafe { place.set_tag(Tag::LARGE.byte()) };
+            place.slice_base() as *mut u8
+        }
+        Some((place, _)) => give_out(place, size),
+        None => allocate_span(size, align),
+    }
+}
+
+/// [`allocate`] without a cached span.
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
+fn allocate_span(size: usize, align: usize) -> *mut u8 {
     let block = plain_span(size, align, 0).map_or(ptr::null_mut(), |span| span.base.as_ptr());
     end_slow_path(0);
     block
@@ -41,19 +59,119 @@ pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
+    if let Some(place) = reuse(size, align) {
+        return zero_dirty(&place);
+    }
     let block = plain_span(size, align, 0).map_or(ptr::null_mut(), |span| zeroed(&span, size));
     end_slow_path(0);
     block
+}
+
+/// A cached span for a large block that needs no more alignment than a slice has, and its usable
+/// bytes.
+#[inline(always)]
+fn take_cached(size: usize, align: usize) -> Option<(SliceRef<'static>, usize)> {
+    match align <= SLICE_BYTES {
+        true => HEAP.pages.take_cached(shard(), size),
+        false => None,
+    }
+}
+
+/// A block in a cached span, for callers that do more than a call costs.
+#[inline(never)]
+fn reuse(size: usize, align: usize) -> Option<SliceRef<'static>> {
+    let (place, _) = take_cached(size, align)?;
+    give_out(place, size);
+    Some(place)
+}
+
+/// Makes a cached span that was just taken a block of `size` bytes.
+#[cold]
+#[inline(never)]
+fn give_out(place: SliceRef<'static>, size: usize) -> *mut u8 {
+    // SAFETY: just taken, for one block.
+    unsafe { HEAP.pages.restate(&place, size) };
+    hook::large_made(&place, size, place.bytes());
+    // SAFETY: as above.
+    unsafe { place.set_tag(Tag::LARGE.byte()) };
+    place.slice_base() as *mut u8
+}
+
+/// The shard of cached spans that the calling thread uses: caches of threads lie side by side.
+#[inline]
+fn shard() -> usize {
+    ptr::from_ref(current()).addr() / CACHE_BYTES
+}
+
+/// Takes back the large block at `address`, if possible into the cache of spans. False, and nothing
+/// happened, if no such block starts there in the first arena.
+#[inline]
+pub(crate) fn free_short(address: usize, caller: usize) -> bool {
+    let Some(place) = HEAP.pages.locate_primary(address) else {
+        return false;
+    };
+    if place.tag() != Tag::LARGE.byte() || !address.is_multiple_of(SLICE_BYTES) {
+        return false;
+    }
+    take_tag(&place, Tag::LARGE, address);
+    match hook::was_sampled() {
+        true => keep_apart(place, caller),
+        false => keep(place, caller),
+    }
+    true
+}
+
+/// Takes back the span of a block whose tag only this call took.
+#[inline(always)]
+fn keep(place: SliceRef<'static>, caller: usize) {
+    // SAFETY: a live large block, the caller's, whose tag is gone.
+    match unsafe { HEAP.pages.keep_cached(shard(), &place) } {
+        Kept::Yes if !REQUESTS.is_status_page_missing() => {}
+        Kept::Yes => tend_cached(0, caller),
+        Kept::Due(freed) => tend_cached(freed, caller),
+        Kept::No => free_span(place, caller),
+    }
+}
+
+/// [`keep`] of a block that may have been sampled.
+#[cold]
+#[inline(never)]
+fn keep_apart(place: SliceRef<'static>, caller: usize) {
+    hook::large_freed(&place);
+    keep(place, caller);
+}
+
+/// [`keep`] of a span that is not cached.
+#[inline(never)]
+fn free_span(place: SliceRef<'static>, caller: usize) {
+    take_back(&place, Dirty::Prefix(place.bytes()), 0);
+    end_slow_path(caller);
+}
+
+/// After some of the frees into the cache of spans; `freed` bytes are to be noted.
+#[cold]
+#[inline(never)]
+fn tend_cached(freed: usize, caller: usize) {
+    HEAP.tide.note_freed(freed);
+    HEAP.decay_on_the_way();
+    end_slow_path(caller);
 }
 
 /// Makes a span that was just given out zero.
 fn zeroed(span: &Span<'_>, size: usize) -> *mut u8 {
     match span.zero {
         Zero::AllZero => HEAP.pages.count_known_zero(size),
-        // SAFETY: the span is ours, committed, and in no thread's use.
-        Zero::MaybeDirty => unsafe { HEAP.pages.zero_dirty(span.base, span.place.bytes()) },
+        Zero::MaybeDirty => return zero_dirty(&span.place),
     }
     span.base.as_ptr()
+}
+
+/// Makes a span zero that was just given out and whose pages may have any contents.
+fn zero_dirty(place: &SliceRef<'_>) -> *mut u8 {
+    let base = place.pointer();
+    // SAFETY: the span is ours, committed, and in no thread's use.
+    unsafe { HEAP.pages.zero_dirty(base, place.bytes()) };
+    base.as_ptr()
 }
 
 /// A span for a large block, into which `moved` bytes of pages are to be moved; `None` when out of
@@ -125,11 +243,16 @@ pub(crate) fn free(place: &SliceRef<'static>, address: usize, absent: usize) {
 
 /// From now on `free` does not find the block at `address`. Aborts if it does not now.
 pub(crate) fn unpublish(place: &SliceRef<'static>, tag: Tag, address: usize) {
+    take_tag(place, tag, address);
+    hook::large_freed(place);
+}
+
+#[inline]
+fn take_tag(place: &SliceRef<'static>, tag: Tag, address: usize) {
     // Of two threads that free the block at once, one finds the tag gone.
     if place.take_tag() != tag.byte() {
         misuse::no_block(Call::Free, address);
     }
-    hook::large_freed(place);
 }
 
 /// Gives the span of a block back that only this call [unpublished](unpublish).
@@ -139,6 +262,9 @@ pub(crate) fn take_back(place: &SliceRef<'static>, dirty: Dirty, absent: usize) 
         // SAFETY: a live large block, whose tag only this call took.
         unsafe { HEAP.pages.free_moved(base, dirty, absent) };
         HEAP.tide.note_freed(bytes);
+        if HEAP.pages.limits().driver() == Driver::Callers && HEAP.pages.cached_bytes() > 0 {
+            HEAP.decay_at_ticks();
+        }
     }
 }
 
@@ -233,6 +359,18 @@ unsafe fn resize_in_place(
 #[unsafe(link_section = "neap_text")]
 unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
     let moved = held.min(size).next_multiple_of(Linux.page_bytes());
+    if moved <= COPY_BYTES
+        && let Some(old) = HEAP.pages.locate_primary(base.as_ptr().addr())
+        && let Some(place) = reuse(size, align)
+    {
+        // SAFETY: two different blocks, each at least that long, both ours.
+        unsafe {
+            ptr::copy_nonoverlapping(base.as_ptr(), place.pointer().as_ptr(), held.min(size))
+        };
+        take_tag(&old, Tag::LARGE, base.as_ptr().addr());
+        keep_apart(old, 0);
+        return place.pointer().as_ptr();
+    }
     let Some(span) = plain_span(size, align, moved) else {
         return ptr::null_mut();
     };

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | any | what a round takes for each [`Reason`], and the [pause](pause_ms) between two rounds | `reclaim/round.rs`, `reclaim/thread.rs` |
 //! | free spans | [`FreeSince`], [`room_beside_block`], [`most_dirty`] | `pages/purge.rs`, `pages/limits.rs` |
+//! | cached spans | [`Reason::magazines`], [`cache_shard_bytes`] | `pages/span_cache.rs` |
 //! | tails of large blocks | [`are_tails_due`] | `pages/tails.rs` |
 //! | stacks | [`most_idle_stacks`], [`TRIM_BYTES`], [`KEPT_BYTES`] | `stacks/pool.rs` |
 //! | any, while memory is short | [`near`], and the constants from [`GROUP_PART`] on | `reclaim/pressure.rs`, `reclaim/round.rs` |
@@ -99,6 +100,18 @@ pub fn most_dirty(used: usize, own: usize, group: usize, demand: usize) -> usize
     own.saturating_sub(used).min(for_group)
 }
 
+/// Shards of the cache of spans.
+pub const CACHE_SHARDS: usize = 16;
+/// Most bytes of the spans of a shard: 16 blocks of 1 MiB.
+pub const CACHE_SHARD_BYTES: usize = 16 << 20;
+/// All of them together may have this part of what the control group leaves the heap.
+const CACHE_GROUP_PART: usize = 8;
+
+/// Most bytes of the spans that a shard keeps, where the control group leaves the heap `group`.
+pub fn cache_shard_bytes(group: usize) -> usize {
+    CACHE_SHARD_BYTES.min(group / CACHE_GROUP_PART / CACHE_SHARDS)
+}
+
 // Blocks in use, and stacks.
 
 /// Tails go once they are at least this part of the bytes in use ...
@@ -174,7 +187,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Which magazines are emptied.
+    /// Which magazines are emptied, and which cached spans go.
     pub fn magazines(self) -> Scope {
         match self {
             Reason::Age | Reason::Shortage => Scope::Idle,

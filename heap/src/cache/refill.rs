@@ -278,7 +278,8 @@ impl Heap {
         open.inner.events += 1;
         if !open.inner.events.is_multiple_of(TIDY_EVERY) {
             self.pay_now_and_then(open);
-            let pressed = self.tide.is_pressed() && open.inner.events.is_multiple_of(PRESSED_EVERY);
+            let pressed =
+                self.pages.limits().is_pressed() && open.inner.events.is_multiple_of(PRESSED_EVERY);
             return if pressed { Paced::Due } else { Paced::NotYet };
         }
         self.tidy_one(open);

@@ -17,7 +17,7 @@
 //! does, the arena ends.
 
 use super::layout::Layout;
-use super::span::{RECORD_BYTES, SpanRecord, State, Use, ZeroState};
+use super::span::{SpanRecord, State, Use, ZeroState};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -236,11 +236,9 @@ impl Arena {
 
     /// The record of a slice in `head..ready`.
     pub(super) fn record(&self, index: usize) -> &SpanRecord {
-        let (group, place) = self.group(index);
+        debug_assert!(index >= self.layout().head && index < self.ready());
         // SAFETY: group data below `ready` is committed for good; zeroed memory is a blank record.
-        unsafe {
-            &*((group + self.layout().records_at + place * RECORD_BYTES) as *const SpanRecord)
-        }
+        unsafe { &*(self.layout().record_of(index) as *const SpanRecord) }
     }
 
     /// Sets a span's length, in its first record and its last.
@@ -480,7 +478,7 @@ impl SliceRef<'_> {
     }
 
     /// [`SliceRef::slice_base`] as a pointer.
-    pub(super) fn pointer(&self) -> NonNull<u8> {
+    pub fn pointer(&self) -> NonNull<u8> {
         // SAFETY: an address in an arena is not null.
         unsafe { NonNull::new_unchecked(self.slice_base() as *mut u8) }
     }

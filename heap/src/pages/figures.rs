@@ -6,6 +6,7 @@ use super::span::{USES, Use};
 use crate::base::sync::plain::Ordering::{Relaxed, Release};
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, fence};
 use crate::base::units::SLICE_BYTES;
+use core::ptr;
 
 /// Spans of one use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -215,6 +216,17 @@ impl Counts {
         self.regretted_bytes += old + young;
     }
 
+    /// As many of these [cached](super::span_cache) spans as there are large ones: what changes
+    /// hands meanwhile may be none of them.
+    pub(super) fn most_cached(&self, cached: UseTotals) -> UseTotals {
+        let large = self.by_use[Use::Large as usize - 1];
+        UseTotals {
+            spans: cached.spans.min(large.spans),
+            slices: cached.slices.min(large.slices),
+            bytes: cached.bytes.min(large.bytes),
+        }
+    }
+
     /// Slices become part of spans in use.
     pub(super) fn take(&mut self, slices: usize) {
         self.used_slices += slices;
@@ -242,12 +254,19 @@ pub(super) const MIRROR_SLICES: usize = 1024;
 pub const MIRROR_WORDS: usize = 1 + 2 * USES + 9;
 
 impl Mirror {
-    /// Copies the figures there.
-    pub(super) fn write(&self, counts: &Counts, page_bytes: usize, arenas: &[Arena]) {
+    /// Copies the figures there, with cached spans as free ones.
+    pub(super) fn write(
+        &self,
+        counts: &Counts,
+        cached: UseTotals,
+        page_bytes: usize,
+        arenas: &[Arena],
+    ) {
         let sequence = self.figures[0].load(Relaxed) | 1;
         self.figures[0].store(sequence, Relaxed);
         fence(Release);
-        for (word, figure) in self.figures[1..].iter().zip(counts.mirrored(page_bytes)) {
+        let figures = counts.mirrored(cached, page_bytes);
+        for (word, figure) in self.figures[1..].iter().zip(figures) {
             word.store(figure as u64, Relaxed);
         }
         self.figures[0].store(sequence.wrapping_add(1), Release);
@@ -260,12 +279,18 @@ impl Mirror {
 }
 
 impl Counts {
-    fn mirrored(&self, page_bytes: usize) -> impl Iterator<Item = usize> {
-        let spans = self.by_use.iter().flat_map(|by| [by.spans, by.slices]);
+    fn mirrored(&self, cached: UseTotals, page_bytes: usize) -> impl Iterator<Item = usize> {
+        let large = &self.by_use[Use::Large as usize - 1];
+        let spans = self.by_use.iter().flat_map(move |by| {
+            let is_large = usize::from(ptr::eq(by, large));
+            let (spans, slices) = (cached.spans * is_large, cached.slices * is_large);
+            [by.spans - spans, by.slices - slices]
+        });
+        let bytes = cached.slices * SLICE_BYTES;
         spans.chain([
-            self.by_use[Use::Large as usize - 1].bytes,
-            self.free_slices * SLICE_BYTES,
-            self.free_dirty_pages * page_bytes,
+            large.bytes - cached.bytes,
+            self.free_slices * SLICE_BYTES + bytes,
+            self.free_dirty_pages * page_bytes + bytes,
             self.metadata_bytes,
             self.committed_slices * SLICE_BYTES + self.metadata_bytes,
             self.reserved_bytes,

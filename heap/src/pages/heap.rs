@@ -1,12 +1,15 @@
 //! The page heap: what it consists of, and its lock. All of this is off the fast paths.
 
 use super::arena::{Arena, MAX_ARENAS, SideTable, SliceRef};
-use super::figures::{CallCounts, Counts, MIRROR_PART, MIRROR_SLICES, Mirror, Totals, Zeroing};
+use super::figures::{
+    CallCounts, Counts, MIRROR_PART, MIRROR_SLICES, Mirror, Totals, UseTotals, Zeroing,
+};
 use super::huge::{Policy, SplitUnits};
 use super::layout::Sides;
 use super::limits::{Footprint, Limits};
 use super::predictor::Predictor;
 use super::span::{Queue, Queued, SpanRecord, Use};
+use super::span_cache::SpanCache;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
     AtomicBool, AtomicIsize, AtomicU8, AtomicUsize, Ordering, Ordering::Relaxed,
@@ -69,7 +72,10 @@ pub struct PageHeap<O: Os> {
 /// The parts of a page heap that are zero at first. The process's heap keeps them in a separate
 /// static, so that they take no room in the library's file.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Tables {
+    /// Freed spans of large blocks.
+    pub(super) cache: SpanCache,
     /// A small process uses only the first.
     arenas: [Arena; MAX_ARENAS],
     /// Where units of huge pages were split. guarded by: lock
@@ -84,9 +90,16 @@ impl Tables {
     /// The tables of a new heap.
     pub const fn new() -> Self {
         Self {
+            cache: SpanCache::new(),
             arenas: [const { Arena::new() }; MAX_ARENAS],
             split_units: UnsafeCell::new(SplitUnits::new()),
         }
+    }
+
+    /// The first arena.
+    #[inline]
+    pub(super) fn primary(&self) -> &Arena {
+        &self.arenas[0]
     }
 }
 
@@ -161,7 +174,13 @@ impl<'h, O: Os> Locked<'h, O> {
     pub(super) fn write_mirror(&mut self) {
         self.inner.mirrored_slices = self.inner.counts.used_slices;
         if let Some(mirror) = self.inner.mirror.filter(|_| shared::is_mine()) {
-            mirror.write(&self.inner.counts, self.page_bytes(), self.heap.arenas());
+            let cached = self.cached();
+            mirror.write(
+                &self.inner.counts,
+                cached,
+                self.page_bytes(),
+                self.heap.arenas(),
+            );
         }
     }
 
@@ -183,18 +202,30 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.counts.purged_bytes += bytes;
     }
 
+    /// Cached spans, which are counted as large ones.
+    fn cached(&self) -> UseTotals {
+        let cached = self.heap.tables.cache.totals();
+        self.inner.counts.most_cached(cached)
+    }
+
     fn totals(&self) -> Totals {
-        let counts = &self.inner.counts;
+        let (counts, cached) = (&self.inner.counts, self.cached());
+        let cached_bytes = cached.slices * SLICE_BYTES;
+        let mut by_use = counts.by_use;
+        let large = &mut by_use[Use::Large as usize - 1];
+        large.spans -= cached.spans;
+        large.slices -= cached.slices;
+        large.bytes -= cached.bytes;
         Totals {
             arenas: self.heap.arenas().len(),
             reserved: counts.reserved_bytes,
             committed: counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
             metadata: counts.metadata_bytes,
-            in_use: counts.used_slices * SLICE_BYTES,
+            in_use: counts.used_slices * SLICE_BYTES - cached_bytes,
             peak: counts.peak_slices * SLICE_BYTES,
-            free: counts.free_slices * SLICE_BYTES,
-            free_dirty: counts.free_dirty_pages * self.page_bytes(),
-            by_use: counts.by_use,
+            free: counts.free_slices * SLICE_BYTES + cached_bytes,
+            free_dirty: counts.free_dirty_pages * self.page_bytes() + cached_bytes,
+            by_use,
             purges: counts.purges,
             purged_bytes: counts.purged_bytes,
             regretted_bytes: counts.regretted_bytes,
@@ -294,7 +325,7 @@ impl<O: Os> PageHeap<O> {
         let index = address.wrapping_sub(base) >> SLICE_SHIFT;
         let is_tagged = index < self.primary_slices.load(Ordering::Acquire);
         is_tagged.then(|| SliceRef {
-            arena: &self.tables.arenas[0],
+            arena: self.tables.primary(),
             index,
         })
     }
@@ -360,7 +391,7 @@ impl<O: Os> PageHeap<O> {
         let locked = self.locked();
         let counts = &locked.inner.counts;
         let loose = [Use::Slab, Use::Stack].map(|use_| counts.by_use[use_ as usize - 1].slices);
-        let loose = loose.iter().sum::<usize>() * SLICE_BYTES;
+        let loose = loose.iter().sum::<usize>() * SLICE_BYTES + self.cached_bytes();
         let fixed = locked.footprint().used.saturating_sub(loose);
         bytes <= loose + counts.free_slices * SLICE_BYTES
             && bytes <= self.limits.hard().saturating_sub(fixed)

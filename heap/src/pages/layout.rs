@@ -32,9 +32,12 @@ pub(super) struct Layout {
     pub(super) pages_per_slice: usize,
     pub(super) group_shift: u32,
     pub(super) group_bytes: usize,
-    pub(super) records_at: usize,
     pub(super) far_at: usize,
     pub(super) sides: Sides,
+    /// Where the record of the first slice is: its address, once the base is known.
+    records_at: usize,
+    /// How far below the end of one group's records those of the next begin.
+    record_gap: usize,
     /// Where the near side entry of the first slice is: its address, once the base is known.
     pub(super) side_at: usize,
     /// How far below the end of one group's near side entries those of the next begin.
@@ -59,9 +62,10 @@ impl Layout {
         pages_per_slice: 0,
         group_shift: 0,
         group_bytes: 0,
-        records_at: 0,
         far_at: 0,
         sides: Sides { near: 0, far: 0 },
+        records_at: 0,
+        record_gap: 0,
         side_at: 0,
         side_gap: 0,
     };
@@ -88,9 +92,10 @@ impl Layout {
             pages_per_slice: (SLICE_BYTES / page_bytes).max(1),
             group_shift: group.trailing_zeros(),
             group_bytes,
-            records_at,
             far_at,
             sides,
+            records_at,
+            record_gap: group_bytes + RECORD_BYTES * group,
             side_at,
             side_gap: group_bytes + sides.near * group,
         }
@@ -110,10 +115,12 @@ impl Layout {
 
     /// The plan, laid out at `base`.
     pub(super) fn at(self, base: usize, claimed: bool) -> Self {
+        let first_group = base + (self.head << SLICE_SHIFT) - self.group_bytes;
         Self {
             base,
             claimed,
-            side_at: base + (self.head << SLICE_SHIFT) - self.group_bytes + self.side_at,
+            records_at: first_group + self.records_at,
+            side_at: first_group + self.side_at,
             ..self
         }
     }
@@ -147,6 +154,13 @@ impl Layout {
     /// Start address of the group with this number.
     fn group_start(&self, group: usize) -> usize {
         self.address(self.head) - (group + 1) * self.group_bytes
+    }
+
+    /// Address of a slice's record.
+    #[inline]
+    pub(super) fn record_of(&self, index: usize) -> usize {
+        let slot = index - self.head;
+        self.records_at + slot * RECORD_BYTES - (slot >> self.group_shift) * self.record_gap
     }
 
     /// Address of a slice's near side entry. The caller states how many `bytes` an entry has: for

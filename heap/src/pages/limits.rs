@@ -10,7 +10,7 @@
 
 use super::figures::Counts;
 use super::span::Use;
-use crate::base::policy::{self, DECAY_MS, Driver, FIRST_READ};
+use crate::base::policy::{self, CACHE_SHARD_BYTES, DECAY_MS, Driver, FIRST_READ};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::base::units::SLICE_BYTES;
@@ -38,6 +38,9 @@ pub struct Limits {
     kept: AtomicUsize,
     decay_ms: AtomicU64,
     has_thread: AtomicBool,
+    pressed: AtomicBool,
+    /// See [`Limits::cache_slices`].
+    cache_slices: AtomicUsize,
 }
 
 /// What the process's control group leaves the heap, in bytes.
@@ -90,17 +93,21 @@ impl Limits {
             kept: AtomicUsize::new(0),
             decay_ms: AtomicU64::new(DECAY_MS),
             has_thread: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
+            cache_slices: AtomicUsize::new(CACHE_SHARD_BYTES / SLICE_BYTES),
         }
     }
 
     /// Sets the hard limit in bytes: requests that would pass it are refused.
     pub fn set_hard(&self, bytes: usize) {
         self.hard.store(bytes, Relaxed);
+        self.note_cache();
     }
 
     /// Sets the soft limit in bytes: near it, free pages go back before their time.
     pub fn set_soft(&self, bytes: usize) {
         self.soft.store(bytes, Relaxed);
+        self.note_cache();
     }
 
     /// Sets what the process's control group leaves the heap. Free spans have `dirty` bytes of
@@ -110,6 +117,7 @@ impl Limits {
         self.group_near.store(share.near, Relaxed);
         self.group_demand.store(share.demand, Relaxed);
         self.group_step.store(share.step, Relaxed);
+        self.note_cache();
         self.put_off_reading(dirty);
     }
 
@@ -145,6 +153,7 @@ impl Limits {
     /// Sets the most bytes of free pages that may be resident.
     pub fn set_dirty(&self, bytes: usize) {
         self.dirty.store(bytes, Relaxed);
+        self.note_cache();
     }
 
     /// Sets how many bytes of free pages stay resident at any age; `usize::MAX`: all. The other
@@ -161,11 +170,41 @@ impl Limits {
     /// Sets the decay time in ms; 0 purges free spans at once.
     pub fn set_decay_ms(&self, ms: u64) {
         self.decay_ms.store(ms, Relaxed);
+        self.note_cache();
     }
 
     /// The decay time in ms: for how long free pages may be dirty.
     pub fn decay_ms(&self) -> u64 {
         self.decay_ms.load(Relaxed)
+    }
+
+    /// Sets whether memory was short when a caller last came by.
+    pub fn set_pressed(&self, pressed: bool) {
+        if pressed != self.is_pressed() {
+            self.pressed.store(pressed, Relaxed);
+            self.note_cache();
+        }
+    }
+
+    /// Whether memory was short when a caller last came by.
+    pub fn is_pressed(&self) -> bool {
+        self.pressed.load(Relaxed)
+    }
+
+    /// Most slices of a shard of [cached spans](super::span_cache): none while free memory is
+    /// bounded, or is to go back at once.
+    #[inline]
+    pub fn cache_slices(&self) -> usize {
+        self.cache_slices.load(Relaxed)
+    }
+
+    #[inline(never)]
+    fn note_cache(&self) {
+        let bounds = [&self.hard, &self.soft, &self.dirty];
+        let is_set = |bound: &&AtomicUsize| bound.load(Relaxed) != usize::MAX;
+        let is_bounded = self.is_pressed() || self.decay_ms() == 0 || bounds.iter().any(is_set);
+        let bytes = policy::cache_shard_bytes(self.group.load(Relaxed)) * usize::from(!is_bounded);
+        self.cache_slices.store(bytes / SLICE_BYTES, Relaxed);
     }
 
     /// Sets what purges pages past the decay time.

@@ -18,6 +18,7 @@
 //! | `commit` | room for a request that finds none ready |
 //! | `tails` | dirty pages of blocks in use beyond their bytes, and their purge |
 //! | `spans` | allocate, free, grow and shrink a span |
+//! | `span_cache` | freed spans of large blocks that wait for the next request |
 //! | `renew` | pages moved between spans; spans mapped afresh |
 //! | `residence` | which pages of which spans are resident, for a ledger |
 //! | `query`, `calloc` | free a span according to the kernel's page map; make a span zero |
@@ -47,6 +48,7 @@ mod request;
 mod reserve;
 mod residence;
 mod span;
+mod span_cache;
 mod spans;
 mod tails;
 #[cfg(test)]
@@ -64,5 +66,6 @@ pub use renew::MOST_PIECES;
 pub use request::SpanSource;
 pub use residence::{Pages, Part, Residence};
 pub use span::{Age, USES, Use};
+pub use span_cache::Kept;
 pub use spans::{Extension, Span};
 pub use zero_state::{Dirty, Zero};

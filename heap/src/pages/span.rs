@@ -193,6 +193,31 @@ impl SpanRecord {
         moved.max(1) * usize::from(self.moved.load(Relaxed))
     }
 
+    /// For a span in use: whether pages were moved into it.
+    pub(super) fn is_moved(&self) -> bool {
+        self.moved.load(Relaxed) != 0
+    }
+
+    /// For a cached span: the link to the one below it in its list.
+    pub(super) fn below(&self) -> &AtomicPtr<SpanRecord> {
+        &self.older
+    }
+
+    /// For a cached span: the round in which it was cached.
+    pub(super) fn round(&self) -> usize {
+        self.newer.load(Relaxed).addr()
+    }
+
+    /// Sets both.
+    ///
+    /// # Safety
+    /// - The span is in use, and no pages were moved into it: in others these words mean more.
+    pub(super) unsafe fn set_cached(&self, below: *mut SpanRecord, round: usize) {
+        debug_assert!(matches!(self.state(), State::Used(_)) && !self.is_moved());
+        self.older.store(below, Relaxed);
+        self.newer.store(without_provenance_mut(round), Relaxed);
+    }
+
     /// Sets into how many of its first slices pages were moved; returns what was set before.
     ///
     /// # Safety

@@ -1,6 +1,7 @@
 //! Spans allocated, freed, made longer and shorter.
 
 use super::arena::SliceRef;
+use super::commit::Found;
 use super::figures::UseTotals;
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
@@ -8,9 +9,11 @@ use super::limits::STACK_BYTES;
 use super::renew::Renewal;
 use super::request::{Fill, SpanRequest, SpanSource, grid_of};
 use super::span::{Age, SpanRecord, State, Use};
+use super::span_cache::Kept;
 use super::zero_state::{Dirty, Zero};
+use crate::base::policy::{CACHE_SHARDS, Scope};
 use crate::base::sync::plain::Ordering::Relaxed;
-use crate::base::units::SLICE_BYTES;
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::os::Os;
 use core::ptr::NonNull;
 
@@ -105,7 +108,8 @@ impl<O: Os> PageHeap<O> {
             moved,
             ..SpanRequest::anywhere(slices)
         };
-        let (mut locked, room) = self.room_for(&request, use_)?;
+        let room = self.room_for(&request, use_);
+        let (mut locked, room) = room.or_else(|| self.room_after_release(&request, use_))?;
         let (place, zero) = locked.take(room, slices, use_, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
         let absent = moved.saturating_sub(warm);
@@ -119,6 +123,16 @@ impl<O: Os> PageHeap<O> {
             absent,
             place,
         })
+    }
+
+    /// Room for a request that was refused, if cached spans make it.
+    #[cold]
+    fn room_after_release(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
+        if request.is_optional() || self.cached_bytes() == 0 {
+            return None;
+        }
+        (0..CACHE_SHARDS).for_each(|shard| self.release_cached(shard, Scope::All, Age::New));
+        self.room_for(request, use_)
     }
 
     /// Takes a whole span back. Its tag becomes 0. A span that the program mapped over, and that
@@ -283,6 +297,81 @@ impl<O: Os> PageHeap<O> {
             "a span in use"
         );
         place
+    }
+}
+
+impl<O: Os> PageHeap<O> {
+    /// A cached span that is long enough for `size` bytes, and no longer than it must be. Its pages
+    /// may have any contents, and are probably resident. Also its usable bytes: while they are
+    /// fewer, the span is to be [restated](PageHeap::restate).
+    #[inline]
+    pub fn take_cached(&self, shard: usize, size: usize) -> Option<(SliceRef<'_>, usize)> {
+        let number = size.wrapping_sub(1) >> SLICE_SHIFT;
+        let record = self.tables.cache.pop(shard, number)?;
+        Some((self.place_of(record), record.bytes()))
+    }
+
+    /// Notes that the former user of a span that was just taken may have written all that it had
+    /// requested, and sets the requested bytes to `size`, rounded up to pages.
+    ///
+    /// # Safety
+    /// - The span is in use and the caller's.
+    #[cold]
+    #[inline(never)]
+    pub unsafe fn restate(&self, place: &SliceRef<'_>, size: usize) {
+        debug_assert!(place.use_().is_some());
+        let bytes = size.next_multiple_of(self.os.page_bytes());
+        // SAFETY: the caller's promise.
+        unsafe { self.set_bytes(place.pointer(), bytes, Dirty::Prefix(place.bytes())) };
+    }
+
+    /// The place of a cached span.
+    #[inline]
+    fn place_of(&self, record: &SpanRecord) -> SliceRef<'_> {
+        debug_assert_eq!(record.arena(), 0);
+        SliceRef {
+            arena: self.tables.primary(),
+            index: record.index.get(),
+        }
+    }
+
+    /// Caches the span of a large block. Leaves it if it is too long, is not of a plain mapping, or
+    /// is one too many.
+    ///
+    /// # Safety
+    /// - The span is in use and the caller's, in the first arena, its tag is 0, nothing was written
+    ///   beyond its requested bytes, and no thread uses it any more.
+    #[inline]
+    pub unsafe fn keep_cached(&self, shard: usize, place: &SliceRef<'_>) -> Kept {
+        debug_assert!(place.tag() == 0 && place.use_() == Some(Use::Large));
+        let record = place.record();
+        debug_assert_eq!(record.arena(), 0);
+        if record.is_overmapped() || record.is_moved() {
+            return Kept::No;
+        }
+        (self.tables.cache).push(shard, record, self.limits.cache_slices())
+    }
+
+    /// Gives cached spans of one of the [`CACHE_SHARDS`] back to the page heap, as old as `age`
+    /// says. What passes a bound is left to [`PageHeap::tend_left`]. Out of line, because callers
+    /// may have small stacks.
+    #[inline(never)]
+    pub fn release_cached(&self, shard: usize, which: Scope, age: Age) {
+        let mut rest = self.tables.cache.cut(shard, which);
+        // SAFETY: null, or the record of a span that was cut off; records live as long as the heap.
+        while let Some(record) = unsafe { rest.as_ref() } {
+            // First, because a free span's record has other links.
+            rest = record.below().load(Relaxed);
+            let place = self.place_of(record);
+            let dirty = Dirty::Prefix(place.bytes());
+            // SAFETY: a span in use, just cut off, that no thread uses.
+            unsafe { self.free_untended(place.pointer(), dirty, age) };
+        }
+    }
+
+    /// Bytes of cached spans.
+    pub fn cached_bytes(&self) -> usize {
+        self.tables.cache.totals().slices * SLICE_BYTES
     }
 }
 

@@ -115,6 +115,7 @@ impl<O: Os> PageHeap<O> {
     /// In a fork's child: the parent's threads wait for nothing here.
     pub fn after_fork_in_child(&self) {
         self.tail_waits.store(0, Relaxed);
+        self.tables.cache.after_fork_in_child();
     }
 
     /// From now on no sweep purges the tail of a span in use, until the span's bytes are set anew.

@@ -1,15 +1,17 @@
 //! Rounds: what decays goes back to the kernel, in bounded steps, as [`crate::base::policy`]
 //! says.
 //!
-//! A round empties magazines, gives stacks up, lets empty slabs go, purges pages inside slabs that
-//! hold nothing but free blocks, and purges free spans. While the kernel works, a step holds `step`
-//! of [`Tide`](super::state::Tide), for which only a fork and other rounds wait, or `purging`, for
-//! which only other purges do. Free spans come last, without `step`: a fork would wait for all of
-//! them.
+//! A round frees cached spans, empties magazines, gives stacks up, lets empty slabs go, purges
+//! pages inside slabs that hold nothing but free blocks, and purges free spans. While the kernel
+//! works, a step holds `step` of [`Tide`](super::state::Tide), for which only a fork and other
+//! rounds wait, or `purging`, for which only other purges do. Free spans come last, without `step`:
+//! a fork would wait for all of them.
 
 use super::state::{Round, Stage};
-use crate::base::policy::{Driver, GROWTH_BYTES, LEAST_COLD, Reason, Scope, is_vain, pause_ms};
-use crate::base::sync::Ordering;
+use crate::base::policy::{
+    CACHE_SHARDS, Driver, GROWTH_BYTES, LEAST_COLD, Reason, Scope, is_vain, pause_ms,
+};
+use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::drain::Effort;
 use crate::cache::heap::{HEAP, Heap};
 use crate::cache::machine;
@@ -63,7 +65,7 @@ impl Heap {
         }
         Round {
             reason,
-            stage: Stage::Magazines(self.registry.count()),
+            stage: Stage::Cached(0),
             began: self.now_ms(),
             gained: 0,
         }
@@ -77,6 +79,15 @@ impl Heap {
         let since = reason.idle_since(round.began, self.decay_ms());
         let mut worth = 1;
         round.stage = match round.stage {
+            Stage::Cached(CACHE_SHARDS) => Stage::Magazines(self.registry.count()),
+            Stage::Cached(shard) => {
+                let which = match self.pages.limits().cache_slices() {
+                    0 => Scope::All,
+                    _ => reason.magazines(),
+                };
+                self.pages.release_cached(shard, which, age);
+                Stage::Cached(shard + 1)
+            }
             Stage::Magazines(left) => {
                 worth = PRESSED_STEPS;
                 match self.drain(reason.magazines(), effort, Origin::blocks(self, age)) {
@@ -112,7 +123,7 @@ impl Heap {
         self.pages.tend();
         self.look_around();
         let pressed = self.is_pressed();
-        self.tide.pressed.store(pressed, Ordering::Relaxed);
+        self.pages.limits().set_pressed(pressed);
         if self.pages.limits().driver() == Driver::Thread {
             if !pressed {
                 return;
@@ -132,6 +143,16 @@ impl Heap {
                 Some(worth) => steps = steps.saturating_sub(worth),
                 None => return self.next_round(round, pressed),
             }
+        }
+    }
+
+    /// [`Heap::decay_on_the_way`], at most once in a tick of the coarse clock.
+    #[cold]
+    pub(crate) fn decay_at_ticks(&'static self) {
+        static TICK: AtomicU64 = AtomicU64::new(0);
+        let now = self.now_ms();
+        if TICK.swap(now, Ordering::Relaxed) != now {
+            self.decay_on_the_way();
         }
     }
 

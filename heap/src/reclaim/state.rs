@@ -17,9 +17,6 @@ pub struct Tide {
     pub(super) on_the_way: UnsafeCell<Round>,
     /// Bytes that the heap held when that round began.
     pub(super) began_with: AtomicUsize,
-    /// What [`Heap::is_pressed`](crate::cache::heap::Heap::is_pressed) last said to a caller on its
-    /// way.
-    pub(super) pressed: AtomicBool,
     /// Where the purge thread sleeps.
     pub bell: Bell<Pair>,
     /// The thread is to end.
@@ -59,7 +56,6 @@ impl Tide {
             }),
             began_with: AtomicUsize::new(0),
             freed: Freed::new(),
-            pressed: AtomicBool::new(false),
             bell: Bell::new(),
             ends: AtomicBool::new(false),
             leaves_clean: AtomicBool::new(false),
@@ -87,11 +83,6 @@ impl Tide {
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.freed.is_wanted()
-    }
-
-    /// Whether memory was short when a caller last came by.
-    pub fn is_pressed(&self) -> bool {
-        self.pressed.load(Ordering::Relaxed)
     }
 
     /// Bytes that went back past a magazine so far; wraps.
@@ -169,6 +160,8 @@ pub(super) struct Round {
 /// Where a round stands. What a stage frees, a later one gives back.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
+    /// This shard of cached spans is next.
+    Cached(usize),
     /// So many threads' caches are still to be looked at.
     Magazines(usize),
     Stacks,

@@ -26,7 +26,7 @@
 use super::state::Told;
 use super::wakeup::{Ear, Rest, Words as _};
 use crate::base::policy::{
-    Driver, IDLE_ROUNDS, LEAST_MS, Reason, SHORT_DECAY_MS, Scope, is_vain, pause_ms,
+    Driver, IDLE_ROUNDS, LEAST_MS, Reason, SHORT_DECAY_MS, Scope, WAKE_BYTES, is_vain, pause_ms,
 };
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -435,13 +435,15 @@ struct Watch {
 
 impl Watch {
     fn new() -> Watch {
-        Watch {
+        let mut watch = Watch {
             rounds: Calendar::after(HEAP.tide.freed()),
             slept: None,
             swept: 0,
             sweep_ms: SWEEP_MS,
             false_alarms: 0,
-        }
+        };
+        watch.await_cached();
+        watch
     }
 
     /// Does what is due. False if nothing was.
@@ -498,7 +500,16 @@ impl Watch {
         let freed = HEAP.tide.attend();
         self.rounds
             .note_round(HEAP.now_ms(), pressed, purged, freed);
+        self.await_cached();
         self.heed_tails();
+    }
+
+    /// While spans are cached that are worth it, rounds come. Of an idle process, the second one
+    /// takes all.
+    fn await_cached(&mut self) {
+        if HEAP.pages.cached_bytes() >= WAKE_BYTES {
+            self.rounds.resume();
+        }
     }
 
     fn round_at(&self) -> Option<u64> {

@@ -109,6 +109,18 @@ pub const PAIRS: &[Counted] = &[
     fifo("fifo-1024", 1_024),
 ];
 
+/// Counted for the golden file: blocks that the cache of spans serves. One free in 256 does more.
+pub const LARGE: &[Counted] = &[
+    Counted {
+        lengths: (2_560, 12_800),
+        ..pair("large-64k", 64 << 10)
+    },
+    Counted {
+        lengths: (2_560, 12_800),
+        ..pair("large-1m", 1 << 20)
+    },
+];
+
 /// Counted for the golden file: frees that miss the magazine.
 pub const SCATTERED: &[Counted] = &[
     scattered("scattered-64", 64),
@@ -146,6 +158,7 @@ pub fn find(name: &str) -> Option<&'static Counted> {
     PAIRS
         .iter()
         .chain(ENTRIES)
+        .chain(LARGE)
         .chain(SCATTERED)
         .chain([&HARDENED, &NOTHING])
         .find(|c| c.name == name)

@@ -45,8 +45,9 @@ static void make_it_ask(void) {
     for (int i = 0; i < SIZES; i++) {
         char *block = malloc(hidden(sizes[i]));
         CHECK(block != NULL);
-        char *low = (char *)(((uintptr_t)block + 4095) & -4096ul);
-        CHECK(madvise(low, (sizes[i] - 4096) & -4096ul, MADV_DONTNEED) == 0);
+        uintptr_t low = ((uintptr_t)block + 4095) & -4096ul;
+        uintptr_t high = ((uintptr_t)block + sizes[i]) & -4096ul;
+        CHECK(madvise((void *)low, high - low, MADV_DONTNEED) == 0);
         free(block);
     }
 }

@@ -2,6 +2,7 @@
 //! one.
 
 mod bounds;
+mod cached;
 mod cases;
 mod claims;
 mod hard_limit;

@@ -1,0 +1,273 @@
+//! Freed spans of large blocks that wait for a request of the same length, so that neither a free
+//! nor an allocation takes the heap's lock.
+//!
+//! A cached span stays a span in use, without a tag. So nothing merges it, and a free of it is
+//! refused. It counts as free in all figures. A shard has a list for each length, newest span
+//! first, whose links are in the spans' records. Each thread uses one shard, which the caller
+//! chooses. All cached spans are of the first arena, as nearly all blocks are.
+//!
+//! Whoever changes a shard first takes its turn, and gives it up a few instructions later. No
+//! thread waits for a turn: one that does not get it frees and allocates without the cache. So a
+//! handler of signals may interrupt all of this. Each change of a list is one store to its head, so
+//! a fork leaves whole lists behind.
+//!
+//! A span that no request needed during a whole round, from one visit of a shard to the next, goes
+//! back. The lists are stacks, so these are the last ones of each. Every span has the number of the
+//! round in which it came.
+
+use super::figures::UseTotals;
+use super::span::SpanRecord;
+use crate::base::policy::{CACHE_SHARDS, Scope};
+use crate::base::sync::plain::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::base::sync::plain::{AtomicPtr, AtomicUsize};
+use crate::base::units::SLICE_BYTES;
+use crate::os::thread::own_name;
+use core::hint::spin_loop;
+use core::ptr::{self, null_mut};
+
+/// The longest span that is cached, in slices: 4 MiB.
+const MOST_SLICES: usize = 64;
+/// After frees of so many slices into a shard (32 MiB), one does what ends a slow path.
+const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
+/// How often a round tries to get its turn.
+const SPINS: usize = 1000;
+
+/// All cached spans of a heap. Every process reads the shards now and then, so they stand together,
+/// and next to other words that it reads.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct SpanCache {
+    lists: [Lists; CACHE_SHARDS],
+    shards: [Shard; CACHE_SHARDS],
+}
+
+/// The newest span of each length, of a shard; null: none.
+type Lists = [AtomicPtr<SpanRecord>; MOST_SLICES];
+
+/// What some threads freed.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Shard {
+    /// The thread whose turn it is; 0: none's.
+    holder: AtomicUsize,
+    /// Spans of all lists, their slices, and the bytes that were requested of them. Written in
+    /// turn, as all words below.
+    spans: AtomicUsize,
+    slices: AtomicUsize,
+    bytes: AtomicUsize,
+    /// The most slices since the last round.
+    most: AtomicUsize,
+    /// The number of the round.
+    round: AtomicUsize,
+    /// Slices freed since a free was due.
+    freed: AtomicUsize,
+}
+
+/// A thread's turn at a shard; given up when dropped.
+pub(super) struct Turn<'s>(&'s Shard);
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.holder.store(0, Release);
+    }
+}
+
+/// What became of a freed span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is cached.
+    Yes,
+    /// It is cached, and the caller is to do what ends a slow path. So many bytes were freed since
+    /// the last time, or are cached that never were since the last round.
+    Due(usize),
+    /// It is still the caller's.
+    No,
+}
+
+impl SpanCache {
+    pub(super) const fn new() -> Self {
+        Self {
+            lists: [const { [const { AtomicPtr::new(null_mut()) }; MOST_SLICES] }; CACHE_SHARDS],
+            shards: [const { Shard::new() }; CACHE_SHARDS],
+        }
+    }
+
+    #[inline]
+    pub(super) fn shard(&self, number: usize) -> (&Shard, &Lists) {
+        let number = number % CACHE_SHARDS;
+        (&self.shards[number], &self.lists[number])
+    }
+
+    /// Takes the newest span of `number + 1` slices of a shard.
+    #[inline]
+    pub(super) fn pop(&self, shard: usize, number: usize) -> Option<&SpanRecord> {
+        let (shard, lists) = self.shard(shard);
+        let list = lists.get(number)?;
+        if list.load(Relaxed).is_null() {
+            return None;
+        }
+        let _turn = shard.turn()?;
+        let record = record(list)?;
+        list.store(record.below().load(Relaxed), Relaxed);
+        shard.count(record, usize::wrapping_sub);
+        Some(record)
+    }
+
+    /// Adds the caller's span to a shard, if all of it together then have at most `room` slices.
+    #[inline]
+    pub(super) fn push(&self, shard: usize, record: &SpanRecord, room: usize) -> Kept {
+        let (shard, lists) = self.shard(shard);
+        let Some(list) = lists.get(record.slices.get() - 1) else {
+            return Kept::No;
+        };
+        let Some(_turn) = shard.turn() else {
+            return Kept::No;
+        };
+        let all = shard.slices.load(Relaxed) + record.slices.get();
+        if all > room {
+            return Kept::No;
+        }
+        // SAFETY: a span in use, the caller's. Of a large one only lists read these words.
+        unsafe { record.set_cached(list.load(Relaxed), shard.round.load(Relaxed)) };
+        // Release: a fork's child that finds the span in the list also finds the link.
+        list.store(ptr::from_ref(record).cast_mut(), Release);
+        shard.count(record, usize::wrapping_add);
+        shard.note_free(record.slices.get(), all)
+    }
+
+    /// A round comes by a shard: cuts off the spans that no request needed since the last one, or
+    /// all. Returns the first; each links to the next. While it is another thread's turn, they
+    /// stay.
+    #[inline(never)]
+    pub(super) fn cut(&self, shard: usize, which: Scope) -> *mut SpanRecord {
+        let mut first = null_mut();
+        let (shard, lists) = self.shard(shard);
+        if !shard.has_spans() {
+            return first;
+        }
+        let Some(_turn) = (0..SPINS).find_map(|_| shard.turn_or_spin()) else {
+            return first;
+        };
+        let round = shard.round.load(Relaxed);
+        let stays = |record: &SpanRecord| which == Scope::Idle && record.round() == round;
+        for mut link in lists {
+            while let Some(record) = record(link).filter(|record| stays(record)) {
+                link = record.below();
+            }
+            let mut rest = AtomicPtr::new(link.swap(null_mut(), AcqRel));
+            while let Some(record) = record(&rest) {
+                shard.count(record, usize::wrapping_sub);
+                rest = AtomicPtr::new(record.below().swap(first, Relaxed));
+                first = ptr::from_ref(record).cast_mut();
+            }
+        }
+        shard.round.store(round.wrapping_add(1), Relaxed);
+        shard.most.store(shard.slices.load(Relaxed), Relaxed);
+        first
+    }
+
+    /// All spans.
+    #[inline(never)]
+    pub(super) fn totals(&self) -> UseTotals {
+        let mut totals = UseTotals::default();
+        for shard in &self.shards {
+            totals.spans += shard.spans.load(Relaxed);
+            totals.slices += shard.slices.load(Relaxed);
+            totals.bytes += shard.bytes.load(Relaxed);
+        }
+        totals
+    }
+
+    /// In a fork's child: turns of threads that stayed in the parent end.
+    pub(super) fn after_fork_in_child(&self) {
+        let shards = self.shards.iter().zip(&self.lists);
+        shards.for_each(|(shard, lists)| shard.end_left_turn(lists));
+    }
+}
+
+impl Shard {
+    const fn new() -> Self {
+        Self {
+            holder: AtomicUsize::new(0),
+            spans: AtomicUsize::new(0),
+            slices: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            round: AtomicUsize::new(0),
+            freed: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn turn(&self) -> Option<Turn<'_>> {
+        let exchange = (self.holder).compare_exchange(0, own_name(), Acquire, Relaxed);
+        exchange.is_ok().then(|| Turn(self))
+    }
+
+    /// In turn: counts a span that came or, by [`usize::wrapping_sub`], went.
+    #[inline]
+    fn count(&self, record: &SpanRecord, change: fn(usize, usize) -> usize) {
+        let counts = [&self.spans, &self.slices, &self.bytes];
+        let by = [1, record.slices.get(), record.bytes()];
+        for (count, by) in counts.into_iter().zip(by) {
+            count.store(change(count.load(Relaxed), by), Relaxed);
+        }
+    }
+
+    /// In turn: notes a free of some slices, after which there are `all`.
+    #[inline]
+    fn note_free(&self, slices: usize, all: usize) -> Kept {
+        let (freed, most) = (self.freed.load(Relaxed) + slices, self.most.load(Relaxed));
+        self.freed.store(freed, Relaxed);
+        if all > most {
+            self.most.store(all, Relaxed);
+            return Kept::Due((all - most) * SLICE_BYTES);
+        }
+        if freed >= DUE_SLICES {
+            self.freed.store(0, Relaxed);
+            return Kept::Due(freed * SLICE_BYTES);
+        }
+        Kept::Yes
+    }
+
+    /// For tests: counts a span that is not there.
+    #[cfg(test)]
+    pub(super) fn miscount(&self) {
+        self.spans.store(self.spans.load(Relaxed) + 1, Relaxed);
+    }
+
+    fn has_spans(&self) -> bool {
+        self.slices.load(Relaxed) != 0
+    }
+
+    fn turn_or_spin(&self) -> Option<Turn<'_>> {
+        spin_loop();
+        self.turn()
+    }
+
+    /// In a fork's child: ends the turn of a thread that stayed in the parent.
+    fn end_left_turn(&self, lists: &Lists) {
+        let holder = self.holder.load(Relaxed);
+        if holder == 0 || holder == own_name() {
+            return;
+        }
+        // It may have counted a span that did not come or go.
+        let counts = [&self.spans, &self.slices, &self.bytes];
+        counts.iter().for_each(|count| count.store(0, Relaxed));
+        for mut link in lists {
+            while let Some(record) = record(link) {
+                self.count(record, usize::wrapping_add);
+                link = record.below();
+            }
+        }
+        self.holder.store(0, Release);
+    }
+}
+
+/// The record that a link of a list leads to.
+#[inline]
+fn record<'h>(link: &AtomicPtr<SpanRecord>) -> Option<&'h SpanRecord> {
+    // SAFETY: null, or the record of a span in a list; records live as long as the heap.
+    unsafe { link.load(Relaxed).as_ref() }
+}

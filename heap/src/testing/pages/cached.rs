@@ -1,0 +1,239 @@
+//! Cached spans of large blocks, on the fake system.
+
+use super::{heap, large};
+use crate::base::policy::{CACHE_SHARD_BYTES, CACHE_SHARDS, Scope};
+use crate::base::sync::plain::{AtomicBool, Ordering};
+use crate::base::units::SLICE_BYTES;
+use crate::os::Os;
+use crate::os::fake::{Conditions, Fake};
+use crate::pages::{Age, Dirty, GroupShare, Kept, PageHeap, SliceRef, Span, Use};
+use std::vec::Vec;
+
+const YES: Kept = Kept::Yes;
+
+fn growth(slices: usize) -> Kept {
+    Kept::Due(slices * SLICE_BYTES)
+}
+
+/// Frees a span into the cache.
+fn keep(heap: &PageHeap<Fake>, place: &SliceRef<'_>) -> Kept {
+    // SAFETY: the span is the test's, and has no tag.
+    unsafe { heap.keep_cached(0, place) }
+}
+
+fn take(heap: &PageHeap<Fake>, slices: usize) -> Option<SliceRef<'_>> {
+    heap.take_cached(0, slices * SLICE_BYTES)
+        .map(|(place, _)| place)
+}
+
+fn spans(heap: &PageHeap<Fake>, lengths: impl Iterator<Item = usize>) -> Vec<Span<'_>> {
+    lengths.map(|slices| large(heap, slices).unwrap()).collect()
+}
+
+fn cached(heap: &PageHeap<Fake>) -> usize {
+    heap.tables.cache.totals().spans
+}
+
+fn figures(heap: &PageHeap<Fake>) -> (usize, usize, usize) {
+    let totals = heap.totals();
+    let by = totals.by_use[Use::Large as usize - 1];
+    (by.spans, totals.in_use, totals.free_dirty)
+}
+
+#[test]
+fn a_cached_span_serves_the_next_request_of_its_length_only() {
+    let heap = heap(Conditions::default());
+    let span = large(&heap, 3).unwrap();
+    assert_eq!(keep(&heap, &span.place), growth(3));
+    assert!(take(&heap, 2).is_none());
+    assert!(heap.take_cached(1, 3 * SLICE_BYTES).is_none());
+    let (again, bytes) = heap.take_cached(0, 2 * SLICE_BYTES + 1).unwrap();
+    assert_eq!(again.pointer(), span.base);
+    assert_eq!(bytes, 3 * SLICE_BYTES, "those of the former user");
+    assert!(take(&heap, 3).is_none());
+    assert!(heap.take_cached(0, 0).is_none() && heap.take_cached(0, usize::MAX).is_none());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn what_is_cached_counts_as_free_and_dirty() {
+    let heap = heap(Conditions::default());
+    let spans = spans(&heap, 1..5);
+    assert_eq!(figures(&heap), (4, 10 * SLICE_BYTES, 0));
+    for span in &spans {
+        assert_ne!(keep(&heap, &span.place), Kept::No);
+    }
+    assert_eq!(figures(&heap), (0, 0, 10 * SLICE_BYTES));
+    heap.release_cached(0, Scope::All, Age::New);
+    assert_eq!(figures(&heap), (0, 0, 10 * SLICE_BYTES));
+    assert_eq!(heap.cached_bytes(), 0);
+    assert_eq!(heap.check(), Ok(()));
+    assert_eq!(heap.locked().inner.counts.used_slices, 0);
+}
+
+#[test]
+fn what_no_request_needs_for_a_round_goes() {
+    let heap = heap(Conditions::default());
+    for span in spans(&heap, [1, 1, 1, 2].into_iter()) {
+        assert_ne!(keep(&heap, &span.place), Kept::No);
+    }
+    heap.release_cached(0, Scope::Idle, Age::Old);
+    assert_eq!(cached(&heap), 4, "all came since the last round");
+    let taken = take(&heap, 1).unwrap();
+    assert_eq!(keep(&heap, &taken), YES);
+    heap.release_cached(0, Scope::Idle, Age::Old);
+    assert_eq!(cached(&heap), 1, "one was needed");
+    heap.release_cached(0, Scope::Idle, Age::Old);
+    assert_eq!(heap.cached_bytes(), 0);
+    assert_eq!(heap.check(), Ok(()));
+    let span = large(&heap, 1).unwrap();
+    assert_eq!(keep(&heap, &span.place), growth(1), "again growth");
+}
+
+#[test]
+fn what_former_users_wrote_is_dirty() {
+    let heap = heap(Conditions::default());
+    let span = large(&heap, 2).unwrap();
+    keep(&heap, &span.place);
+    let again = take(&heap, 2).unwrap();
+    // SAFETY: the span is the test's.
+    unsafe { heap.restate(&again, SLICE_BYTES + 1) };
+    assert_eq!(again.bytes(), SLICE_BYTES + heap.os().page_bytes());
+    // SAFETY: as above.
+    unsafe { heap.free(span.base, Dirty::Prefix(again.bytes())) };
+    assert_eq!(heap.totals().free_dirty, 2 * SLICE_BYTES);
+}
+
+#[test]
+fn what_is_too_long_or_too_much_is_refused_and_all_while_free_memory_is_bounded() {
+    let heap = heap(Conditions::default());
+    let spans = spans(&heap, [64; 5].into_iter());
+    let kept: Vec<_> = spans.iter().map(|span| keep(&heap, &span.place)).collect();
+    let all = [growth(64), growth(64), growth(64), growth(64), Kept::No];
+    assert_eq!(kept, all);
+    let (long, other) = (large(&heap, 65).unwrap(), large(&heap, 1).unwrap());
+    heap.release_cached(0, Scope::All, Age::New);
+    assert_eq!(keep(&heap, &long.place), Kept::No);
+    let limits = heap.limits();
+    limits.set_dirty(1 << 20);
+    assert_eq!(keep(&heap, &other.place), Kept::No);
+    limits.set_dirty(usize::MAX);
+    limits.set_pressed(true);
+    assert_eq!(keep(&heap, &other.place), Kept::No);
+    limits.set_pressed(false);
+    assert_ne!(keep(&heap, &other.place), Kept::No);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn a_control_group_lowers_the_bound() {
+    let heap = heap(Conditions::default());
+    let slices = |most| {
+        heap.limits().set_group(
+            GroupShare {
+                most,
+                ..GroupShare::ALL
+            },
+            0,
+        );
+        heap.limits().cache_slices()
+    };
+    assert_eq!(slices(usize::MAX), CACHE_SHARD_BYTES / SLICE_BYTES);
+    assert_eq!(slices(256 << 20) * CACHE_SHARDS * SLICE_BYTES, 32 << 20);
+    assert_eq!(slices(1 << 20), 0);
+}
+
+#[test]
+fn a_request_that_finds_no_room_takes_what_is_cached() {
+    let heap = heap(Conditions::default());
+    for span in spans(&heap, [32; 8].into_iter()) {
+        assert_ne!(keep(&heap, &span.place), Kept::No);
+    }
+    heap.limits().set_hard(heap.footprint().total());
+    assert!(large(&heap, 40).is_some());
+    assert_eq!(heap.cached_bytes(), 0);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn now_and_then_a_free_ends_a_slow_path() {
+    let heap = heap(Conditions::default());
+    let mut place = large(&heap, 1).unwrap().place;
+    assert_eq!(keep(&heap, &place), growth(1));
+    let mut due = 0;
+    for _ in 0..2048 {
+        place = take(&heap, 1).unwrap();
+        due += usize::from(keep(&heap, &place) == Kept::Due(32 << 20));
+    }
+    assert_eq!(due, 4);
+}
+
+#[test]
+fn who_does_not_get_a_turn_leaves_it_to_its_holder() {
+    let heap = heap(Conditions::default());
+    let spans = spans(&heap, [1, 1].into_iter());
+    assert_eq!(keep(&heap, &spans[0].place), growth(1));
+    let turn = heap.tables.cache.shard(0).0.turn();
+    assert!(turn.is_some());
+    for _ in 0..2 {
+        assert!(take(&heap, 1).is_none());
+        assert_eq!(keep(&heap, &spans[1].place), Kept::No);
+        heap.release_cached(0, Scope::All, Age::New);
+        assert_eq!(cached(&heap), 1);
+    }
+    drop(turn);
+    assert!(take(&heap, 1).is_some());
+}
+
+#[test]
+fn a_forks_child_ends_the_turns_that_it_inherits() {
+    let heap = heap(Conditions::default());
+    let spans = spans(&heap, 1..3);
+    for span in &spans {
+        keep(&heap, &span.place);
+    }
+    let (shard, _) = heap.tables.cache.shard(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| core::mem::forget(shard.turn()));
+    });
+    let before = heap.tables.cache.totals();
+    shard.miscount();
+    heap.after_fork_in_child();
+    assert_eq!(heap.tables.cache.totals(), before, "counted anew");
+    assert!(take(&heap, 2).is_some());
+    // What the caller was changing, below a handler of signals, it goes on changing.
+    core::mem::forget(shard.turn());
+    heap.after_fork_in_child();
+    assert!(take(&heap, 1).is_none());
+}
+
+#[test]
+fn threads_that_share_a_shard_never_share_a_span() {
+    let heap = heap(Conditions::default());
+    let spans = spans(&heap, [1; 8].into_iter());
+    let first = spans[0].place.slice_base();
+    for span in &spans {
+        keep(&heap, &span.place);
+    }
+    let used = [const { AtomicBool::new(false) }; 64];
+    let work = || {
+        for _ in 0..20_000 {
+            let Some(place) = take(&heap, 1) else {
+                continue;
+            };
+            let number = (place.slice_base() - first) / SLICE_BYTES;
+            assert!(!used[number].swap(true, Ordering::Relaxed), "two have it");
+            used[number].store(false, Ordering::Relaxed);
+            while keep(&heap, &place) == Kept::No {}
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| _ = scope.spawn(work));
+        for _ in 0..100 {
+            assert!(cached(&heap) <= 8 + 4);
+        }
+    });
+    assert_eq!(cached(&heap), 8);
+    heap.release_cached(0, Scope::All, Age::New);
+    assert_eq!(heap.check(), Ok(()));
+}
