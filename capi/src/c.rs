@@ -14,6 +14,13 @@ use neap_heap::{free, malloc};
 /// `size` bytes at a multiple of 16; `malloc(0)` gives a block of its own.
 #[unsafe(no_mangle)]
 extern "C" fn malloc(size: usize) -> *mut c_void {
+    fresh(size)
+}
+
+/// [`malloc`] for callers in this library, as the other inlined functions here: the loader may bind
+/// the exported names to a library in front of this one, which may call back.
+#[inline(always)]
+fn fresh(size: usize) -> *mut c_void {
     match malloc::allocate_hit(size) {
         Some(block) => block.cast(),
         None => malloc_miss(size),
@@ -30,6 +37,12 @@ fn malloc_miss(size: usize) -> *mut c_void {
 /// `count * size` bytes of zeros; null and `ENOMEM` if the product overflows.
 #[unsafe(no_mangle)]
 extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    zeroed(count, size)
+}
+
+/// [`calloc`], as [`fresh`].
+#[inline(always)]
+fn zeroed(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
         return calloc_miss(usize::MAX);
     };
@@ -54,6 +67,16 @@ fn calloc_miss(bytes: usize) -> *mut c_void {
 /// - After success (and after size 0) the caller no longer uses `block`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promise is the same.
+    unsafe { resize(block, size) }
+}
+
+/// [`realloc`], as [`fresh`].
+///
+/// # Safety
+/// - As [`realloc`].
+#[inline(always)]
+unsafe fn resize(block: *mut c_void, size: usize) -> *mut c_void {
     match malloc::placement(block.cast(), size, 16) {
         Placement::InPlace if size != 0 => block,
         // SAFETY: the caller's promise.
@@ -80,7 +103,7 @@ unsafe extern "C" fn realloc_moving(block: *mut c_void, held: usize, size: usize
 #[inline(never)]
 unsafe extern "C" fn realloc_missed(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
-        return malloc(size);
+        return fresh(size);
     }
     if size == 0 {
         // SAFETY: not null, so the caller vouches for a live block.
@@ -156,6 +179,12 @@ pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
 /// as glibc does; `EINVAL` if it cannot be.
 #[unsafe(no_mangle)]
 extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    at_multiple(align, size)
+}
+
+/// [`memalign`], as [`fresh`].
+#[inline(always)]
+fn at_multiple(align: usize, size: usize) -> *mut c_void {
     match hit(size, align) {
         Some(block) => block.cast(),
         None => missed(align.checked_next_power_of_two(), size),
@@ -206,7 +235,7 @@ unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: u
 /// `size` bytes at the start of an OS page.
 #[unsafe(no_mangle)]
 extern "C" fn valloc(size: usize) -> *mut c_void {
-    memalign(Linux.page_bytes(), size)
+    at_multiple(Linux.page_bytes(), size)
 }
 
 /// As [`valloc`], with `size` rounded up to whole OS pages.
@@ -214,7 +243,7 @@ extern "C" fn valloc(size: usize) -> *mut c_void {
 extern "C" fn pvalloc(size: usize) -> *mut c_void {
     let page = Linux.page_bytes();
     match size.checked_next_multiple_of(page) {
-        Some(bytes) => memalign(page, bytes),
+        Some(bytes) => at_multiple(page, bytes),
         None => fail(libc::ENOMEM),
     }
 }
@@ -244,12 +273,12 @@ unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: 
 
 // The names under which others call the same functions.
 aliases! {
-    __libc_malloc = malloc(size: usize) -> *mut c_void;
-    __libc_calloc = calloc(count: usize, size: usize) -> *mut c_void;
-    __libc_realloc = realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    __libc_malloc = fresh(size: usize) -> *mut c_void;
+    __libc_calloc = zeroed(count: usize, size: usize) -> *mut c_void;
+    __libc_realloc = resize(block: *mut c_void, size: usize) -> *mut c_void;
     __libc_free = free(block: *mut c_void);
     cfree = free(block: *mut c_void);
-    __libc_memalign = memalign(align: usize, size: usize) -> *mut c_void;
+    __libc_memalign = at_multiple(align: usize, size: usize) -> *mut c_void;
     __libc_valloc = valloc(size: usize) -> *mut c_void;
     __libc_pvalloc = pvalloc(size: usize) -> *mut c_void;
     __posix_memalign = posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int;

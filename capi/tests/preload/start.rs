@@ -250,6 +250,24 @@ fn works_beside(program: &Path, other: &Path, name: &str) {
     }
 }
 
+/// `__libc_realloc` called `realloc`, which in turn was the other library's.
+#[test]
+fn a_library_in_front_may_call_the_internal_names_of_glibc() {
+    let other = compile("programs/start/old_wrapper.c", Artifact::Plugin, &[]);
+    let program = compile("programs/start/interposed.c", Artifact::Program, &[]);
+    let (Some(other), Some(program)) = (other, program) else {
+        return;
+    };
+    let own = library();
+    let [own, other] = [&own, &*other].map(|path| path.to_str().expect("UTF-8"));
+    let mut command = preloaded(&program, &[]);
+    set_variable(&mut command, "LD_PRELOAD", [other, own].join(":").as_ref());
+    succeeds(
+        &output_of(&mut command),
+        "interposed.c behind old_wrapper.c",
+    );
+}
+
 /// A process that hangs ends as SIGALRM.
 fn ends_in_time(command: &mut Command) {
     let set = || {
