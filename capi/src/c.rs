@@ -115,6 +115,7 @@ unsafe extern "C" fn realloc_missed(block: *mut c_void, size: usize) -> *mut c_v
 }
 
 /// [`realloc`] to `count * size` bytes; null and `ENOMEM`, the block untouched, if that overflows.
+/// As in glibc, it calls the first `realloc` of the process.
 ///
 /// # Safety
 /// - As [`realloc`].

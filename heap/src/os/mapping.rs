@@ -461,7 +461,9 @@ pub(super) fn reserve_anywhere(bytes: usize, align: usize) -> Option<NonNull<u8>
 /// The next address that the seed of [`scatter`] chooses, if there is one.
 fn scattered(bytes: usize, align: usize) -> Option<*mut u8> {
     const LEAST_BYTES: usize = 1 << 20;
-    const LOWEST: usize = 1 << 40;
+    // Below the program's image, programs map over addresses of their own choice: clisp takes 16 to
+    // 32 TiB.
+    const LOWEST: usize = 88 << 40;
     const HIGHEST: usize = 127 << 40;
     let state = ANYWHERE.load(Ordering::Relaxed);
     if state == 0 || bytes < LEAST_BYTES {
@@ -699,6 +701,16 @@ mod tests {
             };
             assert!(succeeds(Limit::MoreAddresses(1 << 20), refused));
         }
+    }
+
+    #[test]
+    fn scattered_arenas_leave_low_addresses_to_programs() {
+        let chosen = || {
+            scatter(7);
+            let wish = || scattered(1 << 30, 1 << 30).is_some_and(|wish| wish.addr() >> 40 >= 88);
+            (0..1000).all(|_| wish())
+        };
+        assert!(succeeds(Limit::None, chosen));
     }
 
     /// A filter of system calls with this answer to a mapping that must not replace another.
