@@ -14,8 +14,6 @@ use std::sync::Arc;
 
 /// Names the file to the program.
 const FILE: &str = "NEAP_GUARD_FILE";
-/// Whether Neap may make more system calls than other allocators.
-const QUERIES: &str = "NEAP_KERNEL_QUERIES";
 /// What a report begins with.
 const START: &str = "neap: ";
 /// Most reports of a process. The library writes no more.
@@ -34,16 +32,9 @@ impl Reports {
     ///
     /// # Errors
     ///
-    /// There is no place for the reports, they cannot be appended to the named file, or the program
-    /// may not make the system calls of guarded blocks.
+    /// There is no place for the reports, or they cannot be appended to the named file.
     pub fn wanted(matches: &ArgMatches) -> Result<Option<Self>, Failure> {
         let is_guarded = matches.contains_id("guard");
-        if is_guarded && env::var_os(QUERIES).is_some_and(|value| value == "0") {
-            return Err(failure!(
-                "--guard needs system calls that --no-kernel-queries ({QUERIES}=0) forbids; leave out \
-                 one of them"
-            ));
-        }
         if let Some(file) = env::var_os(FILE).filter(|file| !file.is_empty()) {
             if is_guarded || matches.contains_id("guard-file") {
                 let file = files::appendable(Path::new(&file))?;

@@ -16,6 +16,7 @@ use crate::output::{Talk, print};
 use crate::report::quoted;
 use crate::supervise::{self, Ending, Watch};
 use clap::ArgMatches;
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const WRITTEN: Duration = Duration::from_millis(500);
 /// How long they continue to do so after the last request.
 const LEASE: Duration = Duration::from_secs(10);
+/// Whether Neap may make more system calls than other allocators.
+const QUERIES: &str = "NEAP_KERNEL_QUERIES";
 /// The number of the C frontend on a status page.
 const LIBRARY: u64 = 1;
 
@@ -114,6 +117,11 @@ fn next_command(matches: &ArgMatches, file: &Path) -> String {
 
 /// Runs the program and adds up what its processes requested.
 fn counted(words: &[OsString]) -> Result<Histogram, Failure> {
+    if env::var_os(QUERIES).is_some_and(|value| value == "0") {
+        return Err(failure!(
+            "neap tune needs the status page, which {QUERIES}=0 turns off; unset {QUERIES}"
+        ));
+    }
     let monitor = Monitor::bind()?;
     set_variables([
         ("NEAP_MONITOR", monitor.name()),

@@ -405,19 +405,6 @@ fn hostile_counts_are_shown_as_they_are() {
     );
 }
 
-#[test]
-fn guarded_blocks_need_system_calls() {
-    for guard in ["--guard", "--guard=all"] {
-        let output = neap()
-            .args(["run", guard, "--no-kernel-queries", "--", "true"])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(125), "{output:?}");
-        let said = said(&output);
-        assert!(said.contains("leave out one of them"), "{said}");
-    }
-}
-
 /// The status is the program's, and no file of reports stays behind.
 #[test]
 fn reports_that_standard_error_does_not_take() {

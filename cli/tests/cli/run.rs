@@ -3,7 +3,7 @@
 use crate::stage::{Stage, neap, printed, said};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 #[test]
 fn the_exit_status_is_the_programs() {
@@ -234,4 +234,43 @@ fn a_wrong_value_is_told_by_one_process_of_a_tree() {
         "{said}"
     );
     assert_eq!(output.stdout, b"<><red>\n");
+}
+
+/// The pair of the second one was taken, recorded nothing, and blamed the program for it.
+#[test]
+fn options_that_turn_off_what_others_need_are_refused() {
+    let refused = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        let said = said(&output);
+        assert!(said.contains("turns off"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    };
+    let queries = [
+        "--guard",
+        "--guard=all",
+        "--sample=1M",
+        "--profile",
+        "--leaks",
+    ];
+    let pairs = queries.map(|needing| [needing, "--no-kernel-queries"]);
+    for pair in pairs.into_iter().chain([
+        ["--record", "--no-status-page"],
+        ["--record", "--no-kernel-queries"],
+        ["--purge-thread=always", "--no-kernel-queries"],
+    ]) {
+        refused(neap().arg("run").args(pair).args(["--", "true"]));
+    }
+    let words = ["run", "--record", "--", "true"];
+    refused(neap().env("NEAP_STATUS_PAGE", "0").args(words));
+    let words = ["tune", "--", "true"];
+    refused(neap().env("NEAP_KERNEL_QUERIES", "0").args(words));
+    let words = [
+        "run",
+        "--purge-thread=never",
+        "--no-kernel-queries",
+        "--",
+        "true",
+    ];
+    assert!(neap().args(words).status().unwrap().success());
 }
