@@ -85,8 +85,8 @@ impl<O: Os> PageHeap<O> {
         due.map_or(0, |due| self.purge_by_pieces(due))
     }
 
-    /// Gives back free pages, oldest first, until at most `bytes` of them may be resident. Returns
-    /// how many bytes.
+    /// Gives back free pages, oldest first, until at most `bytes` of them may be resident, or as
+    /// many as exceed that now: others may free more meanwhile. Returns how many bytes.
     pub fn purge_above(&self, bytes: usize) -> usize {
         let most = bytes / self.os.page_bytes();
         self.purge_by_pieces(Due::Above(most))
@@ -159,13 +159,15 @@ impl<O: Os> PageHeap<O> {
     /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: Due) -> usize {
         let (mut bytes, mut reach) = (0, MOST_SPARSE);
-        loop {
+        let enough = self.locked().most_bytes(due);
+        while bytes < enough {
             let _alone = self.purging.lock();
             match self.purge_piece(due, &mut reach) {
                 Some(more) => bytes += more,
-                None => return bytes,
+                None => break,
             }
         }
+        bytes
     }
 
     /// What a caller purges after it has released the lock: one piece of what is due by its age, or
@@ -406,6 +408,17 @@ impl<'h, O: Os> Locked<'h, O> {
             Due::Above(most) => dirty > most,
             Due::All | Due::Locked => true,
         })
+    }
+
+    /// How many bytes a purge gives back at most.
+    fn most_bytes(&self, due: Due) -> usize {
+        match due {
+            Due::Above(most) => {
+                let dirty = self.inner.counts.free_dirty_pages;
+                dirty.saturating_sub(most) * self.page_bytes()
+            }
+            Due::Until(_) | Due::All | Due::Locked => usize::MAX,
+        }
     }
 
     /// Dirty pages of free spans that stay at any age.

@@ -273,3 +273,22 @@ fn a_program_that_rests_keeps_nothing_longer() {
     assert_eq!(purge_due(&heap), 41 * SLICE_BYTES);
     assert_eq!(heap.next_purge(), None);
 }
+
+#[test]
+fn an_order_to_make_way_is_done_with_what_was_free_when_it_came() {
+    let heap = roomy();
+    let spans = [16, 64].map(|mib| large(&heap, mib * MIB / SLICE_BYTES).unwrap());
+    spans.iter().for_each(|span| fill(&heap, span));
+    let [first, second] = spans;
+    free(&heap, first);
+    let stopped = heap.os().stop_purges();
+    std::thread::scope(|scope| {
+        let order = scope.spawn(|| heap.purge_above(0));
+        while !heap.os().is_purging() {
+            std::thread::yield_now();
+        }
+        free(&heap, second);
+        drop(stopped);
+        assert_eq!(order.join().unwrap(), 16 * MIB);
+    });
+}
