@@ -45,8 +45,11 @@ int main(int arguments, char **argument) {
             before.arena, after.arena, before.uordblks, after.uordblks, at_first, resident());
     CHECK(after.uordblks < before.uordblks + (256 << 10));
     /* The heap reserves address space in steps of 16 MiB. It may need one more step, or two in
-       hardened mode, if more threads of a batch live at once than in the first batches. */
-    CHECK(after.arena < before.arena + ((getenv("NEAP_HARDEN") ? 40 : 24) << 20));
-    CHECK(resident() < at_first + (8 << 20));
+       hardened mode, if more threads of a batch live at once than in the first batches: on a loaded
+       machine they do. Hardened and without a purge thread, 27 to 29 MB stay resident after 20,000
+       threads and after 60,000, and 19 to 22 after the first 1,000. */
+    int hardened = getenv("NEAP_HARDEN") != NULL;
+    CHECK(after.arena < before.arena + ((hardened ? 40 : 24) << 20));
+    CHECK(resident() < at_first + ((hardened ? 16 : 8) << 20));
     return 0;
 }
