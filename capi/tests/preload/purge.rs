@@ -145,6 +145,12 @@ fn rights_that_are_given_up_are_not_the_purge_threads_either() {
     );
 }
 
+/// Nothing starts the thread before the next slow path; and each request ended and started one.
+#[test]
+fn a_call_for_which_the_purge_thread_ends_leaves_no_memory_and_few_threads() {
+    passes("held", &["sleeps", "requests"], &[]);
+}
+
 #[test]
 fn a_namespace_for_children_leaves_the_purge_thread_alone() {
     passes("rights", &["children", "children-by-number"], &[LONG]);

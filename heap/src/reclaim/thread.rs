@@ -72,8 +72,9 @@ pub(super) static EAGER: AtomicBool = AtomicBool::new(false);
 pub(super) static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 pub(super) const RETRY_MS: u64 = 1000;
 
-/// How long a fork waits for the thread's end, and how long after a fork none is started, in ms.
-/// Python reads its number of threads at once.
+/// How long a fork waits for the thread's end, and how long after a fork none is started, or after
+/// a hold that came within [`RETRY_MS`] of the last end, in ms. Python reads its number of threads
+/// at once.
 const END_MS: u64 = 100;
 const APART_MS: u64 = 20;
 
@@ -170,7 +171,16 @@ pub fn hold() -> Hold {
     // A child that no handler of ours heard of finds the state of its parent, whose thread it does
     // not have.
     if may_be_own_process() {
+        let (was_here, last) = (is_here(), ENDED.load(Ordering::SeqCst));
+        let is_early = HEAP.now_ms() < last + RETRY_MS;
+        if !is_early {
+            // The program may sleep after its call, and then no other is started.
+            HEAP.tide.leave_clean();
+        }
         await_end(u64::MAX);
+        if was_here && is_early {
+            RETRY_AT.fetch_max(HEAP.now_ms() + APART_MS, Ordering::Relaxed);
+        }
     }
     Hold(())
 }

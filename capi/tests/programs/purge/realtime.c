@@ -27,6 +27,8 @@ int main(void) {
     alarm(240);
     for (int round = 0; round < ROUNDS; round++) {
         become(SCHED_OTHER, 0);
+        /* So soon after the last call no thread is started. */
+        nap(25);
         fill_and_empty();
         CHECK(until(one_lives));
         become(SCHED_FIFO, 10);
