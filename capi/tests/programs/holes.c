@@ -9,7 +9,9 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-enum { PAGE = 4096, MOST = 256 };
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+
+enum { MOST = 256 };
 
 static size_t size;
 /* Where blocks are sampled, the addresses may come back much later. */
@@ -104,8 +106,8 @@ int main(int count, char **arguments) {
             char *block = malloc(size);
             CHECK(block != NULL);
             memset(block, 1, size);
-            char *from = (char *)(((uintptr_t)block + PAGE - 1) & -(uintptr_t)PAGE);
-            char *to = (char *)(((uintptr_t)block + size) & -(uintptr_t)PAGE);
+            char *from = (char *)(((uintptr_t)block + PAGE - 1) & -PAGE);
+            char *to = (char *)(((uintptr_t)block + size) & -PAGE);
             if (from < to) ways[way](from, (size_t)(to - from));
             free(block);
             next_owner(block);

@@ -49,8 +49,10 @@ static void change(size_t old_size, size_t size) {
     old = fresh, fresh = table, olds = freshes;
 }
 
+/* A page that holds one block of many stays resident, so larger pages take larger blocks. */
 static void churn(void) {
-    static const size_t sizes[] = {1024, 1280, 2048, 1536, 4096, 1024};
+    size_t sizes[] = {1024, 1280, 2048, 1536, 4096, 1024};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) sizes[i] *= sysconf(_SC_PAGESIZE) / 4096;
     size_t live = limit / 10 * 6;
     for (olds = 0; (olds + 1) * sizes[0] <= live; olds++) old[olds] = taken(sizes[0]);
     stays_under(limit + OVER);

@@ -3,7 +3,9 @@
    changes. Arguments: MiB of small blocks; "mixed" to have large blocks among them. */
 #include "purge.h"
 
-enum { MOST_MAPPINGS = 300, SIZE = 1024, HUGE_SHIFT = 21, PAGE_SHIFT = 12 };
+enum { MOST_MAPPINGS = 300, SIZE = 1024, HUGE = 2 * MIB };
+
+static size_t page;
 
 static int mappings(void) {
     char text[4096];
@@ -17,12 +19,13 @@ static int mappings(void) {
 }
 
 static int is_freed(const char *block) {
-    return (uintptr_t)block >> HUGE_SHIFT & (uintptr_t)block >> PAGE_SHIFT & 1;
+    return (uintptr_t)block / HUGE & (uintptr_t)block / page & 1;
 }
 
 int main(int argc, char **argv) {
     CHECK(argc == 3 && served_by_neap("malloc"));
     size_t bytes = strtoul(argv[1], NULL, 10) << 20;
+    page = (size_t)sysconf(_SC_PAGESIZE);
     int mixed = !strcmp(argv[2], "mixed");
     char *kept = NULL, *freed = NULL;
     size_t goes = 0;

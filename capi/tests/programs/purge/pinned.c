@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     CHECK(block);
     most = resident() + ALLOWANCE;
     memset(block, 0x5a, LARGE);
-    page = block + (!strcmp(argv[1], "first") ? 0 : LARGE / 2 + 5 * 4096);
+    page = block + (!strcmp(argv[1], "first") ? 0 : LARGE / 2 + 5 * sysconf(_SC_PAGESIZE));
     if (mlock(page, 1) != 0) skip("mlock");
     free(block);
     CHECK(until(rest_is_gone) && is_resident());
