@@ -291,7 +291,8 @@ pub fn placement(block: *mut u8, size: usize, align: usize) -> Placement {
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back; no thread uses it meanwhile.
-#[inline]
+#[inline(never)]
+#[unsafe(link_section = "neap_text")]
 pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe {

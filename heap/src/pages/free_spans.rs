@@ -79,8 +79,8 @@ impl<'h, O: Os> Locked<'h, O> {
 
     fn aligned_start(&self, free: &SpanRecord, request: &SpanRequest) -> Option<usize> {
         let arena = self.arena(free.arena());
-        if request.is_for_slab() && free.dirty.get() > 0 {
-            return arena.first_touched(free);
+        if request.is_for_slab() && free.dirty.get() > 0 && !self.heap.os.strict_commit() {
+            return Some(arena.first_touched(free));
         }
         let at = arena.layout().align_up(free.index.get(), request.align);
         request.start_in(at, free.end())

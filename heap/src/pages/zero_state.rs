@@ -75,6 +75,10 @@ impl DirtyRun {
     }
 }
 
+/// How many clean slices at the front of a free span a slab leaves aside to begin on a dirty one: the
+/// guard of a freed stack and what the coroutine did not use. With more between them, slabs would
+/// cost more in records (the far words of eight slices share a page) and holes than they reuse.
+const MOST_SKIPPED: usize = 8;
 /// Most clean slices between two dirty ones that one purge passes over.
 const MOST_GAP: usize = 16;
 
@@ -157,13 +161,15 @@ impl Arena {
         Some(from + masks.position(|mask| mask.load(Relaxed) != 0)?)
     }
 
-    /// The first slice of a free span with a dirty page.
-    pub(super) fn first_touched(&self, free: &SpanRecord) -> Option<usize> {
+    /// Where a slab should begin in a free span with dirty pages: on the first slice with one, if
+    /// that is near its front.
+    pub(super) fn first_touched(&self, free: &SpanRecord) -> usize {
         let first = free.index.get();
-        match free.zero_state() {
-            ZeroState::AllDirty => Some(first),
-            ZeroState::PerPage => self.first_dirty(first + free.clean_slices(), free.end()),
+        let (from, to) = (free.clean_slices(), free.slices.get().min(MOST_SKIPPED));
+        if free.zero_state() == ZeroState::AllDirty || from >= to {
+            return first;
         }
+        self.first_dirty(first + from, first + to).unwrap_or(first)
     }
 
     /// The next dirty pages in the slices `from..to`, at most `most` of them (but all of the first

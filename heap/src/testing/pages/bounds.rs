@@ -203,23 +203,28 @@ fn resident_pages_are_found_where_there_are_few() {
 
 #[test]
 fn slabs_begin_on_resident_pages_where_guards_lie_between() {
-    let heap = roomy();
-    // As stacks leave it: a guard of one slice, then one of which the last page was used.
+    // As stacks leave it: a guard and what was never used, then a slice of which the last page was.
     let one_page = Dirty::PrefixBut {
         bytes: SLICE_BYTES,
         clean: 0x7fff,
     };
-    let slices: Vec<_> = (0..16).map(|_| large(&heap, 1).unwrap()).collect();
-    for stack in slices.chunks(2) {
-        free(&heap, stack[0], Dirty::AsBefore);
-        free(&heap, stack[1], one_page);
+    for (slices, begins) in [(2, 0x8000), (8, 0x8000), (9, 0)] {
+        let heap = roomy();
+        let all: Vec<_> = (0..8 * slices).map(|_| large(&heap, 1).unwrap()).collect();
+        for stack in all.chunks(slices) {
+            let (top, rest) = stack.split_last().unwrap();
+            rest.iter()
+                .for_each(|&slice| free(&heap, slice, Dirty::AsBefore));
+            free(&heap, *top, one_page);
+        }
+        for number in 0..8 {
+            // One begins at the front of what is too long to be left aside, the next beyond it.
+            let begins = if number % 2 == 0 { begins } else { 0x8000 };
+            let slab = slab(&heap).unwrap();
+            assert_eq!(slab.place.dirty_mask(), begins, "{slices}");
+            assert_eq!(heap.check(), Ok(()));
+        }
     }
-    for _ in 0..8 {
-        let slab = slab(&heap).unwrap();
-        assert_eq!(slab.place.dirty_mask(), 0x8000);
-        assert_eq!(heap.check(), Ok(()));
-    }
-    assert_eq!(heap.totals().free_dirty, 0);
 }
 
 #[test]
