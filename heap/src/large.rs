@@ -50,6 +50,7 @@ pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
 #[unsafe(link_section = "neap_text")]
 fn allocate_span(size: usize, align: usize) -> *mut u8 {
     let block = plain_span(size, align, 0).map_or(ptr::null_mut(), |span| span.base.as_ptr());
+    tend_rarely();
     end_slow_path(0);
     block
 }
@@ -262,9 +263,17 @@ pub(crate) fn take_back(place: &SliceRef<'static>, dirty: Dirty, absent: usize) 
         // SAFETY: a live large block, whose tag only this call took.
         unsafe { HEAP.pages.free_moved(base, dirty, absent) };
         HEAP.tide.note_freed(bytes);
-        if HEAP.pages.limits().driver() == Driver::Callers && HEAP.pages.cached_bytes() > 0 {
-            HEAP.decay_at_ticks();
-        }
+        tend_rarely();
+    }
+}
+
+/// In calls that bypass the cache of spans: rounds of callers go on while it holds any, and a
+/// shortage of memory is seen to end.
+fn tend_rarely() {
+    let limits = HEAP.pages.limits();
+    let waits = || limits.driver() == Driver::Callers && HEAP.pages.cached_bytes() > 0;
+    if limits.is_pressed() || waits() {
+        HEAP.decay_at_ticks();
     }
 }
 
@@ -361,6 +370,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
     let moved = held.min(size).next_multiple_of(Linux.page_bytes());
     if moved <= COPY_BYTES
         && let Some(old) = HEAP.pages.locate_primary(base.as_ptr().addr())
+        && old.tag() == Tag::LARGE.byte()
         && let Some(place) = reuse(size, align)
     {
         // SAFETY: two different blocks, each at least that long, both ours.

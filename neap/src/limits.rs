@@ -26,6 +26,7 @@ fn limit(bytes: usize) -> Option<usize> {
 pub fn set_hard(bytes: Option<usize>) {
     init::initialize();
     HEAP.pages.limits().set_hard(bytes.unwrap_or(NONE));
+    HEAP.pages.heed_bounds();
 }
 
 /// The hard limit.
@@ -39,6 +40,7 @@ pub fn hard() -> Option<usize> {
 pub fn set_soft(bytes: Option<usize>) {
     init::initialize();
     HEAP.pages.limits().set_soft(bytes.unwrap_or(NONE));
+    HEAP.pages.heed_bounds();
 }
 
 /// The soft limit.
@@ -52,6 +54,7 @@ pub fn soft() -> Option<usize> {
 pub fn set_dirty(bytes: Option<usize>) {
     init::initialize();
     HEAP.pages.limits().set_dirty(bytes.unwrap_or(NONE));
+    HEAP.pages.heed_bounds();
 }
 
 /// The limit on resident free pages.

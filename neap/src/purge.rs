@@ -47,6 +47,7 @@ pub fn set_decay(time: Duration) {
     HEAP.pages
         .limits()
         .set_decay_ms(time.as_millis().min(LONGEST_MS) as u64);
+    HEAP.pages.heed_bounds();
 }
 
 /// The decay time.

@@ -416,6 +416,12 @@ impl<O: Os> PageHeap<O> {
         locked.write_mirror();
     }
 
+    /// Copies the figures to the mirror, however little they changed: cached spans count as free
+    /// there, and what comes and goes among them is not noticed otherwise.
+    pub fn refresh_mirror(&self) {
+        self.locked().write_mirror();
+    }
+
     /// In a fork's child: ends the copying to the parent's mirror, and counts purges from 0.
     pub fn leave_parents_mirror(&self) {
         let inner = &mut self.locked().inner;

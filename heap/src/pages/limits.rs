@@ -198,8 +198,9 @@ impl Limits {
         self.cache_slices.load(Relaxed)
     }
 
+    /// Bounds the cache of spans anew, by what the other bounds are now.
     #[inline(never)]
-    fn note_cache(&self) {
+    pub fn note_cache(&self) {
         let bounds = [&self.hard, &self.soft, &self.dirty];
         let is_set = |bound: &&AtomicUsize| bound.load(Relaxed) != usize::MAX;
         let is_bounded = self.is_pressed() || self.decay_ms() == 0 || bounds.iter().any(is_set);

@@ -229,7 +229,7 @@ fn part_of(place: SliceRef<'_>, end: usize, visit: &mut impl FnMut(SliceRef<'_>,
     let after = (first + slices_of(record)).min(end).min(arena.frontier());
     let all_dirty = record.zero_state() == ZeroState::AllDirty;
     let is_large = record.state() == State::Used(Use::Large);
-    let is_cached = is_large && place.tag() == 0 && record.bytes() > 0;
+    let is_cached = is_large && place.tag() == 0 && record.bytes() > 0 && !record.is_overmapped();
     for index in first..after {
         let part = match record.state() {
             _ if is_cached => Part::Free(arena.layout().full_mask()),

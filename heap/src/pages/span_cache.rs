@@ -11,8 +11,8 @@
 //! handler of signals may interrupt all of this. Each change of a list is one store to its head, so
 //! a fork leaves whole lists behind.
 //!
-//! A span that no request needed during a whole round, from one visit of a shard to the next, goes
-//! back. The lists are stacks, so these are the last ones of each. Every span has the number of the
+//! A span that no request needed during two whole rounds, from one visit of a shard to the next but
+//! one, goes back. The lists are stacks, so these are the last ones of each. Every span has the number of the
 //! round in which it came.
 
 use super::figures::UseTotals;
@@ -29,6 +29,8 @@ use core::ptr::{self, null_mut};
 const MOST_SLICES: usize = 64;
 /// After frees of so many slices into a shard (32 MiB), one does what ends a slow path.
 const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
+/// For how many rounds after a request a shard keeps what is freed.
+const WANTED_ROUNDS: usize = 2;
 /// How often a round tries to get its turn.
 const SPINS: usize = 1000;
 
@@ -59,6 +61,8 @@ pub(super) struct Shard {
     most: AtomicUsize,
     /// The number of the round.
     round: AtomicUsize,
+    /// In how many rounds from now on the shard keeps what is freed. Written by whoever asks.
+    wanted: AtomicUsize,
     /// Slices freed since a free was due.
     freed: AtomicUsize,
 }
@@ -104,6 +108,9 @@ impl SpanCache {
     pub(super) fn pop(&self, shard: usize, number: usize) -> Option<&SpanRecord> {
         let (shard, lists) = self.shard(shard);
         let list = lists.get(number)?;
+        if shard.wanted.load(Relaxed) != WANTED_ROUNDS {
+            shard.wanted.store(WANTED_ROUNDS, Relaxed);
+        }
         if list.load(Relaxed).is_null() {
             return None;
         }
@@ -121,6 +128,10 @@ impl SpanCache {
         let Some(list) = lists.get(record.slices.get() - 1) else {
             return Kept::No;
         };
+        // Of a thread that only frees, another one's requests find nothing here.
+        if shard.wanted.load(Relaxed) == 0 {
+            return Kept::No;
+        }
         let Some(_turn) = shard.turn() else {
             return Kept::No;
         };
@@ -136,13 +147,15 @@ impl SpanCache {
         shard.note_free(record.slices.get(), all)
     }
 
-    /// A round comes by a shard: cuts off the spans that no request needed since the last one, or
-    /// all. Returns the first; each links to the next. While it is another thread's turn, they
+    /// A round comes by a shard: cuts off the spans that no request needed since the last but one,
+    /// or all. Returns the first; each links to the next. While it is another thread's turn, they
     /// stay.
     #[inline(never)]
     pub(super) fn cut(&self, shard: usize, which: Scope) -> *mut SpanRecord {
         let mut first = null_mut();
         let (shard, lists) = self.shard(shard);
+        let wanted = shard.wanted.load(Relaxed);
+        shard.wanted.store(wanted.saturating_sub(1), Relaxed);
         if !shard.has_spans() {
             return first;
         }
@@ -150,7 +163,8 @@ impl SpanCache {
             return first;
         };
         let round = shard.round.load(Relaxed);
-        let stays = |record: &SpanRecord| which == Scope::Idle && record.round() == round;
+        let stays =
+            |record: &SpanRecord| which == Scope::Idle && round.wrapping_sub(record.round()) <= 1;
         for mut link in lists {
             while let Some(record) = record(link).filter(|record| stays(record)) {
                 link = record.below();
@@ -195,6 +209,7 @@ impl Shard {
             bytes: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             round: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(0),
             freed: AtomicUsize::new(0),
         }
     }

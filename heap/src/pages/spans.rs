@@ -131,7 +131,7 @@ impl<O: Os> PageHeap<O> {
         if request.is_optional() || self.cached_bytes() == 0 {
             return None;
         }
-        (0..CACHE_SHARDS).for_each(|shard| self.release_cached(shard, Scope::All, Age::New));
+        self.release_all_cached();
         self.room_for(request, use_)
     }
 
@@ -353,11 +353,12 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives cached spans of one of the [`CACHE_SHARDS`] back to the page heap, as old as `age`
-    /// says. What passes a bound is left to [`PageHeap::tend_left`]. Out of line, because callers
+    /// says. False if there was none. What passes a bound is left to [`PageHeap::tend_left`]. Out of line, because callers
     /// may have small stacks.
     #[inline(never)]
-    pub fn release_cached(&self, shard: usize, which: Scope, age: Age) {
-        let mut rest = self.tables.cache.cut(shard, which);
+    pub fn release_cached(&self, shard: usize, which: Scope, age: Age) -> bool {
+        let first = self.tables.cache.cut(shard, which);
+        let mut rest = first;
         // SAFETY: null, or the record of a span that was cut off; records live as long as the heap.
         while let Some(record) = unsafe { rest.as_ref() } {
             // First, because a free span's record has other links.
@@ -366,6 +367,21 @@ impl<O: Os> PageHeap<O> {
             let dirty = Dirty::Prefix(place.bytes());
             // SAFETY: a span in use, just cut off, that no thread uses.
             unsafe { self.free_untended(place.pointer(), dirty, age) };
+        }
+        !first.is_null()
+    }
+
+    /// Gives all cached spans back if a bound that was just set leaves no room for them.
+    pub fn heed_bounds(&self) {
+        if self.limits.cache_slices() == 0 {
+            self.release_all_cached();
+            self.tend_left();
+        }
+    }
+
+    fn release_all_cached(&self) {
+        for shard in 0..CACHE_SHARDS {
+            self.release_cached(shard, Scope::All, Age::New);
         }
     }
 

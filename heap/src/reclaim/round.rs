@@ -63,6 +63,7 @@ impl Heap {
         if reason.magazines() == Scope::All {
             self.flush_own();
         }
+        self.pages.limits().note_cache();
         Round {
             reason,
             stage: Stage::Cached(0),
@@ -79,13 +80,17 @@ impl Heap {
         let since = reason.idle_since(round.began, self.decay_ms());
         let mut worth = 1;
         round.stage = match round.stage {
-            Stage::Cached(CACHE_SHARDS) => Stage::Magazines(self.registry.count()),
+            Stage::Cached(CACHE_SHARDS) => {
+                worth = 0;
+                self.pages.refresh_mirror();
+                Stage::Magazines(self.registry.count())
+            }
             Stage::Cached(shard) => {
                 let which = match self.pages.limits().cache_slices() {
                     0 => Scope::All,
                     _ => reason.magazines(),
                 };
-                self.pages.release_cached(shard, which, age);
+                worth = usize::from(self.pages.release_cached(shard, which, age));
                 Stage::Cached(shard + 1)
             }
             Stage::Magazines(left) => {

@@ -514,7 +514,7 @@ impl Watch {
         self.heed_tails();
     }
 
-    /// While spans are cached that are worth it, rounds come. Of an idle process, the second one
+    /// While spans are cached that are worth it, rounds come. Of an idle process, the third one
     /// takes all.
     fn await_cached(&mut self) {
         if HEAP.pages.cached_bytes() >= WAKE_BYTES {

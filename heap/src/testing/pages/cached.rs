@@ -1,18 +1,26 @@
 //! Cached spans of large blocks, on the fake system.
 
-use super::{heap, large};
+use super::large;
 use crate::base::policy::{CACHE_SHARD_BYTES, CACHE_SHARDS, Scope};
 use crate::base::sync::plain::{AtomicBool, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
 use crate::pages::{Age, Dirty, GroupShare, Kept, PageHeap, SliceRef, Span, Use};
+use std::boxed::Box;
 use std::vec::Vec;
 
 const YES: Kept = Kept::Yes;
 
 fn growth(slices: usize) -> Kept {
     Kept::Due(slices * SLICE_BYTES)
+}
+
+/// A heap of whose first shard a thread has asked for a span.
+fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
+    let heap = super::heap(conditions);
+    assert!(take(&heap, 1).is_none());
+    heap
 }
 
 /// Frees a span into the cache.
@@ -72,22 +80,52 @@ fn what_is_cached_counts_as_free_and_dirty() {
 }
 
 #[test]
-fn what_no_request_needs_for_a_round_goes() {
+fn what_no_request_needs_for_two_rounds_goes() {
     let heap = heap(Conditions::default());
     for span in spans(&heap, [1, 1, 1, 2].into_iter()) {
         assert_ne!(keep(&heap, &span.place), Kept::No);
     }
-    heap.release_cached(0, Scope::Idle, Age::Old);
-    assert_eq!(cached(&heap), 4, "all came since the last round");
+    let round = || heap.release_cached(0, Scope::Idle, Age::Old);
+    assert!(!round());
     let taken = take(&heap, 1).unwrap();
     assert_eq!(keep(&heap, &taken), YES);
-    heap.release_cached(0, Scope::Idle, Age::Old);
+    assert!(!round());
+    assert_eq!(cached(&heap), 4, "all came in the last two rounds");
+    assert!(round());
     assert_eq!(cached(&heap), 1, "one was needed");
-    heap.release_cached(0, Scope::Idle, Age::Old);
+    assert!(round());
     assert_eq!(heap.cached_bytes(), 0);
     assert_eq!(heap.check(), Ok(()));
     let span = large(&heap, 1).unwrap();
+    assert!(take(&heap, 1).is_none());
     assert_eq!(keep(&heap, &span.place), growth(1), "again growth");
+}
+
+#[test]
+fn nothing_is_kept_for_threads_that_only_free() {
+    let heap = super::heap(Conditions::default());
+    let span = large(&heap, 3).unwrap();
+    assert_eq!(keep(&heap, &span.place), Kept::No);
+    assert!(take(&heap, 1).is_none());
+    heap.release_cached(0, Scope::Idle, Age::Old);
+    assert_ne!(keep(&heap, &span.place), Kept::No, "one asked a round ago");
+    assert!(take(&heap, 3).is_some());
+    heap.release_cached(0, Scope::Idle, Age::Old);
+    heap.release_cached(0, Scope::Idle, Age::Old);
+    assert_eq!(keep(&heap, &span.place), Kept::No);
+}
+
+#[test]
+fn bounds_that_leave_no_room_empty_the_cache() {
+    let heap = heap(Conditions::default());
+    for span in spans(&heap, 1..4) {
+        assert_ne!(keep(&heap, &span.place), Kept::No);
+    }
+    heap.heed_bounds();
+    assert_eq!(cached(&heap), 3);
+    heap.limits().set_dirty(0);
+    heap.heed_bounds();
+    assert_eq!((cached(&heap), heap.totals().free_dirty), (0, 0));
 }
 
 #[test]
