@@ -353,8 +353,8 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives cached spans of one of the [`CACHE_SHARDS`] back to the page heap, as old as `age`
-    /// says. False if there was none. What passes a bound is left to [`PageHeap::tend_left`]. Out of line, because callers
-    /// may have small stacks.
+    /// says. False if there was none. What passes a bound is left to [`PageHeap::tend_left`]. Out
+    /// of line, because callers may have small stacks.
     #[inline(never)]
     pub fn release_cached(&self, shard: usize, which: Scope, age: Age) -> bool {
         let first = self.tables.cache.cut(shard, which);

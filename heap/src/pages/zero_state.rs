@@ -75,9 +75,10 @@ impl DirtyRun {
     }
 }
 
-/// How many clean slices at the front of a free span a slab leaves aside to begin on a dirty one: the
-/// guard of a freed stack and what the coroutine did not use. With more between them, slabs would
-/// cost more in records (the far words of eight slices share a page) and holes than they reuse.
+/// How many clean slices at the front of a free span a slab leaves aside to begin on a dirty one:
+/// the guard of a freed stack and what the coroutine did not use. With more between them, slabs
+/// would cost more in records (the far words of eight slices share a page) and holes than they
+/// reuse.
 const MOST_SKIPPED: usize = 8;
 /// Most clean slices between two dirty ones that one purge passes over.
 const MOST_GAP: usize = 16;
