@@ -12,8 +12,8 @@
 //! a fork leaves whole lists behind.
 //!
 //! A span that no request needed during two whole rounds, from one visit of a shard to the next
-//! but one, goes back. The lists are stacks, so these are the last ones of each. Every span has the number of the
-//! round in which it came.
+//! but one, goes back. The lists are stacks, so these are the last ones of each. Every span has the
+//! number of the round in which it came.
 
 use super::figures::UseTotals;
 use super::span::SpanRecord;
