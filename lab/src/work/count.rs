@@ -100,6 +100,13 @@ const fn entry(name: &'static str, entry: Entry) -> Counted {
     }
 }
 
+const fn large(name: &'static str, size: usize) -> Counted {
+    Counted {
+        lengths: (2_560, 12_800),
+        ..pair(name, size)
+    }
+}
+
 /// The counts of `bench` for every peer: a pair of malloc and free, loop included.
 pub const PAIRS: &[Counted] = &[
     pair("pair-16", 16),
@@ -110,16 +117,7 @@ pub const PAIRS: &[Counted] = &[
 ];
 
 /// Counted for the golden file: blocks that the cache of spans serves. One free in 256 does more.
-pub const LARGE: &[Counted] = &[
-    Counted {
-        lengths: (2_560, 12_800),
-        ..pair("large-64k", 64 << 10)
-    },
-    Counted {
-        lengths: (2_560, 12_800),
-        ..pair("large-1m", 1 << 20)
-    },
-];
+pub const LARGE: &[Counted] = &[large("large-64k", 64 << 10), large("large-1m", 1 << 20)];
 
 /// Counted for the golden file: frees that miss the magazine.
 pub const SCATTERED: &[Counted] = &[
