@@ -168,8 +168,12 @@ pub fn release_idle() -> usize {
 }
 
 /// Address space of the alternate stack that a thread gets: the kernel puts up to 12 KiB of
-/// registers on it.
-const ALTERNATE_BYTES: usize = 32 << 10;
+/// registers on it. On AArch64 a page may have 16 KiB, and the lowest one is part of the guard.
+const ALTERNATE_BYTES: usize = if cfg!(target_arch = "aarch64") {
+    64 << 10
+} else {
+    32 << 10
+};
 
 /// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
 /// before the process dies of SIGSEGV as it would have without the line (of SIGBUS where guards are
