@@ -82,14 +82,16 @@ const IDLE: &str = "memory that idle threads cache goes back";
 /// So many mappings allow guards that are mappings for all the stacks that the page promises.
 const AMPLE_MAPPINGS: usize = 200_000;
 
-/// The cells of the page's table. The first row is its head.
+/// The cells of the page's first table. The first row is its head.
 fn rows_of_the_page() -> Vec<Vec<String>> {
     let page = fs::read_to_string(PAGE).unwrap().replace('`', "");
     let cells = |row: &str| {
         let cells = row.trim_matches('|').split('|');
         cells.map(|cell| cell.trim().to_owned()).collect()
     };
-    let rows = page.lines().filter(|line| line.starts_with("| "));
+    let lines = page.lines().skip_while(|line| !line.starts_with('|'));
+    let table = lines.take_while(|line| line.starts_with('|'));
+    let rows = table.filter(|line| line.starts_with("| "));
     rows.map(cells).collect()
 }
 
