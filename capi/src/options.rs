@@ -140,7 +140,7 @@ pub(crate) unsafe fn leave_to_sanitizer(argv: *const *const c_char, envp: *mut *
     };
 }
 
-/// Whether somebody called the loader with the program as its argument: then the loader is what
+/// Whether the loader was called with the program as its argument: then the loader is what
 /// would be executed, with other arguments than it had.
 fn is_loader_the_program() -> bool {
     process::auxiliary(libc::AT_BASE) == 0

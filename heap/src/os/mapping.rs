@@ -261,8 +261,8 @@ impl<T: Sync + 'static> Wiped<T> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The value, mapped in so many bytes if need be. `None` where the kernel cannot (before Linux
-    /// 4.14).
+    /// The value, mapped in that many bytes if need be. `None` where the kernel cannot (before
+    /// Linux 4.14).
     pub(super) fn open(&self, bytes: usize) -> Option<&'static T> {
         if self.find().is_none() {
             publish(&self.0, map_wiped(bytes)?, bytes);

@@ -296,7 +296,7 @@ impl SpanRecord {
         }
     }
 
-    /// Notes that so many slices of a free span, from its first on, are clean.
+    /// Notes how many slices of a free span, from its first on, are clean.
     pub(super) fn know_clean(&self, slices: usize) {
         if self.slices.get() > 1 && self.dirty.get() > 0 {
             self.back.set(slices);

@@ -27,7 +27,7 @@ use core::ptr::{self, null_mut};
 
 /// The longest span that is cached, in slices: 4 MiB.
 const MOST_SLICES: usize = 64;
-/// After frees of so many slices into a shard (32 MiB), one does what ends a slow path.
+/// Once this many slices (32 MiB) were freed into a shard, a free does what ends a slow path.
 const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
 /// For how many rounds after a request a shard keeps what is freed.
 const WANTED_ROUNDS: usize = 2;
