@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 # command or file that proves the installation : package that contains it
 wanted=(
-    gcc:gcc g++:g++ make:make git:git
+    gcc:gcc g++:g++ clang++:clang make:make git:git
     setpriv:util-linux unshare:util-linux mkswap:util-linux swapon:mount
     # The torture test's userfaultfd, seccomp and page map.
     /usr/include/linux/userfaultfd.h:linux-libc-dev
