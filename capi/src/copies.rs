@@ -7,7 +7,7 @@
 //! does not see a program that issues system calls with its own machine instructions.
 //!
 //! `syscall` also notices a program that enters a sandbox by number, leaves or enters a namespace,
-//! for which it may have to be alone, or gives up rights of the calling thread.
+//! for which it may have to be alone, gives up rights of the calling thread, or ends it.
 
 use crate::imports::fail_raw;
 use crate::loader::{Symbol, wraps};
@@ -155,7 +155,7 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
 }
 
 /// What `syscall` hands over: copies of the process, and calls that enter a sandbox, that only a
-/// process with one thread may make, or that change the calling thread alone.
+/// process with one thread may make, or that change or end the calling thread alone.
 ///
 /// # Safety
 /// - As `syscall(2)`.
@@ -181,6 +181,9 @@ unsafe extern "C" fn seen(
             && matches!(a as c_int, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS);
     if enters {
         init::ask_no_more();
+    }
+    if number == libc::SYS_exit {
+        purge::note_exit();
     }
     let _alone = alone(number, a, b);
     call()
@@ -286,6 +289,8 @@ unsafe extern "C" fn syscall(number: c_long) -> c_long {
         "je 2f",
         "cmp rdi, {landlock}",
         "je 2f",
+        "cmp rdi, {exit}",
+        "je 2f",
         "jmp qword ptr [rip + {next}]",
         "2:",
         "jmp {seen}",
@@ -299,6 +304,7 @@ unsafe extern "C" fn syscall(number: c_long) -> c_long {
         setns = const libc::SYS_setns,
         capset = const libc::SYS_capset,
         landlock = const libc::SYS_landlock_restrict_self,
+        exit = const libc::SYS_exit,
         next = sym SYSCALL,
         seen = sym seen,
     )
@@ -358,6 +364,8 @@ unsafe extern "C" fn syscall(number: c_long) -> c_long {
         "b.eq 2f",
         "cmp x0, #{landlock}",
         "b.eq 2f",
+        "cmp x0, #{exit}",
+        "b.eq 2f",
         "adrp x16, {next}",
         "ldr x16, [x16, :lo12:{next}]",
         "br x16",
@@ -372,6 +380,7 @@ unsafe extern "C" fn syscall(number: c_long) -> c_long {
         setns = const libc::SYS_setns,
         capset = const libc::SYS_capset,
         landlock = const libc::SYS_landlock_restrict_self,
+        exit = const libc::SYS_exit,
         next = sym SYSCALL,
         seen = sym seen,
     )

@@ -10,6 +10,7 @@ use crate::support::{
 };
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -329,7 +330,8 @@ fn no_process_lives_on_for_its_purge() {
         return;
     };
     let ways = ["return", "exit", "pthread-exit", "last-thread", "late-free"];
-    for way in ways {
+    let raw = ["raw", "raw-terminated", "raw-last-thread", "raw-stranger"];
+    for way in ways.into_iter().chain(raw) {
         ends(&program, way, &[LONG]);
         ends(&program, way, &[("NEAP_PURGE_THREAD", "always")]);
     }
@@ -343,10 +345,15 @@ fn ends(program: &Built, way: &str, variables: &[(&str, &str)]) {
     let mut alone: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
-            assert!(status.success(), "{way}: {status}");
+            let is_killed = status.signal() == Some(libc::SIGTERM) && way == "raw-terminated";
+            assert!(status.success() || is_killed, "{way}: {status}");
             return;
         }
         alone = sleeps_alone(child.id()).then(|| alone.unwrap_or_else(Instant::now));
+        if alone.is_some() && way == "raw-terminated" {
+            // SAFETY: a child that was not waited for.
+            unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        }
         let is_kept = alone.is_some_and(|since| since.elapsed() > ALONE);
         if is_kept || begin.elapsed() > PATIENCE {
             child.kill().expect("a child can be killed");

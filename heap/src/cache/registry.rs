@@ -31,7 +31,7 @@ pub struct Registry {
     /// With this many caches, the list is swept for caches of threads that are gone. Changes under
     /// the lock.
     crowd: AtomicUsize,
-    /// The process's first thread had a cache, and has ended.
+    /// The process's first thread has ended, or is about to.
     pub(super) main_left: AtomicBool,
     /// [`NO_KEY`], [`MAKES_KEY`], or the number of the key of [`End::WithThread`] plus
     /// [`FIRST_KEY`].
@@ -134,6 +134,11 @@ impl Registry {
     /// Whether the process's first thread has ended. Then the purge thread could be the last one.
     pub fn has_main_left(&self) -> bool {
         self.main_left.load(Ordering::Relaxed)
+    }
+
+    /// The process's first thread ends.
+    pub(crate) fn note_main_left(&self) {
+        self.main_left.store(true, Ordering::Relaxed);
     }
 
     /// Counts a free of a thread that has no cache.
@@ -334,7 +339,7 @@ impl Registry {
             self.crowd.store(crowd, Ordering::Relaxed);
         }
         if cache.owner.load(Ordering::Relaxed) == thread::MAIN {
-            self.main_left.store(true, Ordering::Relaxed);
+            self.note_main_left();
         }
         if cache.is_armed() {
             // No more than there are caches, so that those to come are not armed time after time.

@@ -7,7 +7,7 @@ use super::areas;
 use super::loader::keep_errno;
 use super::loader::{is_glibc, is_there, symbol};
 use super::process::{self, process_id};
-use crate::base::sync::plain::{AtomicUsize, Ordering};
+use crate::base::sync::plain::{AtomicU32, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_void};
 
 /// Whether the process has the C library's functions of threads. Before glibc 2.34 they are in
@@ -222,11 +222,25 @@ pub const MAIN: i32 = -1;
 /// Stands for the [`lasting_id`] of a thread that stayed in a fork's parent.
 pub const LEFT: i32 = -2;
 
-/// Whether the thread that had this [`lasting_id`] has ended. False if that is not known, as for
-/// the first thread, or where the kernel does not answer as it should.
+/// Whether the thread that had this [`lasting_id`] has ended. False if that is not known, or where
+/// the kernel does not answer as it should.
 pub fn has_ended(id: i32) -> bool {
-    let is_missing = |id: i32| signal_thread(id, 0) == -(libc::ESRCH as isize);
+    let is_missing = match id {
+        MAIN => owns_no_lock,
+        _ => |id: i32| signal_thread(id, 0) == -(libc::ESRCH as isize),
+    };
+    let id = if id == MAIN { process_id() } else { id };
     id > 0 && is_missing(id) && !is_missing(thread_id())
+}
+
+/// Whether the kernel refuses to take a thread for the owner of a lock, because it has ended. The
+/// process's first thread keeps its TID as long as the process lives, so a signal would reach it.
+fn owns_no_lock(id: i32) -> bool {
+    const TRY: i32 = libc::FUTEX_TRYLOCK_PI | libc::FUTEX_PRIVATE_FLAG;
+    let lock = AtomicU32::new(id as u32);
+    let word = lock.as_ptr().expose_provenance();
+    // SAFETY: the kernel reads and writes the word, which outlives the call.
+    unsafe { call(libc::SYS_futex, [word, TRY as usize, 0, 0]) == -(libc::ESRCH as isize) }
 }
 
 /// Sends a signal to the calling thread. In a raw copy of the process musl's `raise` would send it

@@ -24,7 +24,7 @@
 //! - never holds two of these three at once.
 
 use super::state::Told;
-use super::wakeup::{Ear, Rest, Words as _};
+use super::wakeup::{Ear, Rest, Urgency, Words as _};
 use crate::base::policy::{
     Driver, IDLE_ROUNDS, LEAST_MS, Reason, SHORT_DECAY_MS, Scope, WAKE_BYTES, is_vain, pause_ms,
 };
@@ -90,9 +90,9 @@ const DEAF_MS: u64 = 1;
 const MOST_DOUBLINGS: u32 = 6;
 
 /// When it looks whether it is the last thread, in ms, once the first one has ended; twice as long
-/// after each further look, up to 16 times.
-const SWEEP_MS: u64 = 1000;
-const MOST_SWEEP_MS: u64 = 16 * SWEEP_MS;
+/// after each further look, up to 1024 times.
+const SWEEP_MS: u64 = 16;
+const MOST_SWEEP_MS: u64 = 1024 * SWEEP_MS;
 
 /// What the option `NEAP_PURGE_THREAD` says.
 #[unsafe(link_section = "neap_fork")]
@@ -156,6 +156,15 @@ pub fn disable() {
     ENABLED.store(false, Ordering::SeqCst);
     core::mem::forget(hold());
     tell_state();
+}
+
+/// The calling thread is about to end past the C library. If it is the process's first one, the
+/// purge thread may be the last from now on.
+pub fn note_exit() {
+    if thread::lasting_id() == thread::MAIN {
+        HEAP.registry.note_main_left();
+        HEAP.tide.bell.ring(Urgency::Now);
+    }
 }
 
 /// Keeps the thread away until it is dropped.

@@ -9,6 +9,11 @@ static void *stay_a_little(void *unused) {
     return unused;
 }
 
+static void *stay_without_heap(void *unused) {
+    nap(400);
+    return unused;
+}
+
 static pthread_key_t key;
 
 /* The last free of the process, in a thread whose cache is gone. */
@@ -29,10 +34,13 @@ int main(int count, char **arguments) {
     with_purge_thread();
     if (!strcmp(arguments[1], "return")) return 0;
     if (!strcmp(arguments[1], "exit")) exit(0);
-    if (!strcmp(arguments[1], "last-thread")) CHECK(pthread_create(&thread, NULL, stay_a_little, NULL) == 0);
+    if (strstr(arguments[1], "last-thread")) CHECK(pthread_create(&thread, NULL, stay_a_little, NULL) == 0);
+    if (strstr(arguments[1], "stranger")) CHECK(pthread_create(&thread, NULL, stay_without_heap, NULL) == 0);
     if (!strcmp(arguments[1], "late-free")) {
         CHECK(pthread_key_create(&key, free_late) == 0);
         CHECK(pthread_create(&thread, NULL, leave_a_block, NULL) == 0);
     }
+    /* Past the C library, which would end the process for the last thread. */
+    if (!strncmp(arguments[1], "raw", 3)) syscall(SYS_exit, 0);
     pthread_exit(NULL);
 }
