@@ -1,6 +1,6 @@
 //! `neap env`: lines that run every program of a container or a shell under Neap.
 
-use super::{file, format};
+use super::{file, format, refuse_contradictions};
 use crate::failure::{Failure, Outcome, shown};
 use crate::grammar::{self, EnvFormat};
 use crate::library::{self, PRELOAD};
@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 /// Prints the lines.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let variables = variables(matches)?;
+    refuse_contradictions(matches, |wanted| {
+        let named = variables.iter().find(|(name, _)| name == wanted);
+        named.map(|(_, value)| value.clone())
+    })?;
     let library = library(matches)?;
     let lines = match format(matches) {
         EnvFormat::Shell => shell_lines(&text(library.into_os_string())?, &variables)?,

@@ -17,10 +17,32 @@ use crate::launch::Program;
 use crate::output::print;
 use crate::program::{Link, Role};
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use clap_complete::{Shell, generate};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+const STATUS_PAGE: &str = "NEAP_STATUS_PAGE";
+const QUERIES: &str = "NEAP_KERNEL_QUERIES";
+const PURGE_THREAD: &str = "NEAP_PURGE_THREAD";
+
+/// Flags that turn something off, their variables, and the options that need it.
+const OFF: [(&str, &str, &[&str]); 2] = [
+    (
+        "--no-kernel-queries",
+        QUERIES,
+        &[
+            "guard",
+            "sample",
+            "profile",
+            "leaks",
+            "record",
+            "purge-thread",
+        ],
+    ),
+    ("--no-status-page", STATUS_PAGE, &["record"]),
+];
 
 /// Performs the command line's verb.
 pub fn perform(matches: &ArgMatches) -> Outcome {
@@ -42,6 +64,33 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         None => print(OVERVIEW),
         other => unreachable!("clap accepts only declared verbs: {other:?}"),
     }
+}
+
+/// Refuses an option that needs what another option or a variable turns off. `value` says what the
+/// program's variables are.
+fn refuse_contradictions(
+    matches: &ArgMatches,
+    value: impl Fn(&str) -> Option<OsString>,
+) -> Result<(), Failure> {
+    let is = |variable, word: &str| value(variable).is_some_and(|value| value == word);
+    let has_thread = is(PURGE_THREAD, "always") || is(PURGE_THREAD, "1");
+    let needs = |name: &&&str| {
+        // `neap env` does not have all of them.
+        matches.try_contains_id(name).is_ok()
+            && matches.value_source(name) == Some(ValueSource::CommandLine)
+            && (**name != "purge-thread" || has_thread)
+    };
+    for (flag, variable, needing) in OFF {
+        match needing.iter().find(needs) {
+            Some(name) if is(variable, "0") => {
+                return Err(failure!(
+                    "--{name} needs what {flag} ({variable}=0) turns off; leave out one of them"
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// `neap completions`: prints the completions for the given shell.

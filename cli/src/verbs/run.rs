@@ -3,7 +3,7 @@
 //! If nothing is to be printed after the program, this process becomes the program. PID, signals
 //! and exit status are then right without a process in between.
 
-use super::{file, program, time};
+use super::{STATUS_PAGE, file, program, refuse_contradictions, time};
 use crate::failure::{Failure, Outcome, shown};
 use crate::guard::Reports;
 use crate::launch::{named_after, prepare, set_variables};
@@ -14,34 +14,13 @@ use crate::statistics::Inbox;
 use crate::supervise::{self, Ended, Ending, Unwatched};
 use crate::{classes, files, grammar};
 use clap::ArgMatches;
-use clap::parser::ValueSource;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const STATUS_PAGE: &str = "NEAP_STATUS_PAGE";
 const STATS_FILE: &str = "NEAP_STATS_FILE";
 const LIMIT: &str = "NEAP_LIMIT";
-const QUERIES: &str = "NEAP_KERNEL_QUERIES";
-const PURGE_THREAD: &str = "NEAP_PURGE_THREAD";
-
-/// Flags that turn something off, their variables, and the options that need it.
-const OFF: [(&str, &str, &[&str]); 2] = [
-    (
-        "--no-kernel-queries",
-        QUERIES,
-        &[
-            "guard",
-            "sample",
-            "profile",
-            "leaks",
-            "record",
-            "purge-thread",
-        ],
-    ),
-    ("--no-status-page", STATUS_PAGE, &["record"]),
-];
 
 /// Runs the program. Returns only on failure, or if something is to be written after it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
@@ -54,7 +33,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     if let Some(file) = file(matches, "classes") {
         set_variables([("NEAP_CLASSES", classes::absolute(&file)?)]);
     }
-    refuse_contradictions(matches)?;
+    refuse_contradictions(matches, |variable| env::var_os(variable))?;
     let program = prepare(&words).map_err(|failure| misplaced(failure, &words))?;
     let inbox = inbox(matches)?;
     let reports = Reports::wanted(matches)?;
@@ -90,27 +69,6 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         session.finish(ending, wishes.outputs, program.name());
     }
     Ok(ending.imitate())
-}
-
-/// Refuses an option that needs what another option or a variable turns off.
-fn refuse_contradictions(matches: &ArgMatches) -> Result<(), Failure> {
-    let is = |variable, word: &str| env::var_os(variable).is_some_and(|value| value == word);
-    let has_thread = is(PURGE_THREAD, "always") || is(PURGE_THREAD, "1");
-    let needs = |name: &&&str| {
-        matches.value_source(name) == Some(ValueSource::CommandLine)
-            && (**name != "purge-thread" || has_thread)
-    };
-    for (flag, variable, needing) in OFF {
-        match needing.iter().find(needs) {
-            Some(name) if is(variable, "0") => {
-                return Err(failure!(
-                    "--{name} needs what {flag} ({variable}=0) turns off; leave out one of them"
-                ));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// A program that cannot run may be the value of the option before it: `--record file -- program`.

@@ -260,7 +260,12 @@ fn options_that_turn_off_what_others_need_are_refused() {
         ["--purge-thread=always", "--no-kernel-queries"],
     ]) {
         refused(neap().arg("run").args(pair).args(["--", "true"]));
+        if !["--profile", "--leaks", "--record"].contains(&pair[0]) {
+            refused(neap().args(["env", "--library=/l.so"]).args(pair));
+        }
     }
+    let words = ["env", "--library=/l.so", "--guard", "NEAP_KERNEL_QUERIES=0"];
+    refused(neap().args(words));
     let words = ["run", "--record", "--", "true"];
     refused(neap().env("NEAP_STATUS_PAGE", "0").args(words));
     let words = ["tune", "--", "true"];
