@@ -3,6 +3,7 @@
 
 use clap::Arg;
 
+use crate::cases::install;
 use crate::engine::campaign::{Campaign, Named, by_name};
 use crate::engine::experiment::{Ended, Experiment, Kept, View, available_peers};
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
@@ -13,11 +14,11 @@ use crate::engine::table::section;
 use crate::peers;
 use crate::peers::locate::Ready;
 use crate::programs;
-use crate::run::{self, MINOR, PEAK, PER_BLOCK, TIME};
+use crate::run::{self, HUGE, IDLE, MINOR, PEAK, PER_BLOCK, TIME};
 use crate::stats::{Comparison, geometric_mean};
 use crate::status::{self, PURGED, REGRETTED};
 use crate::work::count;
-use crate::workloads::{self, Measure, Workload};
+use crate::workloads::{self, Shape, Workload};
 
 /// Time, memory, faults, instructions and system calls.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -32,6 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             settings::seconds().default_value("2400"),
             base(),
             settings::quick(),
+            settings::switch("install", "Install what the programs need, and end"),
             settings::switch(
                 "no-counts",
                 "Skip the counts of instructions and system calls",
@@ -65,7 +67,19 @@ const CALLS: &str = "system calls";
 by_name!(Workload, count::Counted);
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
-    let chosen = settings.chosen(("only", "workload"), workloads::all(), |w| w.name)?;
+    let chosen = settings.chosen(("only", "workload"), workloads::ALL.iter().collect(), |w| {
+        &w.name
+    })?;
+    if settings.is_on("install") {
+        let cases = chosen.iter().filter_map(|workload| match &workload.shape {
+            Shape::Program(folder) => Some(programs::read(folder)),
+            _ => None,
+        });
+        let cases = cases.collect::<anyhow::Result<Vec<_>>>()?;
+        return Ok(install::install_all(
+            cases.iter().map(|(case, home)| (case, home)),
+        ));
+    }
     let base = settings.text("base");
     anyhow::ensure!(peers::find(&base).is_some(), "no peer {base:?}");
     let peers = available_peers(settings)?;
@@ -79,29 +93,22 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     campaign.head(&options, &peers);
     let mut workloads = Vec::new();
     for workload in chosen {
-        match programs::absent(workload) {
+        match programs::absent(workload)? {
             None => workloads.push(workload),
             Some(reason) => campaign.leave_out(format!("{}: {reason}", workload.name)),
         }
     }
     let ops = |workload: &Workload| if quick { workload.quick } else { workload.full };
-    campaign.rounds(rounds, (&workloads, &peers), |workload, peer| {
-        let once = if workload.is_ours() {
-            run::once
-        } else {
-            programs::once
-        };
-        once(workload, peer, ops(workload))
-    });
+    let once = |workload: &&Workload, peer: &Ready| match &workload.shape {
+        Shape::Program(folder) => programs::once(folder, peer),
+        _ => run::once(workload, peer, ops(workload)),
+    };
+    campaign.rounds(rounds, (&workloads, &peers), once);
     if settings.is_on("no-counts") {
         campaign.leave_out("counts: not asked for");
         return Ok(Ended::Measured);
     }
-    let pairs = if quick {
-        &count::PAIRS[..1]
-    } else {
-        count::PAIRS
-    };
+    let pairs = &count::PAIRS[..if quick { 1 } else { count::PAIRS.len() }];
     counted(
         campaign,
         "instructions",
@@ -138,10 +145,12 @@ fn counted<C: Named>(
     });
 }
 
-/// The workloads of a record whose times or whose bytes are compared.
-fn measured(record: &Record, measure: Measure) -> Vec<&str> {
-    let is_of = |name: &&str| workloads::find(name).is_some_and(|w| w.measure() == measure);
-    record.cases_with(TIME).into_iter().filter(is_of).collect()
+/// The workloads of a record whose times are compared: not those that fill memory once.
+fn timed(record: &Record) -> Vec<&str> {
+    let filled = record.cases_with(PER_BLOCK);
+    let mut timed = record.cases_with(TIME);
+    timed.retain(|name| !filled.contains(name));
+    timed
 }
 
 /// Every table, against the base.
@@ -150,7 +159,7 @@ fn tables(record: &Record, view: &View) -> String {
     let legend = "median of paired ratios; ~: not separable";
     let ratios = |what: &str, figure: &str| {
         let title = format!("{what}, {base} = 1 ({legend})");
-        let names = measured(record, Measure::Time);
+        let names = timed(record);
         section(&title, "workload", (&names, &peers), |case, peer| {
             if *peer == base {
                 record
@@ -166,14 +175,17 @@ fn tables(record: &Record, view: &View) -> String {
             record.median(case, peer, figure).map(number)
         })
     };
-    let times = ("workload", measured(record, Measure::Time));
-    let bytes = ("workload", measured(record, Measure::Memory));
+    let times = ("workload", timed(record));
+    let bytes = ("workload", record.cases_with(PER_BLOCK));
     let counted = |figure| ("counted", record.cases_with(figure));
+    let bursts = |figure| ("workload", record.cases_with(figure));
     let instructions = "Instructions a malloc and free, loop included";
     [
         ratios("Time", TIME),
         ratios("Peak RSS", PEAK),
         medians("Resident bytes a live block", bytes, PER_BLOCK),
+        medians("KiB resident after a pause", bursts(IDLE), IDLE),
+        medians("KiB in huge pages at the last peak", bursts(HUGE), HUGE),
         medians(instructions, counted(INSTRUCTIONS), INSTRUCTIONS),
         medians("Minor faults a run", times, MINOR),
         medians("System calls a run", counted(CALLS), CALLS),
@@ -204,15 +216,21 @@ fn regretted(record: &Record, case: &str) -> Option<(f64, f64)> {
     Some((purged, status::share(purged, regretted)))
 }
 
+/// A ratio counts as at least and at most this in the means, so that no row carries them.
+const CARRYING: (f64, f64) = (0.2, 5.0);
+
 /// The geometric means of the median ratios, over the timed workloads that both ran.
 fn means(record: &Record, view: &View) -> Vec<Row> {
     let (peers, base) = (record.peers(), view.base.as_str());
     let jemalloc = peers.contains(&"jemalloc") && base != "jemalloc";
-    let (workloads, mut means) = (measured(record, Measure::Time), Record::default());
+    let (workloads, mut means) = (timed(record), Record::default());
     for base in std::iter::once(base).chain(jemalloc.then_some("jemalloc")) {
         for (what, figure) in [("time", TIME), ("peak RSS", PEAK)] {
             for peer in &peers {
-                let ratio = |case: &&str| Some(record.compare(case, peer, base, figure)?.median);
+                let ratio = |case: &&str| {
+                    let median = record.compare(case, peer, base, figure)?.median;
+                    Some(median.clamp(CARRYING.0, CARRYING.1))
+                };
                 let ratios: Vec<f64> = workloads.iter().filter_map(ratio).collect();
                 let mean = geometric_mean(&ratios).map(|mean| Figure::number(MEAN, mean));
                 means.push(
@@ -234,8 +252,13 @@ fn mean_table(record: &Record, view: &View) -> String {
         rows: means(record, view),
         ..Record::default()
     };
-    let (title, rows) = ("Geometric means over the timed rows", means.cases());
-    section(title, "against", (&rows, &record.peers()), |case, peer| {
+    let count = timed(record).len();
+    let title = format!(
+        "Geometric means over all {count} timed rows, a ratio counted as {} to {}",
+        CARRYING.0, CARRYING.1
+    );
+    let rows = means.cases();
+    section(&title, "against", (&rows, &record.peers()), |case, peer| {
         means
             .median(case, peer, MEAN)
             .map(|mean| format!("{mean:.3}"))
@@ -273,7 +296,7 @@ const TICKS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 /// The ratios to the base: a row a workload, a dot a peer. Hollow dots are not separable from the
 /// base; the whisker spans the quartiles.
 fn picture(record: &Record, view: &View) -> Option<String> {
-    let (base, names) = (view.base.as_str(), measured(record, Measure::Time));
+    let (base, names) = (view.base.as_str(), timed(record));
     let rows = Axis::names(names.iter().copied());
     let series = |peer: &str, figure: &str| Series {
         name: peer.into(),

@@ -1,7 +1,7 @@
 //! The kernel's data about this machine and this process.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 
@@ -110,13 +110,25 @@ pub fn faults(pid: u32) -> anyhow::Result<(u64, u64)> {
     Ok((stat.minflt, stat.majflt))
 }
 
-/// Minor and major page faults of this process so far; does not allocate.
-pub fn own_faults() -> (u64, u64) {
+/// What this process has used so far; does not allocate.
+pub fn own_usage() -> libc::rusage {
     // SAFETY: all-zero is a valid value of this plain structure.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the structure is the one that the call fills in.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    usage
+}
+
+/// Minor and major page faults of this process so far; does not allocate.
+pub fn own_faults() -> (u64, u64) {
+    let usage = own_usage();
     (usage.ru_minflt as u64, usage.ru_majflt as u64)
+}
+
+/// The processor time in such a report.
+pub fn processor_time(usage: &libc::rusage) -> Duration {
+    let of = |time: libc::timeval| Duration::new(time.tv_sec as u64, 1_000 * time.tv_usec as u32);
+    of(usage.ru_utime) + of(usage.ru_stime)
 }
 
 /// Bytes that this process can still use without swapping: the kernel's estimate, or a lower limit

@@ -1,45 +1,51 @@
-//! Workloads that are other projects' programs, under a preload.
+//! Workloads that are other projects' programs, under a preload: cases of the lab, each run once
+//! from its start to its end.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 
-use crate::cases::case::Work;
-use crate::command::{self, which};
+use crate::cases::case::{Case, Home, Work};
+use crate::cases::install;
+use crate::cases::party::in_words;
+use crate::command::{LONGEST, finished};
 use crate::engine::record::Figure;
 use crate::machine;
-use crate::peers::locate::Ready;
-use crate::run::{self, MAJOR, MINOR, PEAK, TIME};
+use crate::peers::locate::{Places, Ready};
+use crate::run::{MAJOR, MINOR, PEAK, TIME};
 use crate::work::identity;
 use crate::workloads::{Shape, Workload};
 
-/// Runs a program's workload once under `peer`.
+/// A program's case and its directories.
 ///
 /// # Errors
-/// If the program is not installed, fails, or does not use the peer's malloc.
-pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Vec<Figure>> {
-    match workload.shape {
-        Shape::Redis => redis(peer, ops),
-        Shape::PythonJson => python(peer, ops),
-        _ => bail!("{} is a workload of ours", workload.name),
-    }
+/// If the case cannot be read.
+pub fn read(folder: &str) -> anyhow::Result<(Case, Home)> {
+    let case = Case::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))?;
+    let home = Home::of(&case, &Places::new(None)?)?;
+    Ok((case, home))
 }
 
-/// Why the programs of a workload are not available; `None` if they are.
-pub fn absent(workload: &Workload) -> Option<String> {
-    let needed: &[&str] = match workload.shape {
-        Shape::Redis => &["redis-server", "redis-benchmark"],
-        Shape::PythonJson => &["python3"],
-        _ => &[],
+/// Why a workload's program cannot run; `None` if it can, or the workload is ours.
+///
+/// # Errors
+/// If the program's case cannot be read.
+pub fn absent(workload: &Workload) -> anyhow::Result<Option<String>> {
+    let Shape::Program(folder) = &workload.shape else {
+        return Ok(None);
     };
-    needed
-        .iter()
-        .find(|name| which(name).is_none())
-        .map(|name| format!("{name} is not installed"))
+    let (case, home) = read(folder)?;
+    let program = home.filled(&case.subject[0], None);
+    Ok(install::missing(&case, &home)
+        .map(|reason| format!("{reason} (neap lab bench --install)"))
+        .or_else(|| {
+            (!Path::new(&program).is_file()).then(|| format!("{program} is not installed"))
+        }))
 }
 
 /// Checks, once for each program and peer, that the preload works.
@@ -56,137 +62,56 @@ fn ensure_bound(program: &Path, peer: &Ready) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A redis-server in a directory of its own, reachable only by a Unix socket; killed when dropped.
-struct Redis {
-    server: Child,
-    folder: Work,
-}
-
-impl Redis {
-    fn start(peer: &Ready) -> anyhow::Result<Redis> {
-        let program = which("redis-server").context("redis-server is not installed")?;
-        ensure_bound(&program, peer)?;
-        let folder = Work::new()?;
-        let server = Command::new(program)
-            .args("--port 0 --unixsocket redis.sock --appendonly no --daemonize no".split(' '))
-            .args(["--logfile", "redis.log", "--save", ""])
-            .current_dir(folder.path())
-            .env("LD_PRELOAD", &peer.library)
-            .envs(peer.settings.iter().cloned())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let redis = Redis { server, folder };
-        redis.wait_for_socket()?;
-        identity::ensure_mapped(redis.server.id(), &peer.library)?;
-        Ok(redis)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("redis.sock")
-    }
-
-    fn wait_for_socket(&self) -> anyhow::Result<()> {
-        let start = Instant::now();
-        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
-            let log = fs::read_to_string(self.folder.path().join("redis.log")).unwrap_or_default();
-            let last = log.lines().last().unwrap_or("no log");
-            ensure!(
-                start.elapsed() < Duration::from_secs(10),
-                "redis-server is not up: {last}"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        // Both fail only if the server is gone already, which is the goal.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-fn redis(peer: &Ready, ops: u64) -> anyhow::Result<Vec<Figure>> {
-    let redis = Redis::start(peer)?;
-    let each = (ops / 2).to_string();
-    let mut client = Command::new("redis-benchmark");
-    client.arg("-s").arg(redis.socket());
-    client.args("-t set,get -P 16 -c 20 -d 256 -r 100000 -n".split(' '));
-    client.arg(&each);
-    let report = command::output(client.arg("--csv"))?;
-    let server = redis.server.id();
-    let (minor, major) = machine::faults(server)?;
+/// Runs the program in `folder` once under `peer`. Its peak is at least this process's own memory,
+/// from which it was started.
+///
+/// # Errors
+/// If the program is not installed, fails, or does not use the peer's malloc.
+pub fn once(folder: &str, peer: &Ready) -> anyhow::Result<Vec<Figure>> {
+    let ((case, home), work) = (read(folder)?, Work::new()?);
+    let program = fs::canonicalize(home.filled(&case.subject[0], None))?;
+    ensure_bound(&program, peer)?;
+    let errors = work.path().join("errors");
+    let mut subject = home.subject(&case, &work, &[("LD_PRELOAD", peer.library.as_os_str())])?;
+    subject.envs(peer.settings.iter().cloned());
+    subject.stdin(Stdio::null()).stdout(Stdio::null());
+    let subject = subject.stderr(File::create(&errors)?).spawn()?;
+    let usage = finish(subject, home.driver(&case, &work)?);
+    let usage = usage.with_context(|| fs::read_to_string(&errors).unwrap_or_default())?;
     Ok(vec![
-        Figure::nanoseconds(TIME, redis_ns_per_request(&report)?),
-        Figure::kib(PEAK, machine::peak_resident_kib(server)?),
-        Figure::count(MINOR, minor),
-        Figure::count(MAJOR, major),
+        Figure::nanoseconds(TIME, machine::processor_time(&usage).as_nanos() as f64),
+        Figure::kib(PEAK, usage.ru_maxrss as u64),
+        Figure::count(MINOR, usage.ru_minflt as u64),
+        Figure::count(MAJOR, usage.ru_majflt as u64),
     ])
 }
 
-/// The mean time of a request, from redis-benchmark's table of requests per second.
-fn redis_ns_per_request(report: &str) -> anyhow::Result<f64> {
-    let times: Vec<f64> = report
-        .lines()
-        .filter(|line| line.starts_with("\"SET\"") || line.starts_with("\"GET\""))
-        .filter_map(|line| {
-            line.split(',')
-                .nth(1)?
-                .trim_matches('"')
-                .parse::<f64>()
-                .ok()
-        })
-        .map(|per_second| 1e9 / per_second)
-        .collect();
-    ensure!(
-        times.len() == 2,
-        "redis-benchmark does not tell SET and GET: {report}"
-    );
-    Ok(times.iter().sum::<f64>() / 2.0)
-}
-
-/// The interpreter itself: `python3` may be a script that finds it.
-fn python_program() -> anyhow::Result<PathBuf> {
-    static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
-    let mut found = FOUND
-        .lock()
-        .map_err(|_| anyhow::anyhow!("a look-up panicked"))?;
-    if found.is_none() {
-        let script = "import os, sys; print(os.path.realpath(sys.executable))";
-        let path = command::output(Command::new("python3").args(["-c", script]))?;
-        *found = Some(PathBuf::from(path.trim()));
+/// Lets the driver, if there is one, and the subject end, and returns what the subject used.
+fn finish(mut subject: Child, driver: Option<Command>) -> anyhow::Result<libc::rusage> {
+    let start = Instant::now();
+    let driven = driver.map(|mut it| finished(it.env("CASE_SUBJECT", subject.id().to_string())));
+    let mut is_wanted = driven.as_ref().is_none_or(Result::is_ok);
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let (mut usage, mut status): (libc::rusage, _) = (unsafe { std::mem::zeroed() }, 0);
+    let id = subject.id() as i32;
+    // SAFETY: the call fills in both; nobody else waits for this child.
+    while unsafe { libc::wait4(id, &raw mut status, libc::WNOHANG, &raw mut usage) } == 0 {
+        if !is_wanted || start.elapsed() > LONGEST {
+            is_wanted = false;
+            subject.kill()?;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
-    found.clone().context("no python3")
-}
-
-/// Builds, dumps and loads a document of 40,000 records, and reports like a worker.
-const DOCUMENTS: &str = include_str!("../programs/documents.py");
-
-fn python(peer: &Ready, ops: u64) -> anyhow::Result<Vec<Figure>> {
-    let program = python_program()?;
-    ensure_bound(&program, peer)?;
-    let library = peer.library.canonicalize()?;
-    // Not `-I`, with which Python ignores PYTHONMALLOC.
-    let mut command = Command::new(program);
-    command
-        .args(["-s", "-c", DOCUMENTS, &ops.to_string()])
-        .arg(&library);
-    command
-        .env("LD_PRELOAD", &library)
-        .envs(peer.settings.iter().cloned())
-        .env("PYTHONMALLOC", "malloc");
-    run::figures(&command::output(&mut command)?, &library)
+    driven.transpose()?;
+    let status = ExitStatus::from_raw(status);
+    ensure!(status.success(), "it ended badly: {}", in_words(status));
+    Ok(usage)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::peers;
-    use crate::peers::locate::Places;
     use crate::workloads;
 
     fn glibc() -> Ready {
@@ -194,21 +119,33 @@ mod tests {
     }
 
     #[test]
-    fn redis_benchmarks_table_is_read() {
-        let report = "\"test\",\"rps\",\"avg\"\n\"SET\",\"500000.00\",\"0.1\"\n\
-                      \"GET\",\"1000000.00\",\"0.1\"\n";
-        assert_eq!(redis_ns_per_request(report).unwrap(), 1_500.0);
-        assert!(redis_ns_per_request("\"SET\",\"1\"\n").is_err());
+    fn the_programs_that_are_here_run_under_the_c_library() {
+        for name in ["jq", "redis"] {
+            let workload = workloads::find(name).unwrap();
+            let Shape::Program(folder) = &workload.shape else {
+                panic!("{name} is no program")
+            };
+            if absent(workload).unwrap().is_none() {
+                let told = once(folder, &glibc()).unwrap();
+                let (time, peak) = (told[0].as_number(), told[1].as_number());
+                assert!(time > Some(0.0) && peak > Some(1_000.0), "{told:?}");
+            }
+        }
     }
 
     #[test]
-    fn the_programs_that_are_here_run_under_the_c_library() {
-        let programs = workloads::ALL.iter().filter(|w| !w.is_ours());
-        for workload in programs.filter(|w| absent(w).is_none()) {
-            let told = once(workload, &glibc(), workload.quick).unwrap();
-            let (time, peak) = (told[0].as_number(), told[1].as_number());
-            assert!(time > Some(0.0) && peak > Some(1_000.0), "{told:?}");
-        }
+    fn a_program_that_fails_or_whose_driver_fails_is_told() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let run = |subject: &str, driver| finish(shell(subject).spawn().unwrap(), driver);
+        assert!(run("exit 0", None).is_ok());
+        let error = run("exit 3", None).unwrap_err().to_string();
+        assert!(error.contains("exit code 3"), "{error}");
+        let error = run("sleep 100", Some(shell("echo boom; exit 1"))).unwrap_err();
+        assert!(error.to_string().contains("boom"), "{error}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::peers::locate::Ready;
 use crate::status::{PURGED, REGRETTED};
 use crate::work::count::Counted;
 use crate::work::identity;
-use crate::workloads::Workload;
+use crate::workloads::{HUGE_KEY, IDLE_KEY, PER_BLOCK_KEY, Workload};
 
 /// The names of a run's figures.
 pub const TIME: &str = "time of an operation";
@@ -21,15 +21,19 @@ pub const PEAK: &str = "peak RSS";
 pub const MINOR: &str = "minor faults";
 pub const MAJOR: &str = "major faults";
 pub const PER_BLOCK: &str = "resident a live block";
+pub const IDLE: &str = "resident after a pause";
+pub const HUGE: &str = "in huge pages";
 
 /// A line of a worker's report: its key, and the figure that it is. Every report has the first
 /// four.
-const LINES: [(&str, &str, Unit); 7] = [
+const LINES: [(&str, &str, Unit); 9] = [
     ("ns_per_op", TIME, Unit::Nanoseconds),
     ("peak_rss_kib", PEAK, Unit::Kib),
     ("minor_faults", MINOR, Unit::Count),
     ("major_faults", MAJOR, Unit::Count),
-    ("bytes_per_block", PER_BLOCK, Unit::BlockBytes),
+    (PER_BLOCK_KEY, PER_BLOCK, Unit::BlockBytes),
+    (IDLE_KEY, IDLE, Unit::Kib),
+    (HUGE_KEY, HUGE, Unit::Kib),
     ("purged", PURGED, Unit::Bytes),
     ("regretted", REGRETTED, Unit::Bytes),
 ];
@@ -103,7 +107,7 @@ pub fn under_strace<J: AsRef<OsStr>>(
 /// # Errors
 /// If the worker fails, hangs, or used another malloc.
 pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Vec<Figure>> {
-    let job = ["run", workload.name, "--ops", &ops.to_string()];
+    let job = ["run", &workload.name, "--ops", &ops.to_string()];
     figures(&ask(job, peer)?, &peer.library)
 }
 
@@ -182,7 +186,7 @@ fn collected_in(log: &str) -> Option<u64> {
 /// # Errors
 /// If strace or the worker fails, or the worker used another malloc.
 pub fn system_calls(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<u64> {
-    let job = ["run", workload.name, "--ops", &ops.to_string()];
+    let job = ["run", &workload.name, "--ops", &ops.to_string()];
     let mut strace = under_strace(&["-c", "-U", "calls,name"], job, peer)?;
     let (stdout, stderr) = command::outputs(&mut strace)?;
     ensure_heap(&stdout, &peer.library)?;

@@ -134,6 +134,22 @@ impl Block {
         Block { start, size }
     }
 
+    /// Takes a block and writes all of it.
+    ///
+    /// # Panics
+    /// If the heap has no memory.
+    pub fn written(size: usize, stamp: u64) -> Block {
+        let block = Block::take(size, stamp);
+        // SAFETY: the block has `size` bytes, of which the first and the last 8 hold its stamp.
+        unsafe {
+            block
+                .start
+                .add(8)
+                .write_bytes(0x5a, size.saturating_sub(16))
+        };
+        block
+    }
+
     /// The block of `size` bytes that was taken at `start`.
     pub fn at(start: *mut u8, size: usize) -> Block {
         Block { start, size }

@@ -7,7 +7,6 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::cases::tree;
 use crate::work::heap;
 
 /// The file that contains this process's malloc and free.
@@ -51,17 +50,6 @@ pub fn ensure_same(found: &Path, expected: &Path) -> anyhow::Result<()> {
         real(found) == real(expected),
         "the process uses the malloc of {found:?}, not of {expected:?}"
     );
-    Ok(())
-}
-
-/// Fails unless process `pid` has mapped `library`.
-///
-/// # Errors
-/// If it has not.
-pub fn ensure_mapped(pid: u32, library: &Path) -> anyhow::Result<()> {
-    let (maps, real) = (tree::maps(pid).unwrap_or_default(), library.canonicalize()?);
-    let has_it = tree::files(&maps).any(|file| Path::new(file) == real);
-    ensure!(has_it, "process {pid} has not mapped {library:?}");
     Ok(())
 }
 
@@ -141,12 +129,5 @@ mod tests {
         let log = line("/lib/libc.so.6", "/bin/x") + &line("/bin/x", "/lib/one.so");
         assert_eq!(bound_to(&log, Path::new("/bin/x")), Some("/lib/one.so"));
         assert_eq!(bound_to(&log, Path::new("/bin/y")), Some("/bin/x"));
-    }
-
-    #[test]
-    fn a_mapped_library_is_found_and_a_wrong_one_is_not() {
-        let me = std::process::id();
-        assert!(ensure_mapped(me, &own_heap().unwrap()).is_ok());
-        assert!(ensure_mapped(me, Path::new("/bin/sh")).is_err());
     }
 }

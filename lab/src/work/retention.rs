@@ -135,9 +135,7 @@ fn eight(blocks: &mut [Block], size: usize) {
 /// Takes and writes every block; its place in the table is its stamp.
 fn fill(blocks: &mut [Block], size: usize) {
     for (number, block) in blocks.iter_mut().enumerate() {
-        *block = Block::take(size, number as u64);
-        // SAFETY: the block has `size` bytes, of which the first and the last 8 hold its stamp.
-        unsafe { block.start().add(8).write_bytes(0x5a, size - 16) };
+        *block = Block::written(size, number as u64);
     }
 }
 

@@ -1,13 +1,13 @@
 //! Shapes of one thread: blocks of one size, one block that grows by realloc, and the resident
 //! memory of live blocks.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Outcome;
 use super::heap::{self, Block};
 use crate::machine;
 use crate::stats::Rng;
-use crate::workloads::{Growth, Order};
+use crate::workloads::{Growth, HUGE_KEY, IDLE_KEY, Order, PER_BLOCK_KEY, Sizes};
 
 /// Malloc, then free at once, `ops` times.
 pub fn pair(size: usize, ops: u64) -> Outcome {
@@ -187,11 +187,74 @@ pub fn live(size: usize, count: u64) -> anyhow::Result<Outcome> {
         free_filled(block, size, number as u8);
     }
     let bytes = after.saturating_sub(before) as f64 / count as f64;
+    let also = vec![(PER_BLOCK_KEY, bytes)];
     Ok(Outcome {
-        ops: count,
-        elapsed,
-        bytes_per_block: Some(bytes),
+        also,
+        ..Outcome::timed(count, elapsed)
     })
+}
+
+/// From one burst to the next.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Blocks of `bytes` in all, freed in random order, then a pause; once, and then `ops` times whose
+/// processor time counts. Reads, at the top of the last burst, what huge pages hold, and at the end
+/// of the last pause, what is resident.
+pub fn burst(sizes: Sizes, bytes: usize, ops: u64) -> anyhow::Result<Outcome> {
+    let count = bytes / usize::midpoint(sizes.0, sizes.1);
+    let (mut blocks, turns) = (Vec::new(), permutation(count, Order::Random));
+    blocks.resize_with(count, || Block::at(std::ptr::dangling_mut(), 0));
+    let (mut before, mut huge) = (Duration::ZERO, 0);
+    let tables = machine::resident_bytes("self")?;
+    for round in 0..=ops {
+        let mut rng = Rng::new(1);
+        for (stamp, block) in blocks.iter_mut().enumerate() {
+            *block = Block::written(sizes.random(&mut rng), stamp as u64);
+        }
+        huge = machine::kib_of("/proc/self/smaps_rollup", "AnonHugePages").unwrap_or(0);
+        for &turn in &turns {
+            // SAFETY: every block was taken above, and `turns` names each once.
+            unsafe { blocks[turn as usize].give(u64::from(turn)) };
+        }
+        std::thread::sleep(PAUSE);
+        if round == 0 {
+            before = machine::processor_time(&machine::own_usage());
+        }
+    }
+    let elapsed = machine::processor_time(&machine::own_usage()) - before;
+    let idle = machine::resident_bytes("self")?.saturating_sub(tables) / 1_024;
+    let also = vec![(IDLE_KEY, idle as f64), (HUGE_KEY, huge as f64)];
+    Ok(Outcome {
+        also,
+        ..Outcome::timed(ops, elapsed)
+    })
+}
+
+/// `ops` forks of a process with `bytes` of live blocks of 1 KiB; the child ends at once.
+pub fn fork(bytes: usize, ops: u64) -> Outcome {
+    let blocks: Vec<Block> = (0..bytes as u64 >> 10)
+        .map(|stamp| Block::written(1 << 10, stamp))
+        .collect();
+    let start = Instant::now();
+    for _ in 0..ops {
+        // SAFETY: the child makes one system call, which ends it; the parent waits for that child.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            assert!(
+                libc::waitpid(child, std::ptr::null_mut(), 0) == child,
+                "no fork"
+            );
+        }
+    }
+    let elapsed = start.elapsed();
+    for (stamp, block) in blocks.iter().enumerate() {
+        // SAFETY: every block was taken above, and each is given once.
+        unsafe { block.give(stamp as u64) };
+    }
+    Outcome::timed(ops, elapsed)
 }
 
 fn filled(size: usize, byte: u8) -> *mut u8 {

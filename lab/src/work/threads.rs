@@ -8,39 +8,55 @@ use std::time::Instant;
 use super::Outcome;
 use super::heap::{self, Block};
 use crate::stats::Rng;
-use crate::workloads::Sharing;
-
-const SMALLEST: usize = 16;
-const LARGEST: usize = 1_024;
+use crate::workloads::{Order, SMALL, Sharing, Sizes};
 
 /// The live blocks of one thread. Slot `i` of thread `t` has the stamp `t << 32 | i`, so stamps of
 /// live blocks are unique within the process.
 struct Slots {
     blocks: Vec<Block>,
+    sizes: Sizes,
     stamp: u64,
     rng: Rng,
 }
 
 impl Slots {
     /// `live` blocks, all allocated by the calling thread.
-    fn filled(live: usize, thread: usize) -> Slots {
+    fn filled(sizes: Sizes, live: usize, thread: usize) -> Slots {
         let stamp = (thread as u64) << 32;
         let mut rng = Rng::new(1 + thread as u64);
         let blocks = (0..live as u64)
-            .map(|i| Block::take(random_size(&mut rng), stamp | i))
+            .map(|i| Block::take(sizes.random(&mut rng), stamp | i))
             .collect();
-        Slots { blocks, stamp, rng }
+        Slots {
+            blocks,
+            sizes,
+            stamp,
+            rng,
+        }
     }
 
-    /// Replaces a random block, `ops` times.
-    fn churn(&mut self, ops: u64) {
-        for _ in 0..ops {
-            let slot = self.rng.below(self.blocks.len());
-            let stamp = self.stamp | slot as u64;
-            // SAFETY: every slot holds a live block, and this one is replaced at once.
-            unsafe { self.blocks[slot].give(stamp) };
-            self.blocks[slot] = Block::take(random_size(&mut self.rng), stamp);
+    /// Replaces the oldest or a random block, `ops` times.
+    fn churn(&mut self, order: Order, ops: u64) {
+        match order {
+            Order::Fifo => {
+                (0..self.blocks.len())
+                    .cycle()
+                    .take(ops as usize)
+                    .for_each(|slot| self.replace(slot));
+            }
+            _ => (0..ops).for_each(|_| {
+                let slot = self.rng.below(self.blocks.len());
+                self.replace(slot);
+            }),
         }
+    }
+
+    #[inline(always)]
+    fn replace(&mut self, slot: usize) {
+        let stamp = self.stamp | slot as u64;
+        // SAFETY: every slot holds a live block, and this one is replaced at once.
+        unsafe { self.blocks[slot].give(stamp) };
+        self.blocks[slot] = Block::take(self.sizes.random(&mut self.rng), stamp);
     }
 }
 
@@ -53,24 +69,19 @@ impl Drop for Slots {
     }
 }
 
-#[inline(always)]
-fn random_size(rng: &mut Rng) -> usize {
-    SMALLEST + rng.below(LARGEST - SMALLEST + 1)
-}
-
 /// Each of `threads` threads replaces blocks among its own `live` ones; `ops` in total.
-pub fn churn(live: usize, threads: usize, ops: u64) -> Outcome {
+pub fn churn((sizes, live, order): (Sizes, usize, Order), threads: usize, ops: u64) -> Outcome {
     if threads == 1 {
-        let mut slots = Slots::filled(live, 0);
+        let mut slots = Slots::filled(sizes, live, 0);
         let start = Instant::now();
-        slots.churn(ops);
+        slots.churn(order, ops);
         return Outcome::timed(ops, start.elapsed());
     }
     let each = ops / threads as u64;
     timed_threads(threads, |thread, barrier| {
-        let mut slots = Slots::filled(live, thread);
+        let mut slots = Slots::filled(sizes, live, thread);
         Stint::between(barrier, || {
-            slots.churn(each);
+            slots.churn(order, each);
             each
         })
     })
@@ -81,7 +92,7 @@ pub fn churn(live: usize, threads: usize, ops: u64) -> Outcome {
 pub fn server(live: usize, threads: usize, life: u64, ops: u64) -> Outcome {
     let generations = (ops / threads as u64 / life).max(1);
     timed_threads(threads, |thread, barrier| {
-        let mut slots = Some(Slots::filled(live, thread));
+        let mut slots = Some(Slots::filled(SMALL, live, thread));
         Stint::between(barrier, || {
             for _ in 0..generations {
                 let inherited = slots.take().expect("a life returns its slots");
@@ -96,7 +107,7 @@ pub fn server(live: usize, threads: usize, life: u64, ops: u64) -> Outcome {
 }
 
 fn one_life(mut slots: Slots, life: u64) -> Slots {
-    slots.churn(life);
+    slots.churn(Order::Random, life);
     slots
 }
 
@@ -197,18 +208,21 @@ fn wait_until(ready: impl Fn() -> bool) {
     }
 }
 
-/// One thread allocates `ops` blocks, another checks and frees them.
-pub fn handoff(size: usize, ops: u64) -> Outcome {
-    assert!(size >= 8, "a block carries a number of 8 bytes");
-    let ring = Ring::new();
-    timed_threads(2, |thread, barrier| {
-        Stint::between(barrier, || match thread {
+/// In each of `pairs` pairs, one thread allocates blocks, another checks and frees them; `ops` in
+/// total.
+pub fn handoff(sizes: Sizes, pairs: usize, ops: u64) -> Outcome {
+    assert!(sizes.0 >= 8, "a block carries a number of 8 bytes");
+    let rings: Vec<Ring> = (0..pairs).map(|_| Ring::new()).collect();
+    let each = ops / pairs as u64;
+    timed_threads(2 * pairs, |thread, barrier| {
+        let (ring, mut rng) = (&rings[thread / 2], Rng::new(1 + thread as u64));
+        Stint::between(barrier, || match thread % 2 {
             0 => {
-                (0..ops).for_each(|number| ring.push(numbered(size, number)));
-                ops
+                (0..each).for_each(|number| ring.push(numbered(sizes.random(&mut rng), number)));
+                each
             }
             _ => {
-                (0..ops).for_each(|number| free_numbered(ring.pop(), number));
+                (0..each).for_each(|number| free_numbered(ring.pop(), number));
                 0
             }
         })
