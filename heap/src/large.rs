@@ -64,6 +64,7 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
         return zero_dirty(&place);
     }
     let block = plain_span(size, align, 0).map_or(ptr::null_mut(), |span| zeroed(&span, size));
+    tend_rarely();
     end_slow_path(0);
     block
 }

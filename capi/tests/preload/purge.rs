@@ -56,6 +56,15 @@ fn stalls_elsewhere_on_the_machine_are_no_shortage() {
     passes("stalls", &["elsewhere", "scarce", "own"], &[LONG]);
 }
 
+#[test]
+fn what_is_cached_goes_home_though_the_program_only_allocates() {
+    passes(
+        "cached",
+        &["malloc", "calloc"],
+        &[("NEAP_PURGE_THREAD", "0")],
+    );
+}
+
 /// Each block goes to its slab by itself, and none to a magazine.
 #[test]
 fn a_sleeping_process_without_magazines_gives_back_what_its_thread_freed() {

@@ -21,7 +21,7 @@ use crate::base::policy::{CACHE_SHARDS, Scope};
 use crate::base::sync::plain::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicPtr, AtomicUsize};
 use crate::base::units::SLICE_BYTES;
-use crate::os::thread::own_name;
+use crate::os::thread::{give_way, own_name};
 use core::hint::spin_loop;
 use core::ptr::{self, null_mut};
 
@@ -33,6 +33,9 @@ const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
 const WANTED_ROUNDS: usize = 2;
 /// How often a round tries to get its turn.
 const SPINS: usize = 1000;
+/// How often it then waits for a moment if it is to take all: the holder may have lost its
+/// processor.
+const WAITS: usize = 100;
 
 /// All cached spans of a heap. Every process reads the shards now and then, so they stand together,
 /// and next to other words that it reads.
@@ -132,13 +135,14 @@ impl SpanCache {
         if shard.wanted.load(Relaxed) == 0 {
             return Kept::No;
         }
-        let Some(_turn) = shard.turn() else {
-            return Kept::No;
-        };
+        // Before the turn, so that a cache without room costs little. Others may add spans.
         let all = shard.slices.load(Relaxed) + record.slices.get();
         if all > room {
             return Kept::No;
         }
+        let Some(_turn) = shard.turn() else {
+            return Kept::No;
+        };
         // SAFETY: a span in use, the caller's. Of a large one only lists read these words.
         unsafe { record.set_cached(list.load(Relaxed), shard.round.load(Relaxed)) };
         // Release: a fork's child that finds the span in the list also finds the link.
@@ -159,7 +163,7 @@ impl SpanCache {
         if !shard.has_spans() {
             return first;
         }
-        let Some(_turn) = (0..SPINS).find_map(|_| shard.turn_or_spin()) else {
+        let Some(_turn) = shard.turn_in_time(which) else {
             return first;
         };
         let round = shard.round.load(Relaxed);
@@ -256,9 +260,20 @@ impl Shard {
         self.slices.load(Relaxed) != 0
     }
 
-    fn turn_or_spin(&self) -> Option<Turn<'_>> {
-        spin_loop();
-        self.turn()
+    /// Waits a little for a turn, but not for one that the caller has, as a handler of signals.
+    fn turn_in_time(&self, which: Scope) -> Option<Turn<'_>> {
+        let waits = match which {
+            Scope::Idle => 0,
+            Scope::All if self.holder.load(Relaxed) == own_name() => 0,
+            Scope::All => WAITS,
+        };
+        (0..SPINS + waits).find_map(|tried| {
+            match tried < SPINS {
+                true => spin_loop(),
+                false => give_way(),
+            }
+            self.turn()
+        })
     }
 
     /// In a fork's child: ends the turn of a thread that stayed in the parent.

@@ -2,12 +2,16 @@
 
 use super::large;
 use crate::base::policy::{CACHE_SHARD_BYTES, CACHE_SHARDS, Scope};
-use crate::base::sync::plain::{AtomicBool, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
-use crate::pages::{Age, Dirty, GroupShare, Kept, PageHeap, SliceRef, Span, Use};
+use crate::pages::{
+    Age, Dirty, GroupShare, Kept, MIRROR_WORDS, Mirror, PageHeap, SliceRef, Span, Use,
+};
 use std::boxed::Box;
+use std::sync::Barrier;
+use std::time::Duration;
 use std::vec::Vec;
 
 const YES: Kept = Kept::Yes;
@@ -77,6 +81,31 @@ fn what_is_cached_counts_as_free_and_dirty() {
     assert_eq!(heap.cached_bytes(), 0);
     assert_eq!(heap.check(), Ok(()));
     assert_eq!(heap.locked().inner.counts.used_slices, 0);
+}
+
+/// The mirror is what the status page shows.
+#[test]
+fn the_mirror_counts_what_is_cached_as_free_after_each_round() {
+    let heap = heap(Conditions::default());
+    let words = |count| -> &'static [AtomicU64] {
+        Box::leak((0..count).map(|_| AtomicU64::new(0)).collect())
+    };
+    let figures: &'static [AtomicU64; MIRROR_WORDS] = words(MIRROR_WORDS).try_into().unwrap();
+    let span = large(&heap, 3).unwrap();
+    let told = || figures[1..].iter().map(|word| word.load(Ordering::Relaxed));
+    let told = || told().collect::<Vec<_>>();
+    heap.set_mirror(Some(Mirror {
+        figures,
+        arenas: words(1 + 2 * 8),
+    }));
+    let in_use = told();
+    assert_ne!(keep(&heap, &span.place), Kept::No);
+    heap.refresh_mirror();
+    let cached = told();
+    heap.release_cached(0, Scope::All, Age::New);
+    heap.refresh_mirror();
+    assert_eq!(told(), cached, "as if the span were free");
+    assert_ne!(in_use, cached);
 }
 
 #[test]
@@ -221,6 +250,24 @@ fn who_does_not_get_a_turn_leaves_it_to_its_holder() {
     }
     drop(turn);
     assert!(take(&heap, 1).is_some());
+}
+
+#[test]
+fn who_takes_all_waits_for_a_turn() {
+    let heap = heap(Conditions::default());
+    keep(&heap, &large(&heap, 1).unwrap().place);
+    let (turns, holds) = (heap.tables.cache.shard(0).0, Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let turn = turns.turn();
+            holds.wait();
+            std::thread::sleep(Duration::from_millis(1));
+            drop(turn);
+        });
+        holds.wait();
+        assert!(heap.release_cached(0, Scope::All, Age::New));
+    });
+    assert_eq!((heap.cached_bytes(), heap.check()), (0, Ok(())));
 }
 
 #[test]
