@@ -1,11 +1,17 @@
 //! What a small and short-lived process costs under the library, in counts.
 
 use crate::c_library::CLibrary;
+use crate::places::scratch;
+use crate::skips::{announce, is_root, needs_root};
 use crate::support::{
-    Artifact, aborted, bare, compile, library, limit, output_of, preloaded, run, set_variable,
-    succeeds, succeeds_or_skips, text,
+    Artifact, Machine, aborted, bare, compile, library, limit, output_of, preloaded, run,
+    set_variable, succeeds, succeeds_or_skips, text,
 };
+use neap_shared::control::{Kind, OPTIONS};
 use std::env;
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -72,6 +78,51 @@ fn a_small_process_costs_little_more_than_without() {
         neap.writable_kib <= plain.writable_kib + 2200,
         "writable memory"
     );
+}
+
+/// The loader ignores most of `LD_PRELOAD` in a program that gains privileges. One that is linked
+/// to the library, or preloads it by `/etc/ld.so.preload`, has it. Needs root, for such a program.
+#[test]
+fn a_program_that_gains_privileges_ignores_all_options() {
+    const NOBODY: u32 = 65534;
+    if Machine::under_test() != Machine::Own {
+        return announce("an emulator gives its program no privileges");
+    }
+    let library = library();
+    let folder = library.parent().expect("a directory").display();
+    let flags = [
+        library.clone().into(),
+        format!("-Wl,-rpath,{folder}").into(),
+    ];
+    let flags = flags.each_ref().map(OsString::as_os_str);
+    let source = "programs/start/privileged.c";
+    let Some(program) = compile(source, Artifact::Program, &flags) else {
+        return;
+    };
+    if !is_root() {
+        return needs_root("only root makes a program of another user");
+    }
+    fs::set_permissions(&*program, Permissions::from_mode(0o4755)).expect("a file of root's");
+    let room = scratch().join(format!("privileged-{}", std::process::id()));
+    fs::create_dir_all(&room).expect("a directory");
+    fs::set_permissions(&room, Permissions::from_mode(0o777)).expect("a directory of root's");
+    let mut command = preloaded(&program, &[]);
+    command.uid(NOBODY).gid(NOBODY).current_dir(&room);
+    for (name, value) in OPTIONS.iter().map(|option| (option.env, option.kind)) {
+        match value {
+            Kind::Path => command.env(name, room.join(name)),
+            Kind::Socket => command.env(name, "neap-test-monitor"),
+            Kind::Bytes { .. } => command.env(name, "1M"),
+            Kind::Choice(words) => command.env(name, words[words.len() - 1]),
+            Kind::Names(_) | Kind::Time { .. } | Kind::Interval { .. } => command.env(name, "1ms"),
+        };
+    }
+    command.env("NEAP_UNKNOWN", "1");
+    let output = output_of(&mut command);
+    let written = fs::read_dir(&room).expect("a directory").count();
+    fs::remove_dir_all(&room).expect("a directory");
+    succeeds_or_skips(&output, source);
+    assert_eq!(written, 0, "it wrote files");
 }
 
 /// A process of several threads that registers for `membarrier` waits for a grace period of RCU:
