@@ -3,6 +3,7 @@
 #include "../../include/neap.h"
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 static void sizes(void) {
@@ -82,9 +83,36 @@ static void guards(void) {
     }
 }
 
+/* What a coroutine maps over pages of its stack, or takes away from it, is not its successor's. */
+static void mapped_over(void) {
+    enum { BYTES = 64 << 10 };
+    static char text[BYTES];
+    int file = memfd_create("stack", 0);
+    CHECK(file >= 0);
+    memset(text, 0x5a, sizeof text);
+    CHECK(write(file, text, sizeof text) == sizeof text);
+    for (size_t bytes = 2 * BYTES; bytes <= 1 << 20; bytes *= 2) {
+        for (int unmaps = 0; unmaps < 2; unmaps++) {
+            neap_stack_t stack, next;
+            CHECK(neap_stack_alloc(bytes, &stack) == 0);
+            char *over = (char *)stack.top - BYTES;
+            if (unmaps) CHECK(munmap(over, BYTES) == 0);
+            else CHECK(mmap(over, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == over);
+            neap_stack_free(&stack);
+            CHECK(neap_stack_alloc(bytes, &next) == 0);
+            memset(next.limit, 1, next.bytes);
+            neap_stack_free(&next);
+            CHECK(pread(file, text, sizeof text, 0) == sizeof text);
+            for (int at = 0; at < BYTES; at++) CHECK(text[at] == 0x5a);
+        }
+    }
+    close(file);
+}
+
 int main(void) {
     CHECK(served_by_neap("neap_stack_alloc"));
     sizes();
     threads();
     guards();
+    mapped_over();
 }

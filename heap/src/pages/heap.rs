@@ -54,6 +54,8 @@ pub struct PageHeap<O: Os> {
     pub(super) calls: CallCounts,
     /// Spans in use whose pages were moved into them; see [`super::renew`].
     pub(super) moved_spans: AtomicUsize,
+    /// Whether the program ever mapped something over a stack.
+    pub(super) maps_over_stacks: AtomicBool,
     /// Whether nothing is to be committed ahead.
     thrifty: AtomicBool,
     /// Whether writable memory is too scarce for a slab of each class.
@@ -272,6 +274,7 @@ impl<O: Os> PageHeap<O> {
             zeroing: Zeroing::new(),
             calls: CallCounts::new(),
             moved_spans: AtomicUsize::new(0),
+            maps_over_stacks: AtomicBool::new(false),
             thrifty: AtomicBool::new(false),
             scant: AtomicBool::new(false),
             untended: AtomicBool::new(false),

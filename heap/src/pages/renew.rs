@@ -198,10 +198,20 @@ impl<O: Os> PageHeap<O> {
             let record = arena.record(index);
             if let State::Used(use_) = record.state() {
                 record.set_overmapped(true);
+                if use_ == Use::Stack {
+                    self.maps_over_stacks.store(true, Relaxed);
+                }
                 visit(SliceRef { arena, index }, use_);
             }
             index = record.end().max(index + 1);
         }
+    }
+
+    /// Whether the program mapped something over the stack whose span starts at `base`.
+    #[inline]
+    pub fn is_stack_mapped_over(&self, base: usize) -> bool {
+        self.maps_over_stacks.load(Relaxed)
+            && self.locate(base).is_some_and(|place| place.is_overmapped())
     }
 }
 

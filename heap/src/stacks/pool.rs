@@ -146,7 +146,10 @@ impl Pool {
         unsafe { Self::cool(pages.os(), stack) };
         stack.set_ended_at(pages.os().now_ms());
         let size = stack.size();
-        let mut surplus = self.guarded(pages).keep(stack, size);
+        let mut surplus = match pages.is_stack_mapped_over(stack.base()) {
+            true => self.locked().leave(stack),
+            false => self.guarded(pages).keep(stack, size),
+        };
         // SAFETY: taken out of the list of idle stacks, by this thread.
         unsafe { self.retire(pages, surplus.stacks(), Age::New) };
         Ok(surplus.stacks().len())
@@ -323,6 +326,16 @@ impl<'p> Locked<'p> {
             return Batch::new();
         }
         self.idle_since(size, u64::MAX, (most / 4).clamp(1, BATCH))
+    }
+
+    /// Gives a returned stack up, as [`Locked::keep`] does with surplus ones.
+    #[cold]
+    fn leave<'h>(&mut self, stack: &'h StackRecord) -> Batch<'h> {
+        let mut batch = Batch::new();
+        self.end_use();
+        stack.set_state(State::Leaving);
+        batch.push(stack);
+        batch
     }
 
     /// Removes up to `most` stacks from a list, oldest first, that ended at `until_ms` or before.
