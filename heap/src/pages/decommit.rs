@@ -35,7 +35,6 @@ impl<O: Os> PageHeap<O> {
     pub(super) fn uncommit_part(&self, part: &SpanRecord) -> Result<usize, OutOfMemory> {
         let arena = &self.arenas()[part.arena()];
         let (from, to) = (part.index.get(), part.end());
-        self.calls.count_uncommit();
         let start = NonNull::new(arena.layout().address(from) as *mut u8).ok_or(OutOfMemory)?;
         // SAFETY: slices of a free span, in one arena, set aside, so no thread uses them.
         unsafe { self.map_afresh(start, (to - from) * SLICE_BYTES, Commit::No) }

@@ -19,21 +19,6 @@ pub struct UseTotals {
     pub bytes: usize,
 }
 
-/// How often the kernel was asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
-    /// Reservations tried.
-    pub reserve: usize,
-    /// Commits tried.
-    pub commit: usize,
-    /// Uncommits tried.
-    pub uncommit: usize,
-    /// Purges tried.
-    pub purge: usize,
-    /// Moves of pages tried.
-    pub move_pages: usize,
-}
-
 /// The figures of the page heap at one moment, in bytes unless said otherwise.
 ///
 /// `in_use + free = ` all spans; `committed` includes the metadata.
@@ -63,10 +48,6 @@ pub struct Totals {
     pub purged_bytes: usize,
     /// Of these, bytes of free spans that were wanted again within the decay time.
     pub regretted_bytes: usize,
-    /// Purges that the kernel refused.
-    pub refused_purges: usize,
-    /// The calls to the kernel.
-    pub calls: Calls,
     /// The cost of zeroed blocks.
     pub zeroing: ZeroingTotals,
 }
@@ -85,7 +66,6 @@ pub(super) struct Counts {
     pub(super) purges: usize,
     pub(super) purged_bytes: usize,
     pub(super) regretted_bytes: usize,
-    pub(super) refused_purges: usize,
     /// Purged lately of the heap's own accord, and not wanted again so far.
     purged_lately: Recent,
 }
@@ -113,58 +93,6 @@ impl Recent {
     }
 }
 
-/// The running counts behind [`Calls`]: calls are made without the lock.
-#[derive(Debug)]
-pub(super) struct CallCounts {
-    reserve: AtomicUsize,
-    commit: AtomicUsize,
-    uncommit: AtomicUsize,
-    purge: AtomicUsize,
-    move_pages: AtomicUsize,
-}
-
-impl CallCounts {
-    pub(super) const fn new() -> Self {
-        Self {
-            reserve: AtomicUsize::new(0),
-            commit: AtomicUsize::new(0),
-            uncommit: AtomicUsize::new(0),
-            purge: AtomicUsize::new(0),
-            move_pages: AtomicUsize::new(0),
-        }
-    }
-
-    pub(super) fn count_reserve(&self) {
-        self.reserve.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn count_commit(&self) {
-        self.commit.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn count_uncommit(&self) {
-        self.uncommit.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn count_purge(&self) {
-        self.purge.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn count_move(&self) {
-        self.move_pages.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn calls(&self) -> Calls {
-        Calls {
-            reserve: self.reserve.load(Relaxed),
-            commit: self.commit.load(Relaxed),
-            uncommit: self.uncommit.load(Relaxed),
-            purge: self.purge.load(Relaxed),
-            move_pages: self.move_pages.load(Relaxed),
-        }
-    }
-}
-
 impl Counts {
     pub(super) const fn new() -> Self {
         Self {
@@ -183,7 +111,6 @@ impl Counts {
             purges: 0,
             purged_bytes: 0,
             regretted_bytes: 0,
-            refused_purges: 0,
             purged_lately: Recent {
                 young: 0,
                 old: 0,

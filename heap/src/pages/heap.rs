@@ -1,9 +1,7 @@
 //! The page heap: what it consists of, and its lock. All of this is off the fast paths.
 
 use super::arena::{Arena, MAX_ARENAS, SideTable, SliceRef};
-use super::figures::{
-    CallCounts, Counts, MIRROR_PART, MIRROR_SLICES, Mirror, Totals, UseTotals, Zeroing,
-};
+use super::figures::{Counts, MIRROR_PART, MIRROR_SLICES, Mirror, Totals, UseTotals, Zeroing};
 use super::huge::{Policy, SplitUnits};
 use super::layout::Sides;
 use super::limits::{Footprint, Limits};
@@ -51,7 +49,6 @@ pub struct PageHeap<O: Os> {
     /// What `calloc` found large reused blocks to be.
     pub(super) predictor: Predictor,
     pub(super) zeroing: Zeroing,
-    pub(super) calls: CallCounts,
     /// Spans in use whose pages were moved into them; see [`super::renew`].
     pub(super) moved_spans: AtomicUsize,
     /// Whether the program ever mapped something over a stack.
@@ -231,8 +228,6 @@ impl<'h, O: Os> Locked<'h, O> {
             purges: counts.purges,
             purged_bytes: counts.purged_bytes,
             regretted_bytes: counts.regretted_bytes,
-            refused_purges: counts.refused_purges,
-            calls: self.heap.calls.calls(),
             zeroing: self.heap.zeroing.totals(),
         }
     }
@@ -272,7 +267,6 @@ impl<O: Os> PageHeap<O> {
             tail_waits: AtomicUsize::new(0),
             predictor: Predictor::new(),
             zeroing: Zeroing::new(),
-            calls: CallCounts::new(),
             moved_spans: AtomicUsize::new(0),
             maps_over_stacks: AtomicBool::new(false),
             thrifty: AtomicBool::new(false),

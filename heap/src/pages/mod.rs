@@ -57,7 +57,7 @@ mod tests;
 mod zero_state;
 
 pub use arena::{SideTable, SliceRef};
-pub use figures::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals, ZeroingTotals};
+pub use figures::{MIRROR_WORDS, Mirror, Totals, UseTotals, ZeroingTotals};
 pub use heap::{PageHeap, Tables};
 pub use huge::Policy as HugePolicy;
 pub use layout::Sides;

@@ -319,7 +319,6 @@ impl<O: Os> PageHeap<O> {
                 let bytes = (to - at) * layout.page_bytes();
                 let purged = self.purge_range(address, bytes, due);
                 let mut locked = self.locked();
-                locked.heap.calls.count_purge();
                 if purged == Purged::Zero {
                     locked.count_returned(bytes);
                     cleaned += locked.note_clean_pages(part, at..to);
@@ -466,10 +465,8 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     pub(super) fn count_purge(&mut self, bytes: usize, purged: Purged) {
-        self.heap.calls.count_purge();
-        match purged {
-            Purged::Zero => self.count_returned(bytes),
-            Purged::MaybeDirty => self.inner.counts.refused_purges += 1,
+        if purged == Purged::Zero {
+            self.count_returned(bytes);
         }
     }
 

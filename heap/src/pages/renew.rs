@@ -73,7 +73,6 @@ impl<O: Os> PageHeap<O> {
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
         let moved = unsafe { self.os.move_pages(from, to, bytes, most_pieces) };
         drop(not_growing);
-        self.calls.count_move();
         // Where a later piece was refused, the earlier ones left their mappings in the target.
         let may_be_parted = moved.is_ok() || moved == Err(RemapError::Refused) && most_pieces > 1;
         if moved != Err(RemapError::Lost) {

@@ -209,14 +209,12 @@ impl<O: Os> PageHeap<O> {
         [doubled.max(BREAK_SLICES).max(least), least]
             .into_iter()
             .find_map(|slices| {
-                self.calls.count_reserve();
                 let bytes = slices.checked_mul(SLICE_BYTES)?;
                 Some((slices, self.os.reserve_at_break(bytes, HUGE_BYTES)?))
             })
     }
 
     fn reserve_slices(&self, slices: usize) -> Option<NonNull<u8>> {
-        self.calls.count_reserve();
         self.os
             .reserve(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)
     }
@@ -312,10 +310,6 @@ impl<O: Os> PageHeap<O> {
 
     /// Maps a part of a claimed arena, and gives the kernel the policy's advice for it.
     fn map_claimed(&self, range: Range<usize>, claim: Claim) -> Result<(), ClaimError> {
-        match claim {
-            Claim::Reserved => self.calls.count_reserve(),
-            Claim::Committed | Claim::Extended => self.calls.count_commit(),
-        }
         let start = NonNull::new(range.start as *mut u8).ok_or(ClaimError::OutOfMemory)?;
         // SAFETY: the callers name what lies beside the mapped parts of a claimed arena; what is to
         // be extended is the arena's own.
@@ -331,7 +325,6 @@ impl<O: Os> PageHeap<O> {
     }
 
     pub(super) fn commit_bytes(&self, address: usize, bytes: usize) -> Result<(), OutOfMemory> {
-        self.calls.count_commit();
         let start = NonNull::new(address as *mut u8).ok_or(OutOfMemory)?;
         // SAFETY: all callers name ranges of one arena, which is one reservation.
         unsafe { self.os.commit(start, bytes) }
@@ -423,7 +416,6 @@ impl<O: Os> PageHeap<O> {
 
     /// Uncommits what was committed just now and has no tables.
     fn take_back(&self, address: usize, bytes: usize) {
-        self.calls.count_uncommit();
         if let Some(start) = NonNull::new(address as *mut u8) {
             // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay
             // readable, and are committed once more when they are needed.

@@ -94,6 +94,8 @@ pub(super) struct State {
     pub(super) reservations: Vec<Reservation>,
     pub(super) failures: [Failure; CALLS],
     pub(super) failed: usize,
+    /// How many calls of each kind there were.
+    pub(super) calls: [usize; CALLS],
     pub(super) committed_pages: usize,
     pub(super) now_ms: u64,
     pub(super) locked: bool,
@@ -255,6 +257,7 @@ impl State {
     }
 
     pub(super) fn fails(&mut self, call: Call) -> bool {
+        self.calls[call as usize] += 1;
         let failure = &mut self.failures[call as usize];
         if failure.after > 0 {
             failure.after -= 1;

@@ -110,6 +110,11 @@ impl Fake {
         self.state().failures[call as usize] = Failure { after, times };
     }
 
+    /// How many calls of a kind there were so far.
+    pub fn calls(&self, call: Call) -> usize {
+        self.state().calls[call as usize]
+    }
+
     /// How many calls failed so far.
     pub fn failed(&self) -> usize {
         self.state().failed
@@ -285,7 +290,7 @@ impl Os for Fake {
             pages.iter().all(|&page| page == Page::Committed),
             "a purge of what is not committed"
         );
-        if state.locked || state.fails(Call::Purge) {
+        if state.fails(Call::Purge) || state.locked {
             return Purged::MaybeDirty;
         }
         match state.purge(addr, bytes, self.conditions.page_bytes) == bytes {

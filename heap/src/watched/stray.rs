@@ -207,14 +207,8 @@ pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key
     let is_clean = NEAR_BLOCKS.contains(&bytes)
         // SAFETY: blocks of a slab in use, whose pages may be read.
         && unsafe {
-            let before = match is_first {
-                true => 0,
-                false => dirt(address - bytes, bytes, before, Side::End),
-            };
-            let behind = match is_last {
-                true => 0,
-                false => dirt(address + bytes, bytes, behind, Side::Start),
-            };
+            let before = if is_first { 0 } else { dirt(address - bytes, bytes, before, Side::End) };
+            let behind = if is_last { 0 } else { dirt(address + bytes, bytes, behind, Side::Start) };
             before | behind == 0
         };
     if !is_clean {
@@ -239,10 +233,7 @@ unsafe fn dirt(start: usize, bytes: usize, key: Key, side: Side) -> u64 {
     let (word, strays) = unsafe { (canary_at(start, bytes), strays(near, BESIDE)) };
     let word = word.load(Ordering::Acquire);
     // Not by `State`, of which the compiler makes branches.
-    let strays = match key.is_live(word) {
-        true => 0,
-        false => strays,
-    };
+    let strays = if key.is_live(word) { 0 } else { strays };
     let is_changed = word != 0 && key.read(word).is_none();
     strays | u64::from(is_changed)
 }

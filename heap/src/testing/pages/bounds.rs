@@ -5,7 +5,7 @@ use crate::base::policy::Driver;
 use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
-use crate::os::fake::{Conditions, Fake};
+use crate::os::fake::{Call, Conditions, Fake};
 use crate::pages::{Age, Dirty, GroupShare, HugePolicy, PageHeap, Span, SpanSource, Use};
 use crate::pages::{MIRROR_WORDS, Mirror};
 use std::boxed::Box;
@@ -61,7 +61,7 @@ fn untouched_pages_are_not_purged_for_a_bound() {
     let span = large(&heap, 32).unwrap();
     free(&heap, span, Dirty::All);
     let totals = heap.totals();
-    assert_eq!((totals.free_dirty, totals.calls.purge), (0, 0));
+    assert_eq!((totals.free_dirty, heap.os().calls(Call::Purge)), (0, 0));
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn locked_pages_stay_until_they_are_unlocked_or_asked_for() {
     heap.os().advance(10_000);
     heap.tend();
     assert_eq!((purge_due(&heap), heap.purge_all()), (0, 0));
-    assert_eq!((heap.purge_above(0), heap.totals().calls.purge), (0, 0));
+    assert_eq!((heap.purge_above(0), heap.os().calls(Call::Purge)), (0, 0));
     // Nor do they give way to a request that the limit then refuses.
     assert!(large(&heap, 48).is_none());
     // SAFETY: the test's own span.
