@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use neap_heap::os::loader::set_errno;
-use neap_heap::os::{call_long, loader, process};
+use neap_heap::os::{loader, process};
 
 /// The address of a name, as the loader found it in the process.
 macro_rules! address_of {
@@ -199,16 +199,9 @@ fn linked(name: &CStr) -> *mut c_void {
     address.cast_mut()
 }
 
-/// Calls the kernel, as the C library's function would, where there is none.
-///
-/// # Safety
-/// - As [`call_long`].
+/// The C library's result for the kernel's answer: an error becomes `errno`.
 #[cold]
-pub(crate) unsafe fn ask(number: c_long, arguments: &[usize]) -> isize {
-    let mut all = [0; 6];
-    all[..arguments.len()].copy_from_slice(arguments);
-    // SAFETY: the caller's promise.
-    let answer = unsafe { call_long(number, all) };
+pub(crate) fn result_of(answer: isize) -> isize {
     match answer {
         -4095..=-1 => fail_raw(answer as c_long) as isize,
         answer => answer,

@@ -222,10 +222,10 @@ pub(crate) use wraps;
 
 /// Calls the next library's function, which the constructor found, or else the kernel.
 macro_rules! next_or_kernel {
-    ($place:ident($($argument:expr),*), $number:expr) => {
+    ($place:ident($($argument:expr),*), $name:ident) => {
         match $place.get() {
             Some(next) => next($($argument),*),
-            None => $crate::imports::ask($number, &[$($argument as usize),*]) as _,
+            None => $crate::imports::result_of(neap_heap::kernel!($name $(, $argument)*)) as _,
         }
     };
 }

@@ -12,7 +12,8 @@
 use crate::dlopen;
 use crate::imports::{self, optional};
 use core::ffi::{CStr, c_char};
-use neap_heap::os::{call, process};
+use neap_heap::kernel;
+use neap_heap::os::process;
 use neap_shared::control::{self, Value};
 use neap_shared::sanitizers;
 
@@ -133,11 +134,7 @@ pub(crate) unsafe fn leave_to_sanitizer(argv: *const *const c_char, envp: *mut *
         b", which needs a malloc of its own: it runs without Neap\n",
     ]);
     // SAFETY: the process's own arguments and environment, which end in null.
-    unsafe {
-        let [argv, envp] = [argv.expose_provenance(), envp.expose_provenance()];
-        let program = c"/proc/self/exe".as_ptr().expose_provenance();
-        call(libc::SYS_execve, [program, argv, envp, 0])
-    };
+    unsafe { kernel!(execve, c"/proc/self/exe".as_ptr(), argv, envp) };
 }
 
 /// Whether the loader was called with the program as its argument: then the loader is what
@@ -152,10 +149,8 @@ fn say(parts: [&[u8]; 5]) {
         iov_base: part.as_ptr().cast_mut().cast(),
         iov_len: part.len(),
     });
-    let place = vector.as_ptr().expose_provenance();
-    let arguments = [libc::STDERR_FILENO as usize, place, vector.len(), 0];
     // SAFETY: each part is as long as it says.
-    unsafe { call(libc::SYS_writev, arguments) };
+    unsafe { kernel!(writev, libc::STDERR_FILENO, vector.as_ptr(), vector.len()) };
 }
 
 #[cfg(test)]

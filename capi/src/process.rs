@@ -52,7 +52,7 @@ pub(crate) fn begin() {
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let _alone = hold_for(flags);
     // SAFETY: as C declares the function; without one, as the kernel's call of this number.
-    unsafe { next_or_kernel!(UNSHARE(flags), libc::SYS_unshare) }
+    unsafe { next_or_kernel!(UNSHARE(flags), unshare) }
 }
 
 /// Enters a namespace. Only a process with one thread may enter some of them.
@@ -63,7 +63,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
     let _alone = hold_for(kind);
     // SAFETY: as in `unshare`.
-    unsafe { next_or_kernel!(SETNS(file, kind), libc::SYS_setns) }
+    unsafe { next_or_kernel!(SETNS(file, kind), setns) }
 }
 
 /// Sets the capabilities of the calling thread. A purge thread from before would keep its own.
@@ -74,7 +74,7 @@ unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
 unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
     let _alone = purge::hold();
     // SAFETY: as in `unshare`.
-    unsafe { next_or_kernel!(CAPSET(header, data), libc::SYS_capset) }
+    unsafe { next_or_kernel!(CAPSET(header, data), capset) }
 }
 
 /// Forks. The program's own handlers run within it, and may free much.

@@ -45,12 +45,8 @@ unsafe extern "C" fn mmap(
         mapped_over::note(address.addr(), bytes);
     }
     // SAFETY: as C declares the function; without one, as the kernel's call of this number.
-    let mapped = unsafe {
-        next_or_kernel!(
-            MMAP(address, bytes, access, flags, file, offset),
-            libc::SYS_mmap
-        )
-    };
+    let mapped =
+        unsafe { next_or_kernel!(MMAP(address, bytes, access, flags, file, offset), mmap) };
     note(mapped, bytes);
     mapped
 }
@@ -77,7 +73,7 @@ unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
     // Before the call: afterwards another thread may have the addresses, outside of the arenas.
     mapped_over::note(address.addr(), bytes);
     // SAFETY: as in `mmap`.
-    unsafe { next_or_kernel!(MUNMAP(address, bytes), libc::SYS_munmap) }
+    unsafe { next_or_kernel!(MUNMAP(address, bytes), munmap) }
 }
 
 /// Moves a mapping, perhaps over a block, or pages of a block elsewhere.
@@ -102,8 +98,7 @@ unsafe extern "C" fn mremap(
         mapped_over::note(new.addr(), bytes);
     }
     // SAFETY: as in `mmap`.
-    let mapped =
-        unsafe { next_or_kernel!(MREMAP(old, old_bytes, bytes, flags, new), libc::SYS_mremap) };
+    let mapped = unsafe { next_or_kernel!(MREMAP(old, old_bytes, bytes, flags, new), mremap) };
     note(mapped, bytes);
     mapped
 }
@@ -117,7 +112,7 @@ unsafe extern "C" fn mremap(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
     // SAFETY: as in `mmap`.
-    let mapped = unsafe { next_or_kernel!(SHMAT(id, address, flags), libc::SYS_shmat) };
+    let mapped = unsafe { next_or_kernel!(SHMAT(id, address, flags), shmat) };
     note(mapped, SLICE_BYTES - mapped.addr() % SLICE_BYTES);
     mapped
 }
@@ -140,7 +135,7 @@ const LASTING: [c_int; 4] = [
 #[unsafe(no_mangle)]
 unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     // SAFETY: as in `mmap`.
-    let answer = unsafe { next_or_kernel!(MADVISE(start, bytes, advice), libc::SYS_madvise) };
+    let answer = unsafe { next_or_kernel!(MADVISE(start, bytes, advice), madvise) };
     // Also after an error, before which the kernel may have followed the advice for some pages.
     if LASTING.contains(&advice) {
         mapped_over::note(start.addr(), bytes);
@@ -176,7 +171,7 @@ const UFFDIO_REGISTER: u32 = 3 << 30 | 32 << 16 | 0xaa << 8;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // SAFETY: as in `mmap`.
-    let answer = unsafe { next_or_kernel!(IOCTL(file, request, argument), libc::SYS_ioctl) };
+    let answer = unsafe { next_or_kernel!(IOCTL(file, request, argument), ioctl) };
     if request as u32 == UFFDIO_REGISTER && answer == 0 {
         // SAFETY: the kernel took the range from there just now.
         let range = unsafe { argument.cast::<Range>().read_unaligned() };
@@ -193,7 +188,7 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     // SAFETY: as in `mmap`.
-    let answer = unsafe { next_or_kernel!(MLOCKALL(flags), libc::SYS_mlockall) };
+    let answer = unsafe { next_or_kernel!(MLOCKALL(flags), mlockall) };
     if answer == 0 {
         process::set_memory_locked(true);
     }
@@ -207,7 +202,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munlockall() -> c_int {
     // SAFETY: as in `mmap`.
-    let answer = unsafe { next_or_kernel!(MUNLOCKALL(), libc::SYS_munlockall) };
+    let answer = unsafe { next_or_kernel!(MUNLOCKALL(), munlockall) };
     if answer == 0 {
         process::set_memory_locked(false);
     }
@@ -235,10 +230,5 @@ unsafe extern "C" fn prctl(
         init::ask_no_more();
     }
     // SAFETY: as in `mmap`.
-    unsafe {
-        next_or_kernel!(
-            PRCTL(operation, second, third, fourth, fifth),
-            libc::SYS_prctl
-        )
-    }
+    unsafe { next_or_kernel!(PRCTL(operation, second, third, fourth, fifth), prctl) }
 }

@@ -7,8 +7,9 @@
 //! seven times as expensive.
 
 use neap_heap::base::sync::plain::{AtomicU8, Ordering};
+use neap_heap::kernel;
+use neap_heap::os::process;
 use neap_heap::os::process::process_id;
-use neap_heap::os::{call, call_long, process};
 
 /// No page is smaller. On a machine with larger pages, this costs extra calls but stays correct.
 const PAGE_BYTES: usize = 4096;
@@ -102,11 +103,9 @@ pub fn far(address: usize) -> Option<[u8; 8]> {
         iov_base: core::ptr::with_exposed_provenance_mut(address),
         iov_len: bytes.len(),
     };
-    let [local, remote] =
-        [&raw const local, &raw const remote].map(|part| part.expose_provenance());
-    let arguments = [process_id() as usize, local, 1, remote, 1, 0];
+    let [local, remote] = [&raw const local, &raw const remote];
     // SAFETY: writes the local buffer only; the kernel checks the other address.
-    let copied = unsafe { call_long(libc::SYS_process_vm_readv, arguments) };
+    let copied = unsafe { kernel!(process_vm_readv, process_id(), local, 1, remote, 1, 0) };
     (copied == 8).then_some(bytes)
 }
 
@@ -157,12 +156,7 @@ fn learn() {
 /// not.
 fn refusal(address: usize) -> i32 {
     // SAFETY: the kernel checks the address, and changes no mask on an unknown command.
-    -unsafe {
-        call(
-            libc::SYS_rt_sigprocmask,
-            [NO_COMMAND, address, 0, SET_BYTES],
-        )
-    } as i32
+    -unsafe { kernel!(rt_sigprocmask, NO_COMMAND, address, 0, SET_BYTES) } as i32
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What AArch64 needs in assembly; see `x86_64.rs`.
 
 use core::ffi::{CStr, c_void};
+use syscalls::Sysno;
 
 /// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the
 /// switch by the table that the directives make.
@@ -31,51 +32,6 @@ pub(super) unsafe extern "C" fn call_on(
         "ret",
         ".cfi_endproc",
     )
-}
-
-/// Calls the kernel. The negative number of an error, else the answer. Leaves `errno` alone.
-///
-/// # Safety
-/// - As the call of this number with these arguments; it neither makes a process nor a thread.
-pub unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
-    let answer;
-    // SAFETY: the kernel changes one register, which is named, and what the caller allows.
-    unsafe {
-        core::arch::asm!(
-            "svc #0",
-            in("x8") number,
-            inlateout("x0") a as isize => answer,
-            in("x1") b,
-            in("x2") c,
-            in("x3") d,
-            options(nostack),
-        );
-    }
-    answer
-}
-
-/// [`call`] with all the arguments that a call can have.
-///
-/// # Safety
-/// - As [`call`].
-#[inline]
-pub unsafe fn call_long(number: libc::c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: as in `call`.
-    unsafe {
-        core::arch::asm!(
-            "svc #0",
-            in("x8") number,
-            inlateout("x0") a as isize => answer,
-            in("x1") b,
-            in("x2") c,
-            in("x3") d,
-            in("x4") e,
-            in("x5") f,
-            options(nostack),
-        );
-    }
-    answer
 }
 
 /// The address of libneap.so's start: a hidden symbol, null in every other program with this heap.
@@ -109,6 +65,9 @@ pub(super) fn thread_pointer() -> usize {
     }
     pointer
 }
+
+/// The call that tells of the file that a path names.
+pub(super) const STATUS_OF_PATH: Sysno = Sysno::fstatat;
 
 /// The kernel's name for its function that tells the time.
 pub(super) const CLOCK: &CStr = c"__kernel_clock_gettime";

@@ -8,7 +8,7 @@
 //! handler has returned. A copy of the frame on another stack does as well, if what points into the
 //! frame points into the copy.
 
-use super::arch::{call, in_its_place};
+use super::arch::in_its_place;
 use super::futex;
 use super::loader::keep_errno;
 use super::thread::{self, SignalMask, mask_signals};
@@ -562,9 +562,8 @@ pub fn remove_alternate_stack(lowest: NonNull<u8>) {
 /// # Safety
 /// - As `sigaltstack(2)`.
 unsafe fn switch_stack(new: *const libc::stack_t, old: *mut libc::stack_t) -> bool {
-    let [new, old] = [new.expose_provenance(), old.expose_provenance()];
     // SAFETY: the caller's promise.
-    unsafe { call(libc::SYS_sigaltstack, [new, old, 0, 0]) == 0 }
+    unsafe { kernel!(sigaltstack, new, old) == 0 }
 }
 
 /// What a handler is called with besides the signal. The entry of our handler fills all but

@@ -7,9 +7,10 @@
 //!
 //! Every public function keeps the caller's `errno`.
 
-use super::arch::call;
+use super::arch::STATUS_OF_PATH;
 use crate::base::sync::plain::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use core::ffi::{CStr, c_int};
+use syscalls::raw_syscall;
 
 /// A second descriptor of the same file, numbered above those that programs use, closed by `exec`.
 pub fn duplicate(descriptor: i32) -> Option<i32> {
@@ -48,14 +49,8 @@ pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
     };
     let mut left = INTERRUPTIONS;
     while !bytes.is_empty() {
-        let place = bytes.as_ptr().expose_provenance();
         // SAFETY: the bytes are readable for their length.
-        match unsafe {
-            call(
-                libc::SYS_write,
-                [descriptor as usize, place, bytes.len(), 0],
-            )
-        } {
+        match unsafe { kernel!(write, descriptor, bytes.as_ptr(), bytes.len()) } {
             written if written > 0 => {
                 bytes = &bytes[written as usize..];
                 left = INTERRUPTIONS;
@@ -77,10 +72,8 @@ fn may_have_room(descriptor: i32, patience: &mut libc::timespec) -> bool {
         events: libc::POLLOUT,
         revents: 0,
     };
-    let place = (&raw mut wanted).expose_provenance();
-    let patience = core::ptr::from_mut(patience).expose_provenance();
     // SAFETY: one descriptor, and a time that the kernel may change; no mask.
-    let ready = unsafe { call(libc::SYS_ppoll, [place, 1, patience, 0]) };
+    let ready = unsafe { kernel!(ppoll, &raw mut wanted, 1, &raw mut *patience, 0) };
     ready == 1 || ready == -(libc::EINTR as isize)
 }
 
@@ -104,14 +97,8 @@ pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
 
 /// Reads the next bytes; 0 at the end. `None` on an error.
 pub fn read_some(descriptor: i32, buffer: &mut [u8]) -> Option<usize> {
-    let place = buffer.as_mut_ptr().expose_provenance();
     // SAFETY: the buffer is writable for its length.
-    let read = unsafe {
-        call(
-            libc::SYS_read,
-            [descriptor as usize, place, buffer.len(), 0],
-        )
-    };
+    let read = unsafe { kernel!(read, descriptor, buffer.as_mut_ptr(), buffer.len()) };
     usize::try_from(read).ok()
 }
 
@@ -124,11 +111,13 @@ pub fn open_read(path: &CStr) -> Option<i32> {
 /// Whether `descriptor` refers to a file of `/proc`.
 pub fn is_proc(descriptor: i32) -> bool {
     let mut system = core::mem::MaybeUninit::<libc::statfs>::zeroed();
-    let place = system.as_mut_ptr().expose_provenance();
-    // SAFETY: the buffer is as large as the kernel's answer.
-    (unsafe { call(libc::SYS_fstatfs, [descriptor as usize, place, 0, 0]) }) == 0
-        // SAFETY: the kernel filled it, and zeros are a valid value.
-        && unsafe { system.assume_init() }.f_type == libc::PROC_SUPER_MAGIC as _
+    // SAFETY: the buffer is as large as the kernel's answer, which fills it, and zeros are a valid
+    // value.
+    let answer = unsafe {
+        let refused = kernel!(fstatfs, descriptor, system.as_mut_ptr()) != 0;
+        (!refused).then(|| system.assume_init())
+    };
+    answer.is_some_and(|system| system.f_type == libc::PROC_SUPER_MAGIC as _)
 }
 
 /// Opens `path` for appending, creates it if necessary (mode 0644); `exec` closes the descriptor.
@@ -141,7 +130,7 @@ pub fn open_append(path: &CStr) -> Option<i32> {
 /// Closes a descriptor that this layer opened.
 pub fn close(descriptor: i32) {
     // SAFETY: a number. An error loses no data, so it is ignored.
-    unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0]) };
+    unsafe { kernel!(close, descriptor) };
 }
 
 /// An open file of this process. The program may close its descriptor, and open another file under
@@ -242,22 +231,21 @@ pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
 
 /// The file that `path` names now; `None` if there is none.
 pub fn path_identity(path: &CStr) -> Option<FileIdentity> {
-    let path = path.as_ptr().expose_provenance();
     // SAFETY: a C string; `status` hands over a buffer as large as the kernel's answer.
-    status(|status| unsafe { call(libc::SYS_newfstatat, [HERE, path, status, 0]) }).map(identity)
+    let ask = |status| unsafe {
+        raw_syscall!(STATUS_OF_PATH, libc::AT_FDCWD, path.as_ptr(), status, 0) as isize
+    };
+    status(ask).map(identity)
 }
-
-/// Paths are relative to the current directory.
-const HERE: usize = libc::AT_FDCWD as usize;
 
 fn status_of(descriptor: i32) -> Option<libc::stat> {
     // SAFETY: `status` hands over a buffer as large as the kernel's answer.
-    status(|status| unsafe { call(libc::SYS_fstat, [descriptor as usize, status, 0, 0]) })
+    status(|status| unsafe { kernel!(fstat, descriptor, status) })
 }
 
-fn status(ask: impl FnOnce(usize) -> isize) -> Option<libc::stat> {
+fn status(ask: impl FnOnce(*mut libc::stat) -> isize) -> Option<libc::stat> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
-    if ask(status.as_mut_ptr().expose_provenance()) != 0 {
+    if ask(status.as_mut_ptr()) != 0 {
         return None;
     }
     // SAFETY: the call returned 0, so it filled the buffer.
@@ -278,41 +266,22 @@ fn identity(status: libc::stat) -> FileIdentity {
 /// `open(2)`, closed by `exec`. Makes no terminal the process's own.
 fn sys_open(path: &CStr, flags: c_int, mode: usize) -> Option<i32> {
     let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY;
-    let path = path.as_ptr().expose_provenance();
     // SAFETY: a C string and plain numbers.
-    let descriptor = unsafe { call(libc::SYS_openat, [HERE, path, flags as usize, mode]) };
+    let descriptor = unsafe { kernel!(openat, libc::AT_FDCWD, path.as_ptr(), flags, mode) };
     i32::try_from(descriptor).ok().filter(|&number| number >= 0)
 }
 
 /// `pread(2)` of whole words.
 pub(super) fn read_words_at(descriptor: c_int, words: &mut [u64], offset: i64) -> isize {
-    let (bytes, place) = (size_of_val(words), words.as_mut_ptr().expose_provenance());
-    let arguments = [descriptor as usize, place, bytes, offset as usize];
+    let (place, bytes) = (words.as_mut_ptr(), size_of_val(words));
     // SAFETY: the words are writable, and any bits are one.
-    unsafe { call(libc::SYS_pread64, arguments) }
+    unsafe { kernel!(pread64, descriptor, place, bytes, offset) }
 }
 
 /// `fcntl(2)` with a number.
 pub(super) fn control(descriptor: c_int, command: c_int, argument: c_int) -> c_int {
-    let arguments = [descriptor as usize, command as usize, argument as usize, 0];
     // SAFETY: plain numbers.
-    unsafe { call(libc::SYS_fcntl, arguments) as c_int }
-}
-
-/// `sendmsg(2)`.
-///
-/// # Safety
-/// - The message is valid, and what it points to.
-#[cfg(not(loom))]
-pub(super) unsafe fn send(socket: c_int, message: &libc::msghdr, flags: c_int) -> isize {
-    let message = core::ptr::from_ref(message).expose_provenance();
-    // SAFETY: the caller's promise.
-    unsafe {
-        call(
-            libc::SYS_sendmsg,
-            [socket as usize, message, flags as usize, 0],
-        )
-    }
+    unsafe { kernel!(fcntl, descriptor, command, argument) as c_int }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! ([`sleep_while`]). `testing/gate_models.rs` replaces that kind by a machine that a model checker
 //! can run.
 
-use super::arch::{call, thread_pointer};
+use super::arch::thread_pointer;
 use crate::base::sync::plain::AtomicU32;
 pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};
 use core::ptr::{from_ref, null};
@@ -86,27 +86,15 @@ fn futex_wait(word: *mut u32, operation: i32, value: u32, ms: Option<u64>) -> is
         tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
         tv_nsec: (ms % 1000 * 1_000_000) as _,
     });
-    let time = time.as_ref().map_or(null(), from_ref).expose_provenance();
-    let arguments = [
-        word.expose_provenance(),
-        operation as usize,
-        value as usize,
-        time,
-    ];
+    let time = time.as_ref().map_or(null(), from_ref);
     // SAFETY: the kernel only reads the word, or reports that it cannot; the time outlives the
     // call.
-    unsafe { call(libc::SYS_futex, arguments) }
+    unsafe { kernel!(futex, word, operation, value, time) }
 }
 
 fn futex_wake(word: *mut u32, operation: i32, sleepers: Wake) {
-    let arguments = [
-        word.expose_provenance(),
-        operation as usize,
-        sleepers as usize,
-        0,
-    ];
     // SAFETY: FUTEX_WAKE only uses the address as a key.
-    unsafe { call(libc::SYS_futex, arguments) };
+    unsafe { kernel!(futex, word, operation, sleepers) };
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,6 +1,5 @@
 //! The real [`Os`].
 
-use super::arch::call;
 use super::file::read_file;
 use super::loader::keep_errno;
 use super::lock_order::assert_free;
@@ -316,7 +315,7 @@ fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
 fn ask_page_bytes() -> usize {
     // The kernel refuses advice about an address inside a page, even for no bytes.
     // SAFETY: it changes nothing.
-    let is_start = |at: &usize| unsafe { call(libc::SYS_madvise, [*at, 0, 0, 0]) == 0 };
+    let is_start = |at: &usize| unsafe { kernel!(madvise, *at, 0, 0) == 0 };
     let answer = (12..20).map(|shift| 1 << shift).find(is_start);
     let answer = answer.unwrap_or(64 << 10);
     PAGE_BYTES.store(answer, Ordering::Relaxed);

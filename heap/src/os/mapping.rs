@@ -1,7 +1,6 @@
 //! The kernel's calls about mappings, and anonymous mappings: made, removed, mapped afresh, and
 //! mapped part by part at addresses that Neap chooses ([`claim`]).
 
-use super::arch::{call, call_long};
 use super::lock_order::assert_free;
 use super::process::{self, limit_of};
 use super::{Claim, ClaimError, RemapError, tagging};
@@ -14,35 +13,19 @@ use core::ptr::{NonNull, null_mut};
 /// # Safety
 /// - As `mmap(2)`.
 pub(super) unsafe fn map(at: *mut c_void, bytes: usize, access: i32, flags: i32) -> *mut c_void {
-    let arguments = [
-        at.expose_provenance(),
-        bytes,
-        access as usize,
-        flags as usize,
-    ];
     // SAFETY: the caller's promise.
-    unsafe { map_file(arguments, usize::MAX) }
+    unsafe { mapped(kernel!(mmap, at, bytes, access, flags, NO_FILE, 0)) }
 }
 
-/// Memory as four arguments of `mmap` say, of a file's first bytes; or `MAP_FAILED`.
-///
-/// # Safety
-/// - As `mmap(2)`.
-pub(super) unsafe fn map_file([at, bytes, access, flags]: [usize; 4], file: usize) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    match unsafe { map_number([at, bytes, access, flags], file) } {
+/// The descriptor of no file.
+const NO_FILE: i32 = -1;
+
+/// What `mmap` returns for the kernel's answer.
+pub(super) fn mapped(answer: isize) -> *mut c_void {
+    match answer {
         -4095..=-1 => libc::MAP_FAILED,
-        mapped => core::ptr::with_exposed_provenance_mut(mapped as usize),
+        at => core::ptr::with_exposed_provenance_mut(at as usize),
     }
-}
-
-/// The same: an address, or the negative number of an error.
-///
-/// # Safety
-/// - As `mmap(2)`.
-unsafe fn map_number([at, bytes, access, flags]: [usize; 4], file: usize) -> isize {
-    // SAFETY: the caller's promise.
-    unsafe { call_long(libc::SYS_mmap, [at, bytes, access, flags, file, 0]) }
 }
 
 /// `madvise(2)`: 0, or the negative number of an error.
@@ -50,9 +33,8 @@ unsafe fn map_number([at, bytes, access, flags]: [usize; 4], file: usize) -> isi
 /// # Safety
 /// - As `madvise(2)`.
 pub(super) unsafe fn advise(at: *mut u8, bytes: usize, advice: i32) -> isize {
-    let at = at.expose_provenance();
     // SAFETY: the caller's promise.
-    unsafe { call(libc::SYS_madvise, [at, bytes, advice as usize, 0]) }
+    unsafe { kernel!(madvise, at, bytes, advice) }
 }
 
 /// `mprotect(2)`. False if the kernel refuses.
@@ -60,9 +42,8 @@ pub(super) unsafe fn advise(at: *mut u8, bytes: usize, advice: i32) -> isize {
 /// # Safety
 /// - As `mprotect(2)`.
 pub(super) unsafe fn protect(at: *mut u8, bytes: usize, access: i32) -> bool {
-    let at = at.expose_provenance();
     // SAFETY: the caller's promise.
-    unsafe { call(libc::SYS_mprotect, [at, bytes, access as usize, 0]) == 0 }
+    unsafe { kernel!(mprotect, at, bytes, access) == 0 }
 }
 
 /// # Safety
@@ -70,7 +51,7 @@ pub(super) unsafe fn protect(at: *mut u8, bytes: usize, access: i32) -> bool {
 pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller's promise.
-        unsafe { call(libc::SYS_munmap, [at.expose_provenance(), bytes, 0, 0]) };
+        unsafe { kernel!(munmap, at, bytes) };
     }
 }
 
@@ -85,10 +66,8 @@ pub(super) unsafe fn remap(
     flags: i32,
     new: *mut u8,
 ) -> i32 {
-    let [old, new] = [old, new].map(|at| at.expose_provenance());
-    let arguments = [old, old_bytes, bytes, flags as usize, new, 0];
     // SAFETY: the caller's promise.
-    match unsafe { call_long(libc::SYS_mremap, arguments) } {
+    match unsafe { kernel!(mremap, old, old_bytes, bytes, flags, new) } {
         error @ -4095..=-1 => -error as i32,
         _ => 0,
     }
@@ -528,10 +507,8 @@ pub(super) unsafe fn map_claimed(
         if flags != 0 && !process::may_query() {
             break;
         }
-        let access = [access, RESERVED | flags].map(|number| number as usize);
-        let arguments = [start.expose_provenance(), bytes, access[0], access[1]];
         // SAFETY: a new mapping takes nothing from others.
-        let at = unsafe { map_number(arguments, usize::MAX) };
+        let at = unsafe { kernel!(mmap, start, bytes, access, RESERVED | flags, NO_FILE, 0) };
         if at as usize == start.addr() {
             return Ok(());
         }

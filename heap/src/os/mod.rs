@@ -23,6 +23,19 @@
 //! the C library's: another library may define the name first, and allocate in its function.
 //! `tests/structure` has the list of the names that remain.
 
+/// Calls the kernel by the name of a call, with up to six words. The negative number of an error,
+/// else the answer. Leaves `errno` alone. A fork's child that only ends would pay a page fault for
+/// each part of the C library that it touches.
+///
+/// # Safety
+/// - As the call of this name with these arguments; it neither makes a process nor a thread.
+#[macro_export]
+macro_rules! kernel {
+    ($name:ident $(, $argument:expr)*) => {
+        $crate::os::raw_syscall!($crate::os::Sysno::$name $(, $argument)*) as isize
+    };
+}
+
 #[cfg(test)]
 #[path = "../testing/access.rs"]
 mod access;
@@ -66,7 +79,9 @@ mod arch;
 #[path = "x86_64.rs"]
 mod arch;
 
-pub use arch::{call, call_long, clear_streaming};
+pub use arch::clear_streaming;
+#[doc(hidden)]
+pub use syscalls::{Sysno, raw_syscall};
 pub use system::{
     Answers, Backing, Claim, ClaimError, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged,
     RemapError, Unknown,

@@ -20,7 +20,6 @@
 //! - There may be no `/proc`, no permission to open it, no free descriptor, or a sandbox that kills
 //!   the process for asking.
 
-use super::arch::call;
 use super::file::{self, FileIdentity, KeptFile, OpenFile};
 use super::mapping::Wiped;
 use super::{Answers, Backing, Populated, Unknown, process};
@@ -326,14 +325,10 @@ fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -
         returned: SWAPPED | HUGE,
         ..Sought::default()
     };
-    let (request, mut scan) = (
-        PAGEMAP_SCAN as usize,
-        Scan::new(at..end, sought, &mut regions),
-    );
-    let place = (&raw mut scan).expose_provenance();
+    let mut scan = Scan::new(at..end, sought, &mut regions);
     // SAFETY: the kernel writes the struct and at most `most_regions` regions; both are ours. The
     // descriptor was proven to be a pagemap, whose ioctl writes nothing else.
-    let count = unsafe { call(libc::SYS_ioctl, [number as usize, request, place, 0]) };
+    let count = unsafe { kernel!(ioctl, number, PAGEMAP_SCAN, &raw mut scan) };
     if count < 0 {
         return None;
     }

@@ -9,7 +9,7 @@
 //!
 //! Every function keeps the caller's `errno`.
 
-use super::arch::{self, call};
+use super::arch;
 use super::file::write_all;
 pub use super::loader::auxiliary;
 use super::loader::{self, keep_errno};
@@ -35,7 +35,7 @@ pub fn at_fork(
 /// The process's ID.
 pub fn process_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
-    unsafe { call(libc::SYS_getpid, [0; 4]) as i32 }
+    unsafe { kernel!(getpid) as i32 }
 }
 
 /// The ID of the process that the library was started in, or of a fork's child.
@@ -61,14 +61,14 @@ pub(crate) fn is_own() -> bool {
 /// Whether a process with this ID exists.
 pub fn process_exists(id: i32) -> bool {
     // SAFETY: plain numbers; signal 0 only checks that the process exists.
-    unsafe { call(libc::SYS_kill, [id as usize, 0, 0, 0]) != -(libc::ESRCH as isize) }
+    unsafe { kernel!(kill, id, 0) != -(libc::ESRCH as isize) }
 }
 
 /// Ends the process and all its threads, without exit handlers.
 pub fn exit_at_once(status: i32) -> ! {
     loop {
         // SAFETY: exit_group takes no pointers; it does not return.
-        unsafe { call(libc::SYS_exit_group, [status as usize, 0, 0, 0]) };
+        unsafe { kernel!(exit_group, status) };
     }
 }
 
@@ -89,15 +89,15 @@ pub fn is_of_the_kernel(string: *const c_char) -> bool {
 pub fn random_words() -> [u64; 3] {
     const NONBLOCK: usize = 1;
     let mut words = [0u64; 3];
-    let (place, bytes) = (words.as_mut_ptr().addr(), size_of_val(&words));
+    let (place, bytes) = (words.as_mut_ptr(), size_of_val(&words));
     // SAFETY: the kernel writes to the words, at most as many bytes as they have.
-    let got = unsafe { call(libc::SYS_getrandom, [place, bytes, NONBLOCK, 0]) };
+    let got = unsafe { kernel!(getrandom, place, bytes, NONBLOCK) };
     if got == bytes as isize {
         return words;
     }
     let given = auxiliary(libc::AT_RANDOM) as *const [u64; 2];
     let [first, second] = match given.is_null() {
-        true => [place as u64, 0],
+        true => [place.addr() as u64, 0],
         // SAFETY: the kernel's sixteen bytes, which stay for the life of the process.
         false => unsafe { given.read_unaligned() },
     };
@@ -195,10 +195,7 @@ pub(super) fn clock_time(clock: libc::clockid_t) -> libc::timespec {
     unsafe {
         match transmute::<*mut c_void, Option<Clock>>(CLOCK.load(Ordering::Relaxed)) {
             Some(tell) => _ = tell(clock, &mut time),
-            None => {
-                let place = (&raw mut time).expose_provenance();
-                call(libc::SYS_clock_gettime, [clock as usize, place, 0, 0]);
-            }
+            None => _ = kernel!(clock_gettime, clock, &raw mut time),
         }
     }
     time
@@ -213,13 +210,9 @@ pub fn faults() -> [u64; 2] {
 /// What the process has used so far.
 pub(super) fn usage() -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    let place = usage.as_mut_ptr().expose_provenance();
     // SAFETY: the kernel fills the struct, and zeros are a valid value.
     unsafe {
-        call(
-            libc::SYS_getrusage,
-            [libc::RUSAGE_SELF as usize, place, 0, 0],
-        );
+        kernel!(getrusage, libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
     }
 }
@@ -231,10 +224,16 @@ pub(super) fn limit_of(resource: impl Into<i64>) -> Option<usize> {
         rlim_max: libc::RLIM_INFINITY,
     };
     let (this_process, no_new) = (0, 0);
-    let buffer = (&raw mut limit).expose_provenance();
-    let arguments = [this_process, resource.into() as usize, no_new, buffer];
     // SAFETY: the buffer is ours; on a failure it stays "no limit".
-    unsafe { call(libc::SYS_prlimit64, arguments) };
+    unsafe {
+        kernel!(
+            prlimit64,
+            this_process,
+            resource.into(),
+            no_new,
+            &raw mut limit
+        )
+    };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
 
@@ -281,23 +280,15 @@ pub fn hardware() -> Option<Hardware> {
 
 fn memory() -> Option<usize> {
     let mut info = MaybeUninit::<libc::sysinfo>::uninit();
-    let place = info.as_mut_ptr().expose_provenance();
     // SAFETY: a buffer of the right size, which is filled when the call returns 0.
-    let info =
-        unsafe { (call(libc::SYS_sysinfo, [place, 0, 0, 0]) == 0).then(|| info.assume_init())? };
+    let info = unsafe { (kernel!(sysinfo, info.as_mut_ptr()) == 0).then(|| info.assume_init())? };
     (info.totalram as usize).checked_mul(info.mem_unit as usize)
 }
 
 fn processors() -> Option<usize> {
     let mut set = [0u64; 64];
-    let place = set.as_mut_ptr().expose_provenance();
     // SAFETY: a buffer of that size.
-    let bytes = unsafe {
-        call(
-            libc::SYS_sched_getaffinity,
-            [0, size_of_val(&set), place, 0],
-        )
-    };
+    let bytes = unsafe { kernel!(sched_getaffinity, 0, size_of_val(&set), set.as_mut_ptr()) };
     let count = set.iter().map(|word| word.count_ones() as usize).sum();
     (bytes > 0).then_some(count)
 }
@@ -311,7 +302,7 @@ static AT_START: AtomicI8 = AtomicI8::new(-1);
 /// `PR_GET_SECCOMP`: 0 without a filter, less if the call is refused.
 fn filters() -> i8 {
     // SAFETY: no pointers.
-    unsafe { call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0]) as i8 }
+    unsafe { kernel!(prctl, libc::PR_GET_SECCOMP, 0, 0, 0, 0) as i8 }
 }
 
 /// Notes the filter at the process's start.

@@ -2,7 +2,6 @@
 //! it can fault, and a descriptor through which other processes find it.
 
 use super::Os;
-use super::arch::call;
 use super::file::{self, OpenFile};
 use super::linux::Linux;
 use super::mapping::{self, Wiped};
@@ -73,10 +72,9 @@ impl Shared {
         if limit_of(libc::RLIMIT_FSIZE).is_some_and(|most| most < bytes) {
             return None;
         }
-        let name = name.as_ptr().expose_provenance();
-        let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: a C string and plain flags.
-        let number = unsafe { call(libc::SYS_memfd_create, [name, flags, 0, 0]) };
+        let number = unsafe { kernel!(memfd_create, name.as_ptr(), flags) };
         let descriptor = out_of_the_way(i32::try_from(number).ok().filter(|&n| n >= 0)?);
         claim();
         let file = OpenFile::of(descriptor)?;
@@ -123,15 +121,25 @@ fn out_of_the_way(descriptor: i32) -> i32 {
 fn seal(descriptor: i32, bytes: usize) -> Option<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: plain numbers; the descriptor is ours.
-    let sized = unsafe { call(libc::SYS_ftruncate, [descriptor as usize, bytes, 0, 0]) } == 0;
+    let sized = unsafe { kernel!(ftruncate, descriptor, bytes) } == 0;
     (sized && file::control(descriptor, libc::F_ADD_SEALS, seals) == 0).then_some(())
 }
 
 fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
-    let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let arguments = [0, bytes, access, libc::MAP_SHARED as usize];
+    let (anywhere, access) = (0, libc::PROT_READ | libc::PROT_WRITE);
     // SAFETY: a new mapping at an address of the kernel's choice.
-    let base = unsafe { mapping::map_file(arguments, descriptor as usize) };
+    let at = unsafe {
+        kernel!(
+            mmap,
+            anywhere,
+            bytes,
+            access,
+            libc::MAP_SHARED,
+            descriptor,
+            0
+        )
+    };
+    let base = mapping::mapped(at);
     NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED)
 }
 
@@ -164,12 +172,9 @@ fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
             .cast::<i32>()
             .write_unaligned(descriptor);
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let socket = call(
-            libc::SYS_socket,
-            [libc::AF_UNIX as usize, kind as usize, 0, 0],
-        );
-        let socket = socket as i32;
-        let sent = socket >= 0 && file::send(socket, message, libc::MSG_NOSIGNAL) >= 0;
+        let socket = kernel!(socket, libc::AF_UNIX, kind, 0) as i32;
+        let (message, flags) = (&raw const *message, libc::MSG_NOSIGNAL);
+        let sent = socket >= 0 && kernel!(sendmsg, socket, message, flags) >= 0;
         if socket >= 0 {
             file::close(socket);
         }

@@ -5,7 +5,7 @@
 //! On machines without tags [`is_on`] is the constant `false`, and nothing here costs an
 //! instruction.
 
-use super::arch::{call_long, load_tag, random_tag, set_unchecked, store_tag, store_two_tags};
+use super::arch::{load_tag, random_tag, set_unchecked, store_tag, store_two_tags};
 use super::process;
 use super::process::auxiliary;
 use crate::base::sync::plain::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ pub fn start() {
     }
     let control = ENABLE | SYNCHRONOUS | CHOICES;
     // SAFETY: plain numbers.
-    let answer = unsafe { call_long(libc::SYS_prctl, [SET_TAGGED_ADDR_CTRL, control, 0, 0, 0, 0]) };
+    let answer = unsafe { kernel!(prctl, SET_TAGGED_ADDR_CTRL, control, 0, 0, 0) };
     ON.store(answer == 0, Ordering::Relaxed);
 }
 

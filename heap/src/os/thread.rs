@@ -2,7 +2,7 @@
 //!
 //! Every function keeps the caller's `errno`.
 
-use super::arch::{call, thread_pointer};
+use super::arch::thread_pointer;
 use super::areas;
 use super::loader::keep_errno;
 use super::loader::{is_glibc, is_there, symbol};
@@ -167,15 +167,9 @@ impl SignalMask {
 /// Masks these signals and no others for the calling thread. Returns the mask before.
 pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
     let mut before = 0u64;
-    let new = (&raw const mask).expose_provenance();
-    let old = (&raw mut before).expose_provenance();
+    let (how, new, old) = (libc::SIG_SETMASK, &raw const mask, &raw mut before);
     // SAFETY: two sets of the size that is said.
-    unsafe {
-        call(
-            libc::SYS_rt_sigprocmask,
-            [libc::SIG_SETMASK as usize, new, old, size_of_val(&mask)],
-        )
-    };
+    unsafe { kernel!(rt_sigprocmask, how, new, old, size_of_val(&mask)) };
     SignalMask(before)
 }
 
@@ -187,15 +181,14 @@ pub fn own_name() -> usize {
 
 /// Names the calling thread, as tools like `top` show it.
 pub fn name_thread(name: &CStr) {
-    let name = name.as_ptr().expose_provenance();
     // SAFETY: a C string; the kernel copies at most 16 bytes of it.
-    unsafe { call(libc::SYS_prctl, [libc::PR_SET_NAME as usize, name, 0, 0]) };
+    unsafe { kernel!(prctl, libc::PR_SET_NAME, name.as_ptr(), 0, 0) };
 }
 
 /// The calling thread's TID.
 pub fn thread_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
-    unsafe { call(libc::SYS_gettid, [0; 4]) as i32 }
+    unsafe { kernel!(gettid) as i32 }
 }
 
 /// Whether this process has a thread with this TID.
@@ -238,9 +231,8 @@ pub fn has_ended(id: i32) -> bool {
 fn owns_no_lock(id: i32) -> bool {
     const TRY: i32 = libc::FUTEX_TRYLOCK_PI | libc::FUTEX_PRIVATE_FLAG;
     let lock = AtomicU32::new(id as u32);
-    let word = lock.as_ptr().expose_provenance();
     // SAFETY: the kernel reads and writes the word, which outlives the call.
-    unsafe { call(libc::SYS_futex, [word, TRY as usize, 0, 0]) == -(libc::ESRCH as isize) }
+    unsafe { kernel!(futex, lock.as_ptr(), TRY, 0, 0) == -(libc::ESRCH as isize) }
 }
 
 /// Sends a signal to the calling thread. In a raw copy of the process musl's `raise` would send it
@@ -250,9 +242,8 @@ pub fn signal_self(signal: i32) {
 }
 
 fn signal_thread(id: i32, signal: i32) -> isize {
-    let arguments = [process_id() as usize, id as usize, signal as usize, 0];
     // SAFETY: plain numbers.
-    unsafe { call(libc::SYS_tgkill, arguments) }
+    unsafe { kernel!(tgkill, process_id(), id, signal) }
 }
 
 /// The two commands of `membarrier(2)` in use here.
@@ -268,7 +259,7 @@ pub fn prepare_barrier() {
 
 fn membarrier(command: i32) -> bool {
     // SAFETY: membarrier takes no pointers.
-    unsafe { call(libc::SYS_membarrier, [command as usize, 0, 0, 0]) == 0 }
+    unsafe { kernel!(membarrier, command, 0) == 0 }
 }
 
 /// Makes every running thread of the process pass a full memory barrier before it returns.
@@ -283,16 +274,14 @@ pub fn heavy_barrier() -> bool {
 /// Waits for a moment, for a thread that is about to be done. A real-time thread, too, lets others
 /// run meanwhile. Uses `futex`, because a sandbox for a program with threads must allow that call.
 pub fn give_way() {
-    const MOMENT: libc::timespec = libc::timespec {
+    static MOMENT: libc::timespec = libc::timespec {
         tv_sec: 0,
         tv_nsec: 20_000,
     };
     const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let never_woken = 0u32;
-    let word = (&raw const never_woken).expose_provenance();
-    let moment = core::ptr::from_ref(&MOMENT).expose_provenance();
     // SAFETY: the word and the time outlive the call.
-    unsafe { call(libc::SYS_futex, [word, WAIT as usize, 0, moment]) };
+    unsafe { kernel!(futex, &raw const never_woken, WAIT, 0, &raw const MOMENT) };
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@
 //!
 //! [generation]: Own::generation
 
-use super::arch::call;
 use super::file::{self, KeptFile, OpenFile};
 use super::mapping::Wiped;
 use super::process::{self, process_id};
@@ -300,10 +299,8 @@ fn ask_of(number: i32, request: u32, argument: &mut [u64; 4]) -> i32 {
     const TRIES: usize = 8;
     let mut error = 0;
     for _ in 0..TRIES {
-        let address = argument.as_mut_ptr().expose_provenance();
-        let arguments = [number as usize, request as usize, address, 0];
         // SAFETY: the argument of each of these requests has at most four words.
-        error = -unsafe { call(libc::SYS_ioctl, arguments) } as i32;
+        error = -unsafe { kernel!(ioctl, number, request, argument.as_mut_ptr()) } as i32;
         if ![libc::EAGAIN, libc::EINTR].contains(&error) {
             break;
         }
@@ -318,10 +315,17 @@ fn ask_of(number: i32, request: u32, argument: &mut [u64; 4]) -> i32 {
 
 /// Whether the kernel refuses to write to a page.
 fn stops_writes(page: NonNull<u8>) -> bool {
-    let [how, bytes] = [libc::SIG_BLOCK as usize, size_of::<u64>()];
-    let arguments = [how, 0, page.as_ptr().expose_provenance(), bytes];
+    let (no_mask, bytes) = (0, size_of::<u64>());
     // SAFETY: changes no mask. The page, which no thread uses, has room for the mask.
-    unsafe { call(libc::SYS_rt_sigprocmask, arguments) != 0 }
+    unsafe {
+        kernel!(
+            rt_sigprocmask,
+            libc::SIG_BLOCK,
+            no_mask,
+            page.as_ptr(),
+            bytes
+        ) != 0
+    }
 }
 
 /// Opens a descriptor at a number out of the way of the program's own. Returns `errno` if that
@@ -329,7 +333,7 @@ fn stops_writes(page: NonNull<u8>) -> bool {
 fn open() -> Result<OpenFile, i32> {
     let open = |flags: i32| {
         // SAFETY: no pointers.
-        unsafe { call(libc::SYS_userfaultfd, [flags as usize, 0, 0, 0]) as i32 }
+        unsafe { kernel!(userfaultfd, flags) as i32 }
     };
     let mut low = open(libc::O_CLOEXEC | USER_MODE_ONLY);
     if low == -libc::EINVAL {

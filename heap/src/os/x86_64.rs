@@ -1,9 +1,8 @@
-//! What x86-64 needs in assembly: the switch of stacks, and system calls without the C library. A
-//! fork's child that only ends would pay a page fault for each part of the C library that it
-//! touches.
+//! What x86-64 needs in assembly: the switch of stacks, and memory past the caches.
 
 use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
 use core::ffi::{CStr, c_void};
+use syscalls::Sysno;
 
 /// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the
 /// switch by the table that the directives make.
@@ -33,55 +32,6 @@ pub(super) unsafe extern "C" fn call_on(
         "ret",
         ".cfi_endproc",
     )
-}
-
-/// Calls the kernel. The negative number of an error, else the answer. Leaves `errno` alone.
-///
-/// # Safety
-/// - As the call of this number with these arguments; it neither makes a process nor a thread.
-pub unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
-    let answer;
-    // SAFETY: the kernel changes three registers, which are named, and what the caller allows.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") number as isize => answer,
-            in("rdi") a,
-            in("rsi") b,
-            in("rdx") c,
-            in("r10") d,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    answer
-}
-
-/// [`call`] with all the arguments that a call can have.
-///
-/// # Safety
-/// - As [`call`].
-#[inline]
-pub unsafe fn call_long(number: libc::c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: as in `call`.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") number as isize => answer,
-            in("rdi") a,
-            in("rsi") b,
-            in("rdx") c,
-            in("r10") d,
-            in("r8") e,
-            in("r9") f,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    answer
 }
 
 /// Bytes of a cache line.
@@ -117,6 +67,9 @@ pub(super) fn thread_pointer() -> usize {
     }
     pointer
 }
+
+/// The call that tells of the file that a path names.
+pub(super) const STATUS_OF_PATH: Sysno = Sysno::newfstatat;
 
 /// The kernel's name for its function that tells the time.
 pub(super) const CLOCK: &CStr = c"__vdso_clock_gettime";
