@@ -58,6 +58,8 @@
 //! memory on its way back to the kernel.
 
 pub mod base;
+// The models have parts of these two modules only.
+#[cfg_attr(loom, path = "testing/modelled_cache.rs")]
 pub mod cache;
 #[cfg(not(loom))]
 pub mod fork;
@@ -78,6 +80,7 @@ pub mod mapped_over;
 pub mod os;
 #[cfg(not(loom))]
 pub mod pages;
+#[cfg_attr(loom, path = "testing/modelled_reclaim.rs")]
 pub mod reclaim;
 pub mod slab;
 #[cfg(not(loom))]

@@ -3,7 +3,6 @@
 /// The symbol of the thread's slot. It names the package's version, so that two versions in one
 /// program do not share a slot.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-#[cfg_attr(loom, allow(unused_macros))]
 macro_rules! slot_name {
     () => {
         concat!(
@@ -17,46 +16,29 @@ macro_rules! slot_name {
     };
 }
 
-#[cfg(all(not(loom), target_arch = "aarch64"))]
+#[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(not(loom))]
 mod arming;
-#[cfg_attr(loom, allow(dead_code))]
 pub mod bounds;
-#[cfg(not(loom))]
 pub mod budget;
-#[cfg(not(loom))]
 pub mod countdown;
-#[cfg(not(loom))]
 pub mod drain;
-#[cfg(not(loom))]
 pub(crate) mod draw;
-#[cfg(not(loom))]
 mod entry;
-#[cfg(not(loom))]
 pub mod flush;
-#[cfg(not(loom))]
 pub mod heap;
 pub mod magazine;
-#[cfg(not(loom))]
 pub mod measures;
-#[cfg(not(loom))]
 pub mod misuse;
-#[cfg(not(loom))]
 pub mod opened;
-#[cfg(not(loom))]
 pub mod origin;
-#[cfg(all(not(loom), any(test, sanitized, not(target_arch = "x86_64"))))]
+#[cfg(any(test, sanitized, not(target_arch = "x86_64")))]
 pub mod portable;
-#[cfg(not(loom))]
 pub mod refill;
-#[cfg(not(loom))]
 pub mod registry;
-#[cfg(not(loom))]
 pub(crate) mod tags;
-#[cfg(not(loom))]
 pub mod thread_cache;
-#[cfg(all(not(loom), target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 #[cfg_attr(sanitized, allow(dead_code))]
 mod x86_64;
 
@@ -65,7 +47,6 @@ mod x86_64;
 ///
 /// Sanitizers do not see what assembly accesses, so `--cfg sanitized` chooses the portable fast
 /// path on x86-64 (`ci/sanitizers.sh`).
-#[cfg(not(loom))]
 pub mod machine {
     #[cfg(target_arch = "aarch64")]
     pub use crate::cache::aarch64::{

@@ -131,7 +131,7 @@ impl<W: Words> Bell<W> {
     }
 
     /// The thread is awake.
-    #[cfg(loom)]
+    #[cfg(all(test, loom))]
     pub fn of(words: W) -> Bell<W> {
         Bell {
             state: AtomicU32::new(AWAKE),
@@ -169,7 +169,7 @@ impl Freed {
     }
 
     /// Nothing freed yet.
-    #[cfg(loom)]
+    #[cfg(all(test, loom))]
     pub(crate) fn new() -> Freed {
         Freed {
             bytes: AtomicUsize::new(0),

@@ -1,0 +1,4 @@
+//! What the models have of `reclaim`.
+
+#[path = "../reclaim/wakeup.rs"]
+pub mod wakeup;
