@@ -160,31 +160,14 @@ fn find(library: *mut c_void, name: &CStr) -> *mut c_void {
 /// Whether the process is a static program: nothing that the archive is part of needs a library. It
 /// may have a `dlsym` (glibc's conversions of characters link it), which finds nothing.
 pub(crate) fn is_static() -> bool {
-    if !IN_ARCHIVE {
-        return false;
-    }
-    let mut entry: *const Entry = optional!("_DYNAMIC").cast();
-    while !entry.is_null() {
-        // SAFETY: the linker's table, which ends in an entry of kind 0.
-        match unsafe { entry.read() }.kind {
-            DT_NULL => break,
-            DT_NEEDED => return false,
-            // SAFETY: not past the last.
-            _ => entry = unsafe { entry.add(1) },
-        }
-    }
-    true
+    let table = optional!("_DYNAMIC").cast();
+    // SAFETY: null, or the linker's table.
+    let mut entries = unsafe { loader::entries(table) };
+    IN_ARCHIVE && !entries.any(|[kind, _]| kind == DT_NEEDED)
 }
 
-/// An entry of the table of a dynamic object (`Elf64_Dyn`).
-#[repr(C)]
-struct Entry {
-    kind: u64,
-    _value: u64,
-}
-
-const DT_NULL: u64 = 0;
-const DT_NEEDED: u64 = 1;
+/// The kind of an entry that names a library.
+const DT_NEEDED: usize = 1;
 
 /// Answers as `dlsym` does, in a static program. It knows the names without which Neap would do
 /// less: what `operator new` calls when memory runs out, and a function of the C library's, for its

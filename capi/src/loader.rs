@@ -4,7 +4,7 @@
 //! They are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
 
 use crate::imports::{IN_ARCHIVE, address_of, optional, symbol};
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::marker::PhantomData;
 use core::mem::transmute_copy;
 use core::ops::Range;
@@ -94,14 +94,16 @@ pub(crate) fn first(name: &CStr) -> Option<NonNull<c_void>> {
 /// if it is not in the global scope.
 #[inline(never)]
 pub(crate) fn inside(start: &[u8], name: &CStr) -> Option<NonNull<c_void>> {
-    let mut library = Library {
-        start,
-        path: [0; PATH],
-    };
-    // SAFETY: the callback has the type that is asked for, and gets the library, which outlives the
-    // call.
-    unsafe { libc::dl_iterate_phdr(Some(is_named), (&raw mut library).cast()) };
-    let path = CStr::from_bytes_until_nul(&library.path).ok()?;
+    // A copy, because another thread may unload the library. A longer path is skipped, because the
+    // copy would need more stack.
+    let mut copy = [0; 512];
+    loader::any_loaded(|object| {
+        let path = object.path.to_bytes_with_nul();
+        let room = copy.get_mut(..path.len());
+        let room = room.filter(|_| object.file().starts_with(start));
+        room.map(|room| room.copy_from_slice(path)).is_some()
+    });
+    let path = CStr::from_bytes_until_nul(&copy).ok()?;
     // An empty path means the program.
     if path.is_empty() {
         return None;
@@ -120,87 +122,26 @@ pub(crate) fn within(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
     }
 }
 
-/// Longer paths are skipped, because copies of them would need more stack.
-const PATH: usize = 512;
-
-/// A search for a library. It copies the path, because another thread may unload the library.
-struct Library<'a> {
-    start: &'a [u8],
-    path: [u8; PATH],
-}
-
-/// Ends the iteration at the object whose file name begins as the search says.
-///
-/// # Safety
-/// - As the callback of `dl_iterate_phdr(3)`; `search` is a [`Library`].
-unsafe extern "C" fn is_named(
-    object: *mut libc::dl_phdr_info,
-    _size: usize,
-    search: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let (object, search) = unsafe { (&*object, &mut *search.cast::<Library<'_>>()) };
-    if object.dlpi_name.is_null() {
-        return 0;
-    }
-    // SAFETY: the loader's name of an object is a C string, and stays during the call.
-    let path = unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes_with_nul();
-    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    match search.path.get_mut(..path.len()) {
-        Some(copy) if file.starts_with(search.start) => {
-            copy.copy_from_slice(path);
-            1
-        }
-        _ => 0,
-    }
-}
-
 /// The address ranges of the loaded objects that contain one of `addresses`. A range stays empty if
 /// there is no such object.
 pub(crate) fn objects_of<const N: usize>(addresses: [usize; N]) -> [Range<usize>; N] {
-    let mut search = Search {
-        addresses,
-        found: [const { 0..0 }; N],
-    };
-    // SAFETY: the callback has the type that is asked for, and gets the search, which outlives the
-    // call.
-    unsafe { libc::dl_iterate_phdr(Some(look_at::<N>), (&raw mut search).cast()) };
-    search.found
-}
-
-struct Search<const N: usize> {
-    addresses: [usize; N],
-    found: [Range<usize>; N],
-}
-
-/// # Safety
-/// - As the callback of `dl_iterate_phdr(3)`; `search` is a [`Search`].
-unsafe extern "C" fn look_at<const N: usize>(
-    object: *mut libc::dl_phdr_info,
-    _size: usize,
-    search: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let (object, search) = unsafe { (&*object, &mut *search.cast::<Search<N>>()) };
-    // SAFETY: the loader gave the number of headers.
-    let headers =
-        unsafe { core::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
-    let segments = headers
-        .iter()
-        .filter(|header| header.p_type == libc::PT_LOAD)
-        .map(|header| {
-            let from = (object.dlpi_addr + header.p_vaddr) as usize;
-            from..from + header.p_memsz as usize
-        });
-    let extent =
-        segments.reduce(|all, segment| all.start.min(segment.start)..all.end.max(segment.end));
-    let extent = extent.unwrap_or(0..0);
-    for (address, found) in search.addresses.iter().zip(&mut search.found) {
-        if extent.contains(address) {
-            *found = extent.clone();
+    let mut found = [const { 0..0 }; N];
+    loader::any_loaded(|object| {
+        let loaded = object
+            .parts
+            .iter()
+            .filter(|part| part.p_type == libc::PT_LOAD);
+        let extent = loaded
+            .map(|part| object.range(part))
+            .reduce(|all, part| all.start.min(part.start)..all.end.max(part.end));
+        for (address, found) in addresses.iter().zip(&mut found) {
+            if let Some(extent) = extent.as_ref().filter(|extent| extent.contains(address)) {
+                *found = extent.clone();
+            }
         }
-    }
-    0
+        false
+    });
+    found
 }
 
 /// The functions of the C library that a file wraps, with their types, and `look`, which looks all

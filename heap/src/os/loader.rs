@@ -22,6 +22,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::hint::black_box;
 use core::iter::successors;
 use core::mem::transmute;
+use core::ops::Range;
 use core::ptr::{NonNull, null, null_mut, with_exposed_provenance as at};
 use core::slice;
 
@@ -142,7 +143,7 @@ pub unsafe fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
 }
 
 /// An entry of a dynamic section (`Elf64_Dyn`): its kind, and a number or an address.
-pub(super) type Entry = [usize; 2];
+pub type Entry = [usize; 2];
 
 /// The loader's record of an object, as `<link.h>` declares it.
 #[repr(C)]
@@ -254,7 +255,7 @@ fn first_record() -> Option<*const LinkMap> {
 ///
 /// # Safety
 /// - `section` is null or a dynamic section.
-unsafe fn entries(mut section: *const Entry) -> impl Iterator<Item = Entry> {
+pub unsafe fn entries(mut section: *const Entry) -> impl Iterator<Item = Entry> {
     core::iter::from_fn(move || {
         // SAFETY: not past the last entry, whose kind is 0.
         let entry = *unsafe { section.as_ref() }.filter(|[kind, _]| *kind != 0)?;
@@ -412,40 +413,17 @@ static HAS_OWN: AtomicBool = AtomicBool::new(false);
 /// Whether an object of the process may have operators of its own.
 #[cold]
 pub fn may_be_own() -> bool {
-    // SAFETY: a callback of the type that is asked for, which uses no data.
-    if !HAS_OWN.load(Relaxed) && unsafe { libc::dl_iterate_phdr(Some(look_at), null_mut()) } != 0 {
+    if !HAS_OWN.load(Relaxed) && any_loaded(may_have_own) {
         HAS_OWN.store(true, Relaxed);
     }
     HAS_OWN.load(Relaxed)
 }
 
-/// Ends the iteration at an object that may have operators of its own.
-///
-/// # Safety
-/// - As the callback of `dl_iterate_phdr(3)`.
-unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise; the loader keeps the object meanwhile.
-    c_int::from(unsafe { may_have_own(&*info) })
-}
-
-/// # Safety
-/// - The loader's description of an object, which stays loaded.
-unsafe fn may_have_own(info: &libc::dl_phdr_info) -> bool {
-    // SAFETY: the caller's promise.
-    let (parts, path) = unsafe {
-        let parts = slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
-        let path = match info.dlpi_name.is_null() {
-            true => c"",
-            false => CStr::from_ptr(info.dlpi_name),
-        };
-        (parts, path.to_bytes())
-    };
-    let address = |part: &libc::Elf64_Phdr| (info.dlpi_addr + part.p_vaddr) as usize;
-    let of_kind = |kind| parts.iter().filter(move |part| part.p_type == kind);
+fn may_have_own(object: &Loaded<'_>) -> bool {
+    let of_kind = |kind| object.parts.iter().filter(move |part| part.p_type == kind);
     let own = may_be_own as fn() -> bool as usize;
-    let has = |part: &libc::Elf64_Phdr| own.wrapping_sub(address(part)) < part.p_memsz as usize;
-    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    let is_runtime = RUNTIMES.iter().any(|start| file.starts_with(start));
+    let has = |part: &libc::Elf64_Phdr| object.range(part).contains(&own);
+    let is_runtime = (RUNTIMES.iter()).any(|start| object.file().starts_with(start));
     let Some(dynamic) = of_kind(libc::PT_DYNAMIC).next() else {
         return false;
     };
@@ -455,15 +433,67 @@ unsafe fn may_have_own(info: &libc::dl_phdr_info) -> bool {
     // SAFETY: the object's dynamic section, and its parts that may be read and not written, of
     // which the file has these bytes.
     unsafe {
-        let object = Object::of(info.dlpi_addr as usize, at(address(dynamic)));
+        let tables = Object::of(object.bias, at(object.range(dynamic).start));
         let read_only = of_kind(libc::PT_LOAD)
             .filter(|part| part.p_flags & (libc::PF_R | libc::PF_W) == libc::PF_R);
-        let mut bytes = read_only
-            .map(|part| slice::from_raw_parts(at::<u8>(address(part)), part.p_filesz as usize));
-        OPERATORS.iter().any(|name| object.find(name).is_some())
-            || hides(object.names())
+        let mut bytes = read_only.map(|part| {
+            slice::from_raw_parts(at::<u8>(object.range(part).start), part.p_filesz as usize)
+        });
+        OPERATORS.iter().any(|name| tables.find(name).is_some())
+            || hides(tables.names())
             || bytes.any(has_runtime)
     }
+}
+
+/// An object that the loader keeps while it is looked at.
+pub struct Loaded<'a> {
+    /// How far its addresses are from those in its file.
+    pub bias: usize,
+    /// Its parts.
+    pub parts: &'a [libc::Elf64_Phdr],
+    /// The path of its file; empty for the program.
+    pub path: &'a CStr,
+}
+
+impl Loaded<'_> {
+    /// The file's name without its directory.
+    pub fn file(&self) -> &[u8] {
+        let path = self.path.to_bytes();
+        path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+    }
+
+    /// The addresses of a part.
+    pub fn range(&self, part: &libc::Elf64_Phdr) -> Range<usize> {
+        let start = self.bias.wrapping_add(part.p_vaddr as usize);
+        start..start.wrapping_add(part.p_memsz as usize)
+    }
+}
+
+/// Whether any loaded object is `wanted`. The objects after that one are not looked at.
+pub fn any_loaded<F: FnMut(&Loaded<'_>) -> bool>(mut wanted: F) -> bool {
+    // SAFETY: the callback gets the closure that it is made for, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look_at::<F>), (&raw mut wanted).cast()) != 0 }
+}
+
+/// # Safety
+/// - As the callback of `dl_iterate_phdr(3)`; `wanted` is an `F`.
+unsafe extern "C" fn look_at<F: FnMut(&Loaded<'_>) -> bool>(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    wanted: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise; the name of an object is null or a C string.
+    let (wanted, object) = unsafe {
+        let (info, wanted) = (&*info, &mut *wanted.cast::<F>());
+        let parts = slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+        let path = match info.dlpi_name.is_null() {
+            true => c"",
+            false => CStr::from_ptr(info.dlpi_name),
+        };
+        let bias = info.dlpi_addr as usize;
+        (wanted, Loaded { bias, parts, path })
+    };
+    c_int::from(wanted(&object))
 }
 
 /// Whether these are the names of a C++ object that allocates, and by none of the operators of
