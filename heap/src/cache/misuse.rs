@@ -26,28 +26,69 @@ impl fmt::Display for Call {
     }
 }
 
-/// A block was given back twice.
-#[cold]
-pub fn double_free(address: usize, bytes: usize) -> ! {
-    fatal(format_args!(
-        "double free of {address:#x} (a block of {bytes} bytes)"
-    ))
+/// The messages: what happened, the function that says so, and its line.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $kind:ty),*): $line:literal;)*) => {$(
+        $(#[$doc])*
+        #[cold]
+        pub fn $name($($argument: $kind),*) -> ! {
+            fatal(format_args!($line))
+        }
+    )*};
 }
 
-/// The address is in no arena.
-#[cold]
-pub fn foreign(call: Call, address: usize) -> ! {
-    fatal(format_args!(
-        "{call} of {address:#x}, which is not inside any Neap arena (stack, static, or another allocator's memory)"
-    ))
-}
+messages! {
+    /// A block was given back twice.
+    double_free(address: usize, bytes: usize):
+        "double free of {address:#x} (a block of {bytes} bytes)";
 
-/// The address is in a block, but not where it starts.
-#[cold]
-pub fn interior(call: Call, address: usize, bytes: usize) -> ! {
-    fatal(format_args!(
-        "{call} of {address:#x}, which is inside a block of {bytes} bytes and not its start"
-    ))
+    /// The address is in no arena.
+    foreign(call: Call, address: usize):
+        "{call} of {address:#x}, which is not inside any Neap arena (stack, static, or another allocator's memory)";
+
+    /// The address is in a block, but not where it starts.
+    interior(call: Call, address: usize, bytes: usize):
+        "{call} of {address:#x}, which is inside a block of {bytes} bytes and not its start";
+
+    /// The address is in an arena, where no block starts.
+    no_block(call: Call, address: usize):
+        "{call} of {address:#x}, where no block starts";
+
+    /// A freed block was to be resized, or its size was asked for.
+    already_free(call: Call, address: usize):
+        "{call} of {address:#x}, a block that is already free";
+
+    /// The pointer has another tag than the block.
+    wrong_tag(call: Call, address: usize, bytes: usize):
+        "{call} of {address:#x} by the pointer of another block, or of an earlier one there (a block of {bytes} bytes)";
+
+    /// The alignment that `call` states cannot be the block's.
+    wrong_alignment(call: &str, address: usize, said: usize):
+        "{call} of {address:#x}, which is not at a multiple of {said} bytes";
+
+    /// A freed block was written before it was given out again.
+    written_freed(address: usize, bytes: usize, offset: usize):
+        "write to {address:#x} after its free (a block of {bytes} bytes; byte {offset} has changed)";
+
+    /// The bytes behind a block's end were written. `offset` counts from its start.
+    overflow(call: Call, address: usize, size: usize, offset: usize):
+        "{call} of {address:#x}, past whose end something was written (a block of {size} bytes; byte {offset} has changed)";
+
+    /// The word behind a block was overwritten, so that its size is not known.
+    canary(call: Call, address: usize, most: usize):
+        "{call} of {address:#x}, past whose end something was written (a block of at most {most} bytes)";
+
+    /// A block is given back by a form of `delete` that does not belong to its allocation.
+    wrong_form(address: usize, delete: &str, by: &str):
+        "{delete} of {address:#x}, a block of {by}";
+
+    /// A stack is to be trimmed below a stack pointer that is not its own.
+    outside_stack(top: usize, pointer: usize):
+        "trim below {pointer:#x}, which is not in the stack that ends at {top:#x}";
+
+    /// The pointer is not the top of a stack, or that stack is not in use.
+    no_stack(top: usize):
+        "{top:#x} is not the top of a stack in use";
 }
 
 /// The number of the block that starts at `address`; aborts if none does.
@@ -67,30 +108,6 @@ pub(crate) fn refuse_free(call: Call, slab: &Slab, class: Class, address: usize)
     }
 }
 
-/// The address is in an arena, where no block starts.
-#[cold]
-pub fn no_block(call: Call, address: usize) -> ! {
-    fatal(format_args!(
-        "{call} of {address:#x}, where no block starts"
-    ))
-}
-
-/// A freed block was to be resized, or its size was asked for.
-#[cold]
-pub fn already_free(call: Call, address: usize) -> ! {
-    fatal(format_args!(
-        "{call} of {address:#x}, a block that is already free"
-    ))
-}
-
-/// The pointer has another tag than the block.
-#[cold]
-pub fn wrong_tag(call: Call, address: usize, bytes: usize) -> ! {
-    fatal(format_args!(
-        "{call} of {address:#x} by the pointer of another block, or of an earlier one there (a block of {bytes} bytes)"
-    ))
-}
-
 /// The size that `call` states cannot be the block's.
 #[cold]
 pub fn wrong_size(call: &str, address: usize, said: usize, low: usize, high: usize) -> ! {
@@ -104,38 +121,6 @@ pub fn wrong_size(call: &str, address: usize, said: usize, low: usize, high: usi
     ))
 }
 
-/// The alignment that `call` states cannot be the block's.
-#[cold]
-pub fn wrong_alignment(call: &str, address: usize, said: usize) -> ! {
-    fatal(format_args!(
-        "{call} of {address:#x}, which is not at a multiple of {said} bytes"
-    ))
-}
-
-/// A freed block was written before it was given out again.
-#[cold]
-pub fn written_freed(address: usize, bytes: usize, offset: usize) -> ! {
-    fatal(format_args!(
-        "write to {address:#x} after its free (a block of {bytes} bytes; byte {offset} has changed)"
-    ))
-}
-
-/// The bytes behind a block's end were written. `offset` counts from its start.
-#[cold]
-pub fn overflow(call: Call, address: usize, size: usize, offset: usize) -> ! {
-    fatal(format_args!(
-        "{call} of {address:#x}, past whose end something was written (a block of {size} bytes; byte {offset} has changed)"
-    ))
-}
-
-/// The word behind a block was overwritten, so that its size is not known.
-#[cold]
-pub fn canary(call: Call, address: usize, most: usize) -> ! {
-    fatal(format_args!(
-        "{call} of {address:#x}, past whose end something was written (a block of at most {most} bytes)"
-    ))
-}
-
 /// Something was written beside a block, where no block of the program's is.
 #[cold]
 pub fn stray_write(address: usize, size: usize, distance: isize) -> ! {
@@ -144,24 +129,4 @@ pub fn stray_write(address: usize, size: usize, distance: isize) -> ! {
     fatal(format_args!(
         "free of {address:#x}, beside which something was written (a block of {size} bytes; {bytes} bytes {side} its start)"
     ))
-}
-
-/// A block is given back by a form of `delete` that does not belong to its allocation.
-#[cold]
-pub fn wrong_form(address: usize, delete: &str, by: &str) -> ! {
-    fatal(format_args!("{delete} of {address:#x}, a block of {by}"))
-}
-
-/// A stack is to be trimmed below a stack pointer that is not its own.
-#[cold]
-pub fn outside_stack(top: usize, pointer: usize) -> ! {
-    fatal(format_args!(
-        "trim below {pointer:#x}, which is not in the stack that ends at {top:#x}"
-    ))
-}
-
-/// The pointer is not the top of a stack, or that stack is not in use.
-#[cold]
-pub fn no_stack(top: usize) -> ! {
-    fatal(format_args!("{top:#x} is not the top of a stack in use"))
 }
