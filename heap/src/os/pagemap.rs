@@ -20,10 +20,10 @@
 //! - There may be no `/proc`, no permission to open it, no free descriptor, or a sandbox that kills
 //!   the process for asking.
 
-use super::file::{self, FileIdentity, KeptFile, OpenFile};
+use super::file::{self, KeptFile, OpenFile};
 use super::mapping::Wiped;
 use super::{Answers, Backing, Populated, Unknown, process};
-use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicU32, Ordering};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -32,11 +32,9 @@ use neap_shared::pagemap::{HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, S
 /// The state of the descriptor. All zero in a new page, and in a child after fork.
 #[repr(C)]
 struct Kept {
-    /// [`NONE`], [`OPENING`], or the number plus [`FIRST`]. Release: `device`, `inode` and `owner`
-    /// were written before.
-    number: AtomicU64,
-    device: AtomicU64,
-    inode: AtomicU64,
+    /// [`NONE`], [`OPENING`], or [`OPENING`] plus which of the attempts opened [`LAST`]. Release:
+    /// that and `owner` were written before.
+    state: AtomicU32,
     /// The process that opened it.
     owner: AtomicU32,
     /// How often this process opened one, or tried to.
@@ -45,9 +43,8 @@ struct Kept {
     reads: AtomicBool,
 }
 
-const NONE: u64 = 0;
-const OPENING: u64 = 1;
-const FIRST: u64 = 2;
+const NONE: u32 = 0;
+const OPENING: u32 = 1;
 
 /// How often a process opens the file before it gives up: the program closes it again and again, or
 /// it cannot be opened.
@@ -80,16 +77,8 @@ pub fn forbid() {
 /// A descriptor that was proven to be this process's pagemap just now.
 #[derive(Clone, Copy)]
 struct Proven {
-    number: i32,
+    file: OpenFile,
     way: Way,
-    kept: &'static Kept,
-}
-
-impl Proven {
-    /// Whether it is still our pagemap, and so was when the query was made.
-    fn still_holds(&self) -> bool {
-        self.kept.holds(file::file_identity(self.number))
-    }
 }
 
 /// The process's pagemap, opened at the first need. `None` when there is none. An OS page
@@ -99,22 +88,22 @@ fn proven(page: usize) -> Option<Proven> {
         return None;
     }
     let kept = kept(page)?;
-    match kept.number.load(Ordering::Acquire) {
+    match kept.state.load(Ordering::Acquire) {
         NONE => kept.open(page),
         OPENING if kept.owner_is_gone() => {
             kept.forget(OPENING);
             None
         }
         OPENING => None,
-        number if kept.holds(file::file_identity((number - FIRST) as i32)) => {
-            Some(kept.proven((number - FIRST) as i32))
-        }
-        number => {
+        state => {
+            if let Some(file) = LAST.get().filter(OpenFile::is_ours) {
+                return Some(kept.proven(file));
+            }
             let mine = kept.owner.load(Ordering::Relaxed) == process::process_id() as u32;
             if !mine && !kept.owner_is_gone() {
                 return None;
             }
-            kept.forget(number);
+            kept.forget(state);
             kept.open(page)
         }
     }
@@ -146,40 +135,23 @@ pub(super) unsafe fn populated(
 ) -> Result<(), Unknown> {
     let from = start.as_ptr().addr();
     let proven = proven(page).ok_or(Unknown { from })?;
-    let answered = ask(
-        proven.number,
-        proven.way,
-        from,
-        from + bytes,
-        page,
-        &mut visit,
-    );
+    let (number, way) = (proven.file.descriptor, proven.way);
+    let answered = ask(number, way, from, from + bytes, page, &mut visit);
     // Another thread may have put another file there during the query, and taken it away again.
     // Then none of the answer counts, not even its begin.
-    if !proven.still_holds() {
+    if !proven.file.is_ours() {
         return Err(Unknown { from });
     }
     answered
 }
 
 impl Kept {
-    fn holds(&self, found: Option<FileIdentity>) -> bool {
-        found.is_some_and(|found| {
-            found.device == self.device.load(Ordering::Relaxed)
-                && found.inode == self.inode.load(Ordering::Relaxed)
-        })
-    }
-
-    fn proven(&'static self, number: i32) -> Proven {
+    fn proven(&self, file: OpenFile) -> Proven {
         let way = match self.reads.load(Ordering::Relaxed) {
             true => Way::Read,
             false => Way::Scan,
         };
-        Proven {
-            number,
-            way,
-            kept: self,
-        }
+        Proven { file, way }
     }
 
     /// Whether the process that opened the file has ended: a child that shared our memory.
@@ -189,32 +161,27 @@ impl Kept {
     }
 
     /// Gives up a number that is no longer ours, unless another thread was first.
-    fn forget(&self, number: u64) {
-        let _ = self
-            .number
-            .compare_exchange(number, NONE, Ordering::Relaxed, Ordering::Relaxed);
+    fn forget(&self, state: u32) {
+        let order = Ordering::Relaxed;
+        let _ = self.state.compare_exchange(state, NONE, order, order);
     }
 
     /// Opens the file, if no other thread does, and if it has not failed too often.
-    fn open(&'static self, page: usize) -> Option<Proven> {
+    fn open(&self, page: usize) -> Option<Proven> {
         if self.attempts.load(Ordering::Relaxed) >= MOST_ATTEMPTS {
             return None;
         }
         let me = process::process_id() as u32;
-        self.number
+        self.state
             .compare_exchange(NONE, OPENING, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         self.owner.store(me, Ordering::Relaxed);
-        self.attempts.fetch_add(1, Ordering::Relaxed);
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
         let opened = open_pagemap().filter(|file| self.accepts(file.descriptor, page));
-        if let Some(OpenFile { identity, .. }) = opened {
-            self.device.store(identity.device, Ordering::Relaxed);
-            self.inode.store(identity.inode, Ordering::Relaxed);
-        }
         opened.inspect(|&file| LAST.set(file));
-        let number = opened.map_or(NONE, |file| file.descriptor as u64 + FIRST);
-        self.number.store(number, Ordering::Release);
-        opened.map(|file| self.proven(file.descriptor))
+        let state = opened.map_or(NONE, |_| OPENING + attempt);
+        self.state.store(state, Ordering::Release);
+        opened.map(|file| self.proven(file))
     }
 
     /// Whether the file just opened tells the truth about this page, which was written, and the
@@ -231,19 +198,15 @@ impl Kept {
 
 /// Opens the process's pagemap at a number out of the way of the program's own.
 fn open_pagemap() -> Option<OpenFile> {
-    let descriptor = file::move_up(file::open_read(PATH)?)?;
+    let file = OpenFile::of(file::move_up(file::open_read(PATH)?)?)?;
     // By its name as well, because another thread may already have replaced it; it is not ours to
     // close then.
-    let identity = file::file_identity(descriptor)
-        .filter(|&found| file::path_identity(PATH) == Some(found))?;
-    if file::is_proc(descriptor) {
-        return Some(OpenFile {
-            descriptor,
-            identity,
-        });
+    let is_named = file::path_identity(PATH) == Some(file.identity);
+    if is_named && !file::is_proc(file.descriptor) {
+        file::close(file.descriptor);
+        return None;
     }
-    file::close(descriptor);
-    None
+    is_named.then_some(file)
 }
 
 /// The page that fork wipes, and behind it one that no code touches.
@@ -424,12 +387,12 @@ mod tests {
     #[test]
     fn a_descriptor_is_kept_high_and_closed_by_exec() {
         assert!(in_child(|| {
-            let first = proven(page()).unwrap().number;
+            let first = proven(page()).unwrap().file.descriptor;
             // SAFETY: plain numbers.
             let flags = unsafe { libc::fcntl(first, libc::F_GETFD) };
             first >= file::ABOVE[0]
                 && flags & libc::FD_CLOEXEC != 0
-                && proven(page()).unwrap().number == first
+                && proven(page()).unwrap().file.descriptor == first
         }));
     }
 
@@ -445,7 +408,7 @@ mod tests {
     fn a_closed_descriptor_is_opened_again_and_not_for_ever() {
         assert!(in_child(|| {
             for _ in 0..MOST_ATTEMPTS {
-                file::close(proven(page()).unwrap().number);
+                file::close(proven(page()).unwrap().file.descriptor);
             }
             proven(page()).is_none()
         }));
@@ -455,20 +418,20 @@ mod tests {
     fn an_answer_of_a_descriptor_replaced_meanwhile_does_not_count() {
         assert!(in_child(|| {
             let first = proven(page()).unwrap();
-            assert!(first.still_holds());
-            file::close(first.number);
-            !first.still_holds()
+            assert!(first.file.is_ours());
+            file::close(first.file.descriptor);
+            !first.file.is_ours()
         }));
     }
 
     #[test]
     fn a_replaced_descriptor_is_left_alone() {
         assert!(in_child(|| {
-            let first = proven(page()).unwrap().number;
+            let first = proven(page()).unwrap().file.descriptor;
             let other = file::open_read(c"/dev/null").unwrap();
             // SAFETY: plain numbers.
             unsafe { libc::dup2(other, first) };
-            let second = proven(page()).unwrap().number;
+            let second = proven(page()).unwrap().file.descriptor;
             // Still open on what the program put there.
             second != first && file::file_identity(first) == file::file_identity(other)
         }));
@@ -477,10 +440,10 @@ mod tests {
     #[test]
     fn a_child_opens_its_own() {
         assert!(in_child(|| {
-            let parents = proven(page()).unwrap().number;
+            let parents = proven(page()).unwrap().file.descriptor;
             let identity = file::file_identity(parents);
             in_child(|| {
-                let own = proven(page()).unwrap().number;
+                let own = proven(page()).unwrap().file.descriptor;
                 // The parent's is still open here, and not taken for ours.
                 own != parents
                     && file::file_identity(parents) == identity
@@ -492,7 +455,7 @@ mod tests {
     #[test]
     fn a_child_of_fork_closes_the_parents() {
         assert!(in_child(|| {
-            let parents = proven(page()).unwrap().number;
+            let parents = proven(page()).unwrap().file.descriptor;
             in_child(|| {
                 close_inherited();
                 file::file_identity(parents).is_none()
@@ -591,7 +554,7 @@ mod tests {
             let visit = &mut |run: Populated| {
                 found.extend((0..run.bytes / page).map(|next| (run.start - start) / page + next));
             };
-            let number = proven(page).unwrap().number;
+            let number = proven(page).unwrap().file.descriptor;
             let answer = ask(number, Way::Read, start, start + PAGES * page, page, visit);
             answer.is_ok() && found == written
         }));
@@ -613,7 +576,7 @@ mod tests {
                     let first = (run.start - start) / page;
                     found[first..first + run.bytes / page].fill(Some(run.backing));
                 };
-                let number = proven(page).unwrap().number;
+                let number = proven(page).unwrap().file.descriptor;
                 let answer = ask(number, Way::Read, start, start + 4 * page, page, visit);
                 answer.is_ok() && found == wanted
             };
@@ -631,7 +594,7 @@ mod tests {
         assert!(succeeds(Limit::None, || {
             let (base, page) = (memory(), Linux.page_bytes());
             let start = base.as_ptr().addr();
-            let number = proven(page).unwrap().number;
+            let number = proven(page).unwrap().file.descriptor;
             assert_eq!(truthful_way(number, start, page), None, "nothing written");
             touch(base, 0);
             assert!(truthful_way(number, start, page).is_some());

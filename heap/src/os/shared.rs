@@ -60,10 +60,6 @@ pub fn claim() {
     }
 }
 
-/// Least numbers for the descriptor, in order of preference; [`super::pagemap`] says why
-/// below 64.
-const ABOVE: [i32; 2] = [48, 16];
-
 impl Shared {
     /// Creates a memory file of `bytes`, a multiple of the page size. `None` if the kernel refuses
     /// any step.
@@ -75,7 +71,7 @@ impl Shared {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: a C string and plain flags.
         let number = unsafe { kernel!(memfd_create, name.as_ptr(), flags) };
-        let descriptor = out_of_the_way(i32::try_from(number).ok().filter(|&n| n >= 0)?);
+        let descriptor = file::move_up(i32::try_from(number).ok().filter(|&n| n >= 0)?)?;
         claim();
         let file = OpenFile::of(descriptor)?;
         let Some(base) = seal(descriptor, bytes).and_then(|()| map(descriptor, bytes)) else {
@@ -103,18 +99,6 @@ impl Shared {
     /// listens there or its queue is full.
     pub fn hand_to(&self, name: &[u8], words: [u64; 3]) -> bool {
         self.file.is_ours() && send(name, &words, self.file.descriptor)
-    }
-}
-
-/// The same file under a higher number, if one is free.
-fn out_of_the_way(descriptor: i32) -> i32 {
-    let higher = |&least: &i32| file::duplicate_above(descriptor, least);
-    match ABOVE.iter().find_map(higher) {
-        Some(second) => {
-            file::close(descriptor);
-            second
-        }
-        None => descriptor,
     }
 }
 
