@@ -10,8 +10,6 @@ use neap_heap::malloc;
 use neap_heap::watched::harden::Form;
 use neap_heap::watched::stated;
 
-/// A reference to `std::nothrow`: it chooses the form and is never read.
-type Nothrow = *const c_void;
 /// A nothrow form of the C++ runtime. One with fewer arguments ignores the registers of the others.
 type RuntimeForm = extern "C" fn(usize, usize, usize) -> *mut c_void;
 
@@ -49,40 +47,15 @@ extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_v
     }
 }
 
-/// `operator new(size, nothrow)`.
-#[unsafe(no_mangle)]
-extern "C" fn _ZnwmRKSt9nothrow_t(size: usize, tag: Nothrow) -> *mut c_void {
-    static BEHIND: Symbol = Symbol::new(c"_ZnwmRKSt9nothrow_t");
-    plain_nothrow(&BEHIND, size, tag, Form::New)
-}
-
-/// `operator new[](size, nothrow)`.
-#[unsafe(no_mangle)]
-extern "C" fn _ZnamRKSt9nothrow_t(size: usize, tag: Nothrow) -> *mut c_void {
-    static BEHIND: Symbol = Symbol::new(c"_ZnamRKSt9nothrow_t");
-    plain_nothrow(&BEHIND, size, tag, Form::Array)
-}
-
-/// `operator new(size, align, nothrow)`.
-#[unsafe(no_mangle)]
-extern "C" fn _ZnwmSt11align_val_tRKSt9nothrow_t(
-    size: usize,
-    align: usize,
-    tag: Nothrow,
-) -> *mut c_void {
-    static BEHIND: Symbol = Symbol::new(c"_ZnwmSt11align_val_tRKSt9nothrow_t");
-    aligned_nothrow(&BEHIND, size, align, tag)
-}
-
-/// `operator new[](size, align, nothrow)`.
-#[unsafe(no_mangle)]
-extern "C" fn _ZnamSt11align_val_tRKSt9nothrow_t(
-    size: usize,
-    align: usize,
-    tag: Nothrow,
-) -> *mut c_void {
-    static BEHIND: Symbol = Symbol::new(c"_ZnamSt11align_val_tRKSt9nothrow_t");
-    aligned_nothrow(&BEHIND, size, align, tag)
+forms! {
+    _ZnwmRKSt9nothrow_t(size: usize, nothrow: usize) -> *mut c_void
+        = plain_nothrow(size, nothrow, Form::New);
+    _ZnamRKSt9nothrow_t(size: usize, nothrow: usize) -> *mut c_void
+        = plain_nothrow(size, nothrow, Form::Array);
+    _ZnwmSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, nothrow: usize) -> *mut c_void
+        = aligned_nothrow(size, align, nothrow);
+    _ZnamSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, nothrow: usize) -> *mut c_void
+        = aligned_nothrow(size, align, nothrow);
 }
 
 /// Allocates; on failure, runs the new-handler's loop and throws `std::bad_alloc`.
@@ -154,7 +127,7 @@ extern "C-unwind" fn own_array(size: usize, align: usize) -> *mut c_void {
 
 /// A block, or the result of the C++ runtime's nothrow form.
 #[inline(always)]
-fn plain_nothrow(behind: &Symbol, size: usize, tag: Nothrow, form: Form) -> *mut c_void {
+fn plain_nothrow(behind: &Symbol, size: usize, nothrow: usize, form: Form) -> *mut c_void {
     if cxx::surely_none() {
         match malloc::allocate_hit(size) {
             Some(block) => return block.cast(),
@@ -167,7 +140,7 @@ fn plain_nothrow(behind: &Symbol, size: usize, tag: Nothrow, form: Form) -> *mut
             }
         }
     }
-    elsewhere(behind, size, tag.addr(), 0, 1)
+    elsewhere(behind, size, nothrow, 0, 1)
 }
 
 /// Calls the C++ runtime's form, which calls the throwing one, new-handler included, and catches.
@@ -192,14 +165,14 @@ fn elsewhere(
 
 /// Like [`plain_nothrow`], with an alignment.
 #[inline(always)]
-fn aligned_nothrow(behind: &Symbol, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
+fn aligned_nothrow(behind: &Symbol, size: usize, align: usize, nothrow: usize) -> *mut c_void {
     if cxx::surely_none() {
         let block = c::hit(size, align).unwrap_or_else(|| attempt(size, align));
         if !block.is_null() {
             return block.cast();
         }
     }
-    elsewhere(behind, size, align, tag.addr(), align)
+    elsewhere(behind, size, align, nothrow, align)
 }
 
 /// Finds memory for `operator new` after a first failure, or throws.
