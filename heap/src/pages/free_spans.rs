@@ -6,8 +6,7 @@
 
 use super::arena::{Arena, Commit};
 use super::heap::Locked;
-use super::request::{Fill, SpanRequest, SpanSource};
-use super::span::Age;
+use super::span::{Age, Fill, SpanRequest, SpanSource};
 use super::span::{FitKey, Queue, Queued, SpanRecord, State, Warmth, ZeroState, may_merge};
 use crate::base::tree::Node;
 use crate::os::Os;

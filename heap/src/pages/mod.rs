@@ -5,7 +5,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `span`, `request` | the record of a slice; what a request for slices asks for |
+//! | `span` | the record of a slice; what a request for slices asks for |
 //! | `layout`, `arena` | one reserved address range: its tables, and a slice found by its address |
 //! | `zero_state` | which pages may be dirty: a mask for each slice, or one word for a whole span |
 //! | `figures`, `limits` | counts, and the bounds on them |
@@ -14,20 +14,18 @@
 //! | `free_spans` | which free span serves a request; splitting, merging, ageing |
 //! | `reserve`, `decommit` | address space and tables; commit and huge pages given up |
 //! | `purge` | which dirty pages go back to the kernel, and in what pieces |
-//! | `admission` | what the hard limit grants: spans, and pages that come back |
-//! | `commit` | room for a request that finds none ready |
+//! | `commit` | room for a request that finds none ready; what the hard limit grants |
 //! | `tails` | dirty pages of blocks in use beyond their bytes, and their purge |
 //! | `spans` | allocate, free, grow and shrink a span |
 //! | `span_cache` | freed spans of large blocks that wait for the next request |
-//! | `renew` | pages moved between spans; spans mapped afresh |
+//! | `renew` | pages moved between spans; spans mapped afresh, or freed by the kernel's page map |
 //! | `residence` | which pages of which spans are resident, for a ledger |
-//! | `query`, `calloc` | free a span according to the kernel's page map; make a span zero |
+//! | `calloc` | make a span zero |
 //!
 //! A freed span goes through `spans` (free), `zero_state` (what was written), `free_spans` (merge,
 //! enqueue by age), and later `purge`. `docs/purge.md` follows it further, `docs/zero.md` has the
 //! measurements behind `calloc`. The invariants are code in `testing/pages/check.rs`.
 
-mod admission;
 mod arena;
 mod calloc;
 #[path = "../testing/pages/check.rs"]
@@ -42,9 +40,7 @@ mod layout;
 mod limits;
 mod predictor;
 mod purge;
-mod query;
 mod renew;
-mod request;
 mod reserve;
 mod residence;
 mod span;
@@ -63,9 +59,8 @@ pub use huge::Policy as HugePolicy;
 pub use layout::Sides;
 pub use limits::{Footprint, GroupShare, Limits, STACK_BYTES};
 pub use renew::MOST_PIECES;
-pub use request::SpanSource;
 pub use residence::{Pages, Part, Residence};
-pub use span::{Age, USES, Use};
+pub use span::{Age, SpanSource, USES, Use};
 pub use span_cache::Kept;
 pub use spans::{Extension, Span};
 pub use zero_state::{Dirty, Zero};

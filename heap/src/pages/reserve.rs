@@ -9,7 +9,7 @@
 use super::arena::{Arena, Commit, SliceRef, Step};
 use super::heap::{Locked, PageHeap};
 use super::layout::Layout;
-use super::request::SpanRequest;
+use super::span::SpanRequest;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Claim, ClaimError, Os, OutOfMemory};
 use core::ops::Range;
