@@ -15,6 +15,12 @@
 # AArch64 it has Debian 12's programs. For each kernel and setting the script prints how many tests
 # passed, failed and were skipped, and their seconds. It needs ci/dist.sh's library, on AArch64
 # ci/dist.sh aarch64's.
+#
+# To run less, name settings of huge pages and parts in the environment:
+#
+#   SETTINGS="always never" PARTS="surface guards" ci/kernels.sh full trixie
+#
+# The parts are heap, surface, guards, calloc, model, cgroups and unprivileged.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 extent=${1:-quick}
@@ -55,6 +61,7 @@ case $extent in
     *) die "usage: ci/kernels.sh [quick|full] [bullseye|bookworm|trixie|arm64-4k|arm64-16k...]" ;;
 esac
 [ $# -eq 0 ] || kernels=("$@")
+[ -z "${SETTINGS+set}" ] || read -ra settings <<<"$SETTINGS"
 
 skip() {
     [ -z "${REQUIRE_ALL:-}" ] || die "$*"
@@ -92,38 +99,46 @@ with_programs() {
     done
 }
 
-# The tests compile programs, which takes the emulator half a minute each. So their compilers
-# remember in the folder $1 what they made.
-remembering_compilers() {
-    local name
-    mkdir -p "$work/bin"
-    for name in cc c++; do
-        cat >"$work/bin/$name" <<COMPILER
+is_wanted() { # is_wanted PART
+    [[ -z ${PARTS:-} || " $PARTS " = *" $1 "* ]]
+}
+
+# The tests compile programs, which takes the emulator half a minute each. So the tests run on this
+# machine first, with compilers that remember what they made. For AArch64 they only compile: their
+# qemu-aarch64 does nothing.
+compile_here() { # compile_here [MACHINE]: sets the folder of the compilers
+    local name tests=$surface_tests
+    compilers=$work/compilers-${1:-}
+    [ ! -e "$compilers" ] || return 0
+    mkdir "$compilers"
+    for name in cc c++ ${1:+"$1-linux-gnu-gcc" "$1-linux-gnu-g++"}; do
+        cat >"$compilers/$name" <<COMPILER
 #!/bin/bash
 made= rest=()
 for word; do
     if [ "\$made" = next ]; then made=\$word; elif [ "\$word" = -o ]; then made=next; else rest+=("\$word"); fi
 done
-kept=$1/\$({ printf '%s\\0' $name "\${rest[@]}"; cat "\${rest[@]/#-*//dev/null}" 2>/dev/null; } | sha256sum | cut -c 1-20)
+kept=$compilers/\$({ printf '%s\\0' ${name: -1} "\${rest[@]}"; cat "\${rest[@]/#-*//dev/null}" 2>/dev/null; } | sha256sum | cut -c 1-20)
 [ -n "\$made" ] && [ -e "\$kept" ] && exec cp "\$kept" "\$made"
 /usr/bin/$name "\$@" || exit
 [ -z "\$made" ] || cp "\$made" "\$kept" 2>/dev/null || true
 COMPILER
-        chmod +x "$work/bin/$name"
     done
-}
-
-# For x86-64, the tests run on this machine first.
-compile_here() {
-    mkdir -p "$work/compiled"
-    remembering_compilers "$work/compiled"
-    (cd capi && PATH=$work/bin:$PATH LIBRARY_UNDER_TEST=$library "$surface_tests" -q "${surface[@]}") >&2
+    if [ $# -gt 0 ]; then
+        tests=$(realpath "$(program "" neap-c --test preload)")
+        echo "#!/bin/true" >"$compilers/qemu-$1"
+    fi
+    chmod +x "$compilers/"*
+    is_wanted surface || return 0
+    (cd capi && env PATH="$compilers:$PATH" LIBRARY_UNDER_TEST="$library" ${1:+MACHINE_UNDER_TEST="$1"} \
+        "$tests" -q "${surface[@]}") >&2
 }
 
 # part NAME FOLDER COMMAND: lines of the guest's script. It says `ran` after each part, so that a
 # guest that stops is noticed.
 parts=0
 part() {
+    is_wanted "${1%%,*}" || return 0
     parts=$((parts + 1))
     printf 'echo "begin %s"\ncd %q\nbegan=$SECONDS\nif %s; then echo "ran after $((SECONDS - began)) s"; else echo "status $?"; fi\n' \
         "$1" "$PWD/$2" "$3"
@@ -144,8 +159,8 @@ guest() { # guest KERNEL: what runs inside
     # Without git, which would read all files to name the revision of the lab: two minutes.
     cat <<GUEST
 export GIT_DIR=/nonexistent
-export PATH=$work/bin:\$PATH LIBRARY_UNDER_TEST='$library' CI=${CI:-} RUST_BACKTRACE=0 RUST_TEST_THREADS=2 PROPTEST_CASES=8
-mount -t tmpfs none '$scratch' && mkdir -p /mnt/compiled
+export PATH=$compilers:\$PATH LIBRARY_UNDER_TEST='$library' CI=${CI:-} RUST_BACKTRACE=0 RUST_TEST_THREADS=2 PROPTEST_CASES=8
+mount -t tmpfs none '$scratch'
 ulimit -l unlimited
 echo "kernel \$(uname -r)"
 GUEST
@@ -165,7 +180,7 @@ GUEST
     done
     echo "echo 0 >/proc/sys/vm/overcommit_memory"
     echo "echo +memory >/sys/fs/cgroup/cgroup.subtree_control"
-    part "control groups, version 2" capi "$surface_tests --color=never cgroup:: --skip redis"
+    part "cgroups, version 2" capi "$surface_tests --color=never cgroup:: --skip redis"
     cat <<'GUEST'
 echo -memory >/sys/fs/cgroup/cgroup.subtree_control
 version_1() {
@@ -174,10 +189,10 @@ version_1() {
 }
 GUEST
     # Linux 6.12 may be built without it.
-    part "control groups, version 1" capi "! version_1 && echo SKIPPED: no version 1 here ||
+    part "cgroups, version 1" capi "! version_1 && echo SKIPPED: no version 1 here ||
         $surface_tests --color=never cgroup:: --skip redis"
     echo "echo 0 >/proc/sys/vm/unprivileged_userfaultfd; chmod 1777 /mnt '$scratch'"
-    part "guards, unprivileged" neap \
+    part "unprivileged, guards" neap \
         "setpriv --reuid=65534 --regid=65534 --clear-groups $guard_tests --color=never ${guards[*]}"
 }
 
@@ -213,7 +228,7 @@ boot_x86_64() { # boot_x86_64 RELEASE
     local root=$kept/$1
     [ -e "$root" ] || unpack_debian "$1" amd64 "$root" linux-image-amd64
     with_programs "" "$target/dist/libneap.so"
-    [ -e "$work/compiled" ] || compile_here
+    compile_here
     # The guest's root is this machine's.
     echo "\$b mount --bind /host /guest" |
         initramfs "$root" "$(command -v busybox)" "$work/initramfs.gz"
@@ -235,8 +250,8 @@ boot_aarch64() { # boot_aarch64 KERNEL
         cp /etc/passwd /etc/group "$programs/etc/"
     fi
     with_programs aarch64-unknown-linux-gnu "$target/dist-aarch64/libneap.so"
-    # In the guest's own memory: the programs are not this machine's.
-    remembering_compilers /mnt/compiled
+    # Tests fail whose programs did not run.
+    compile_here aarch64 2>/dev/null || true
     root_of_programs "$programs" | initramfs "$root" "$programs/bin/busybox" "$work/initramfs.gz"
     guest "$1" >"$work/guest"
     emulated "$patience" ttyAMA0 "$root" "$work/initramfs.gz" "$work/guest" \
