@@ -1,9 +1,10 @@
 //! Draws the screen.
 
 use super::canvas::{
-    Align, Area, BOLD, CYAN, Canvas, Column, DIM, GREEN, PLAIN, REVERSED, Row, YELLOW,
+    BOLD, CYAN, Column, DIM, GREEN, Line, PLAIN, REST, REVERSED, YELLOW, beside, line, row,
+    sparkline,
 };
-use super::feed::{COLUMNS, Entry, Look, Rates, Titled, none};
+use super::feed::{COLUMNS, Look, Rates, Titled, WIDTHS, none};
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
 use crate::choice::Choice;
@@ -13,126 +14,92 @@ use crate::view::text::difference;
 use crate::view::{self, slices, total};
 use neap_shared::ledger::{Ledger, Sign};
 use neap_shared::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES, ending};
+use std::fmt::Alignment;
 
-/// Lines of the sparkline, including its title.
-const SPARKLINE: u16 = 4;
-/// Lines of the rates, and of the spans by use, including titles.
-const RATES: u16 = 10;
-const USES: u16 = USE_NAMES.len() as u16 + 1;
-/// Columns of a ledger line: sign, name, figure.
-const LEDGER: [u16; 3] = [1, 13, 10];
+/// Lines of the sparkline.
+const SPARKLINE: usize = 3;
+/// Columns of a ledger line: sign, name, figure, meaning.
+const LEDGER: [Column; 4] = [
+    (1, Alignment::Left),
+    (13, Alignment::Left),
+    (10, Alignment::Right),
+    REST,
+];
+/// Width of the ledger without the meaning of each line.
+const LEDGER_WITHOUT_MEANINGS: usize = 26;
 /// Width of the ledger with the meaning of each line.
-const LEDGER_WITH_MEANINGS: u16 = 80;
-/// Columns of a name and a figure beside the ledger.
-const FACTS: [u16; 2] = [13, 11];
-/// Columns between two tables.
-const GAP: u16 = 2;
+const LEDGER_WITH_MEANINGS: usize = 80;
+/// A name and a figure beside the ledger.
+const FACT: [Column; 2] = [(13, Alignment::Left), (11, Alignment::Right)];
+/// Their width.
+const FACTS: usize = 25;
+/// The least width for the ledger with meanings and the facts beside it.
+const WIDE: usize = LEDGER_WITH_MEANINGS + 2 + FACTS;
 
-/// Wide enough for any text at the end of a line, which the screen cuts.
-const REST: Column = (u16::MAX, Align::Left);
-/// A name and a figure.
-const FACT: [Column; 2] = [(FACTS[0], Align::Left), (FACTS[1], Align::Right)];
-
-/// Draws the whole screen.
-pub fn screen(canvas: &mut Canvas, state: &State) {
-    let area = canvas.area();
-    let (body, keys) = area.above(area.lines.saturating_sub(1));
-    match &state.page {
-        Page::List(list) => processes(canvas, body, list),
-        Page::One(one) => process(canvas, body, one),
-        Page::Help(_) => help(canvas, body),
-    }
-    match state.message.as_str() {
-        "" => canvas.line(keys, state.page.keys(), DIM),
-        message => canvas.line(keys, message, YELLOW),
+/// The whole screen.
+pub fn screen(state: &State, lines: usize, columns: usize) -> Vec<Line> {
+    let body = lines.saturating_sub(1);
+    let mut screen = match &state.page {
+        Page::List(list) => processes(list, body),
+        Page::One(one) => process(one, columns),
+        Page::Help(_) => help(),
     };
+    screen.resize(body, Line::new());
+    screen.push(match state.message.as_str() {
+        "" => line(state.page.keys(), DIM),
+        message => line(message, YELLOW),
+    });
+    screen
 }
 
-/// A table of which every column is aligned right, with a heading.
-fn figures<const N: usize>(
-    canvas: &mut Canvas,
-    area: Area,
-    columns: &[Column],
-    names: [&str; N],
-    rows: impl Iterator<Item = Row>,
-) {
-    let heading = Row::new(names).styled(DIM);
-    canvas.table(area, columns, std::iter::once(heading).chain(rows));
-}
-
-fn processes(canvas: &mut Canvas, area: Area, list: &List) {
-    let row = |(index, entry): (usize, &Entry)| {
-        let style = if index == list.chosen {
-            REVERSED
-        } else {
-            PLAIN
-        };
-        Row::new(entry.cells()).styled(style)
-    };
+fn processes(list: &List, lines: usize) -> Vec<Line> {
     let text = match list.entries.len() {
         0 => none(),
         1 => "1 process under Neap".to_owned(),
         number => format!("{number} processes under Neap, by {}", list.order.word()),
     };
-    let area = canvas.line(area, &text, BOLD);
-    // The chosen process stays on the screen, below the heading.
-    let lines = usize::from(area.lines.saturating_sub(1));
-    let skipped = (list.chosen + 1).saturating_sub(lines);
-    let rows = list.entries.iter().enumerate().skip(skipped).map(row);
-    let columns = [8, 11, 11, 11, 11].map(|width| (width, Align::Right));
-    let columns: Vec<Column> = columns.into_iter().chain([REST]).collect();
-    figures(canvas, area, &columns, COLUMNS.map(|(name, _)| name), rows);
+    let heading = row(&WIDTHS, &COLUMNS.map(|(name, _)| name), DIM);
+    // The chosen process stays on the screen, below the title and the heading.
+    let skipped = (list.chosen + 3).saturating_sub(lines);
+    let entries = list.entries.iter().enumerate().skip(skipped);
+    let rows = entries.map(|(index, entry)| {
+        let is_chosen = index == list.chosen;
+        let style = if is_chosen { REVERSED } else { PLAIN };
+        row(&WIDTHS, &entry.cells(), style)
+    });
+    [line(text, BOLD), heading]
+        .into_iter()
+        .chain(rows)
+        .collect()
 }
 
-fn process(canvas: &mut Canvas, area: Area, one: &One) {
+fn process(one: &One, columns: usize) -> Vec<Line> {
     let Some(look) = &one.look else {
-        canvas.line(area, &format!("{} ...", one.title()), PLAIN);
-        return;
+        return vec![line(format!("{} ...", one.title()), PLAIN)];
     };
     let Some(figures) = &look.view.figures else {
         let pending = format!("pending: {}", look.view.silence.why);
         let resident = format!("resident {}", Bytes(look.view.kernel.process_rss));
-        let mut area = canvas.line(area, one.title(), PLAIN);
-        for text in [pending, resident] {
-            for line in folded(&text, usize::from(area.columns)) {
-                area = canvas.line(area, &line, PLAIN);
-            }
-        }
-        return;
+        let texts = [one.title(), &pending, &resident];
+        let lines = texts.into_iter().flat_map(|text| folded(text, columns));
+        return lines.map(|text| line(text, PLAIN)).collect();
     };
-    let lines = figures.ledger.lines();
-    let lines = lines.iter().filter(|line| line.bytes > 0).count();
-    let [top, left, middle, right, bottom] = places(area, lines);
-    resident(canvas, top, one, look);
-    ledger(canvas, left, &figures.ledger, look);
-    rates(canvas, middle, &look.rates);
-    spans(canvas, right, look, figures);
-    classes(canvas, bottom, one, figures);
-}
-
-/// The areas of a process's page, for a ledger of `lines` lines: resident memory, ledger, rates,
-/// spans, size classes. A terminal of 80 columns has no room for the meanings of the ledger's
-/// lines.
-fn places(area: Area, lines: usize) -> [Area; 5] {
-    // A title, the sum, and the memory outside the arenas.
-    let lines = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(3);
-    let facts = FACTS.iter().sum::<u16>() + 1;
-    let (resident, below) = area.above(SPARKLINE);
-    if area.columns >= LEDGER_WITH_MEANINGS + GAP + facts {
-        let (middle, classes) = below.above(lines.max(RATES + USES));
-        let (ledger, right) = middle.left(LEDGER_WITH_MEANINGS, GAP);
-        let (rates, spans) = right.above(RATES);
-        [resident, ledger, rates, spans, classes]
+    let (rates, spans) = (rates(&look.rates), spans(look, figures));
+    // A terminal of 80 columns has no room for the meanings of the ledger's lines.
+    let middle = if columns >= WIDE {
+        let ledger = ledger(&figures.ledger, look, &LEDGER);
+        let facts = rates.into_iter().chain(spans).collect();
+        beside(ledger, LEDGER_WITH_MEANINGS, facts)
     } else {
-        let (middle, classes) = below.above(lines.max(RATES));
-        let (ledger, right) = middle.left(LEDGER.iter().sum::<u16>() + 2, GAP);
-        let (rates, spans) = right.left(facts, GAP);
-        [resident, ledger, rates, spans, classes]
-    }
+        let ledger = ledger(&figures.ledger, look, &LEDGER[..3]);
+        beside(ledger, LEDGER_WITHOUT_MEANINGS, beside(rates, FACTS, spans))
+    };
+    let parts = [resident(one, look, columns), middle, classes(one, figures)];
+    parts.into_iter().flatten().collect()
 }
 
 /// Explains the keys and the words.
-fn help(canvas: &mut Canvas, area: Area) {
+fn help() -> Vec<Line> {
     let keys = [
         ("q, Ctrl-C", "quit (Ctrl-Z stops until the shell's fg)"),
         ("arrows", "choose a process, scroll size classes"),
@@ -144,13 +111,14 @@ fn help(canvas: &mut Canvas, area: Area) {
     ];
     let ledger = Ledger::default().lines();
     let words = ledger.iter().map(|line| (line.name, line.meaning));
+    let columns = [FACT[0], REST];
     let rows = keys.into_iter().chain(words);
-    let rows = rows.map(|(word, meaning)| Row::new([word, meaning]));
-    let area = canvas.line(area, "keys, and the lines of the ledger", BOLD);
-    canvas.table(area, &[(LEDGER[1], Align::Left), REST], rows);
+    let rows = rows.map(|(word, meaning)| row(&columns, &[word, meaning], PLAIN));
+    let title = line("keys, and the lines of the ledger", BOLD);
+    [title].into_iter().chain(rows).collect()
 }
 
-fn resident(canvas: &mut Canvas, area: Area, one: &One, look: &Look) {
+fn resident(one: &One, look: &Look, columns: usize) -> Vec<Line> {
     let state = match (look.view.state, look.view.age_ms()) {
         (view::State::Pending, Some(age)) => format!(", pending: figures of {} s ago", age / 1000),
         _ => String::new(),
@@ -161,60 +129,49 @@ fn resident(canvas: &mut Canvas, area: Area, one: &One, look: &Look) {
     };
     let now = look.view.kernel.process_rss;
     let text = format!("{}: resident {}{errors}{state}", one.title(), Bytes(now));
-    let area = canvas.line(area, &text, BOLD);
     let values: Vec<u64> = one.residents.iter().copied().collect();
-    canvas.sparkline(area, &values, CYAN);
-}
-
-fn ledger(canvas: &mut Canvas, area: Area, ledger: &Ledger, look: &Look) {
-    let [sign, name, figure] = LEDGER;
-    let columns = [
-        (sign, Align::Left),
-        (name, Align::Left),
-        (figure, Align::Right),
-        REST,
-    ];
-    let columns = if area.columns >= LEDGER_WITH_MEANINGS {
-        &columns[..]
-    } else {
-        &columns[..3]
-    };
-    let area = canvas.line(area, "ledger", BOLD);
-    canvas.table(area, columns, ledger_rows(ledger, look));
+    let bars = sparkline(&values, SPARKLINE, columns, CYAN);
+    [line(text, BOLD)].into_iter().chain(bars).collect()
 }
 
 /// Lines of 0 bytes are left out here; `neap stat` shows them all.
-fn ledger_rows(ledger: &Ledger, look: &Look) -> Vec<Row> {
-    let row = |sign: &str, name: &str, figure: String, meaning: &str| {
-        let meaning = format!(" {meaning}");
-        Row::new([sign.to_owned(), name.to_owned(), figure, meaning])
+fn ledger(ledger: &Ledger, look: &Look, columns: &[Column]) -> Vec<Line> {
+    let all = |sign: &str, name: &str, figure: String, meaning: &str, style| {
+        row(
+            columns,
+            &[sign, name, &figure, &format!(" {meaning}")],
+            style,
+        )
     };
-    let mut rows = Vec::new();
+    let mut rows = vec![line("ledger", BOLD)];
     for line in ledger.lines().iter().filter(|line| line.bytes > 0) {
         let style = match line.sign {
             Sign::Plus => PLAIN,
             Sign::Minus => GREEN,
         };
-        let bytes = Bytes(line.bytes).to_string();
-        let sign = line.sign.mark().to_string();
-        rows.push(row(&sign, line.name, bytes, line.meaning).styled(style));
+        let (sign, bytes) = (line.sign.mark().to_string(), Bytes(line.bytes).to_string());
+        rows.push(all(&sign, line.name, bytes, line.meaning, style));
     }
     let resident = Bytes(ledger.resident).to_string();
-    rows.push(row("=", "resident", resident, "the sum").styled(BOLD));
-    let whole = look.view.kernel.process_rss;
-    rows.push(row(
-        "",
-        "not ours",
-        difference(whole, ledger.resident),
-        match look.view.hint {
-            Some(_) => SHORT_HINT,
-            None => "resident, elsewhere in the process",
-        },
-    ));
+    rows.push(all("=", "resident", resident, "the sum", BOLD));
+    let apart = difference(look.view.kernel.process_rss, ledger.resident);
+    let meaning = match look.view.hint {
+        Some(_) => SHORT_HINT,
+        None => "resident, elsewhere in the process",
+    };
+    rows.push(all("", "not ours", apart, meaning, PLAIN));
     rows
 }
 
-fn rates(canvas: &mut Canvas, area: Area, rates: &Rates) {
+/// A title, and names with their figures.
+fn facts<'a>(title: &str, facts: impl IntoIterator<Item = (&'a str, String)>) -> Vec<Line> {
+    let rows = facts
+        .into_iter()
+        .map(|(name, figure)| row(&FACT, &[name, &figure], PLAIN));
+    [line(title, BOLD)].into_iter().chain(rows).collect()
+}
+
+fn rates(rates: &Rates) -> Vec<Line> {
     let bytes = |rate: f64| Bytes(rate as u64).to_string();
     let allocations = rates
         .allocations
@@ -230,22 +187,14 @@ fn rates(canvas: &mut Canvas, area: Area, rates: &Rates) {
         ("flushes", count(rates.flushes)),
         ("allocations", allocations),
     ];
-    let area = canvas.line(area, "a second", BOLD);
-    let rows = rows.map(|(name, rate)| Row::new([name.to_owned(), rate]));
-    canvas.table(area, &FACT, rows);
+    facts("a second", rows)
 }
 
-fn spans(canvas: &mut Canvas, area: Area, look: &Look, figures: &Snapshot) {
-    let spans = look
-        .view
-        .coarse
-        .map_or(figures.spans, |coarse| coarse.spans);
-    let rows = USE_NAMES.iter().zip(spans).map(|(name, span)| {
-        let bytes = Bytes(slices(span.slices)).to_string();
-        Row::new([(*name).to_owned(), bytes])
-    });
-    let area = canvas.line(area, "spans", BOLD);
-    canvas.table(area, &FACT, rows);
+fn spans(look: &Look, figures: &Snapshot) -> Vec<Line> {
+    let coarse = look.view.coarse;
+    let spans = coarse.map_or(figures.spans, |coarse| coarse.spans);
+    let bytes = spans.map(|span| Bytes(slices(span.slices)).to_string());
+    facts("spans", USE_NAMES.into_iter().zip(bytes))
 }
 
 /// The columns of the size classes.
@@ -260,9 +209,8 @@ const CLASSES: [Titled<ClassFigures>; 7] = [
     ("bytes free", |class| Bytes(bytes(class, |class| class.free)).to_string()),
 ];
 
-fn classes(canvas: &mut Canvas, area: Area, one: &One, snapshot: &Snapshot) {
-    let row = |class: &ClassFigures| Row::new(CLASSES.map(|(_, cell)| cell(class)));
-    let names = CLASSES.map(|(name, _)| name);
+fn classes(one: &One, snapshot: &Snapshot) -> Vec<Line> {
+    let columns = [(10, Alignment::Right); CLASSES.len()];
     let classes = one.classes();
     let free = total(snapshot, |class| bytes(class, |class| class.free));
     let text = format!(
@@ -271,21 +219,27 @@ fn classes(canvas: &mut Canvas, area: Area, one: &One, snapshot: &Snapshot) {
         Bytes(free),
         Bytes(snapshot.ledger.slab_free.min(free))
     );
-    let area = canvas.line(area, &text, BOLD);
-    let rows = classes.iter().skip(one.first).map(row);
-    figures(canvas, area, &[(10, Align::Right); 7], names, rows);
+    let heading = row(&columns, &CLASSES.map(|(name, _)| name), DIM);
+    let rows = classes.iter().skip(one.first);
+    let rows = rows.map(|class| row(&columns, &CLASSES.map(|(_, cell)| cell(class)), PLAIN));
+    [line(text, BOLD), heading]
+        .into_iter()
+        .chain(rows)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::attach::testing::Forged;
+    use crate::top::canvas::{Colours, sequences};
+    use crate::top::feed::Entry;
     use crate::top::{Feed, Pace};
     use crate::view::tests::{any_view, view_at_rest};
     use proptest::prelude::*;
     use std::time::Duration;
 
-    fn drawn(page: Page, width: u16, height: u16) -> String {
+    fn drawn(page: Page, width: usize, height: usize) -> String {
         let pace = Pace {
             interval: Duration::from_secs(1),
             count: None,
@@ -295,9 +249,10 @@ mod tests {
             page,
             message: String::new(),
         };
-        let mut canvas = Canvas::new(height, width);
-        screen(&mut canvas, &state);
-        canvas.text()
+        let lines = screen(&state, height, width).into_iter();
+        let lines = lines.map(|line| sequences(line, width, Colours::Refused));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        anstream::adapter::strip_str(&text).to_string()
     }
 
     fn entry(pid: i32, resident: u64) -> Entry {
@@ -377,8 +332,8 @@ mod tests {
         #[test]
         fn any_figures_fit_any_terminal(
             view in any_view(),
-            width in 1_u16..200,
-            height in 0_u16..80,
+            width in 1_usize..200,
+            height in 0_usize..80,
             residents in proptest::collection::vec(0..1_u64 << 50, 0..300),
             first in 0_usize..100,
         ) {

@@ -1,11 +1,13 @@
 //! The figures of a process at each tick, their rates of change, and the list of all processes
 //! under Neap.
 
+use super::canvas::{Column, REST};
 use crate::attach::{StatusPage, Under, kernel, of_whom};
 use crate::failure::{Failure, shown};
 use crate::view::{State, View, total};
 use neap_shared::stats::{Bytes, Snapshot};
 use serde::Serialize;
+use std::fmt::Alignment;
 use std::time::Duration;
 
 /// Intervals per lease, so that one late tick does not end it.
@@ -178,6 +180,12 @@ pub struct Entry {
 /// A column's name, and the text of its cell.
 pub type Titled<T> = (&'static str, fn(&T) -> String);
 
+/// The widths of the list's columns.
+pub const WIDTHS: [Column; 6] = {
+    let figure = (11, Alignment::Right);
+    [(8, Alignment::Right), figure, figure, figure, figure, REST]
+};
+
 /// The list's columns.
 pub const COLUMNS: [Titled<Entry>; 6] = [
     ("PID", |entry| entry.pid.to_string()),
@@ -185,7 +193,7 @@ pub const COLUMNS: [Titled<Entry>; 6] = [
     ("committed", |entry| Bytes(entry.committed).to_string()),
     ("free", |entry| Bytes(entry.free_dirty).to_string()),
     ("purged", |entry| Bytes(entry.purged).to_string()),
-    ("  program", |entry| format!("  {}", shown(&entry.program))),
+    (" program", |entry| format!(" {}", shown(&entry.program))),
 ];
 
 impl Entry {

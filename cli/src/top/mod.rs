@@ -8,7 +8,7 @@
 //! | `screen` | the watch on a terminal: draws at every tick, obeys keys, notices signals |
 //! | `state` | what is shown, and how keys change it |
 //! | `draw` | draws the state |
-//! | `canvas` | areas, tables and sparklines of styled characters |
+//! | `canvas` | lines of styled text, tables and sparklines |
 //! | `terminal` | the terminal's mode, size and keys |
 
 mod canvas;

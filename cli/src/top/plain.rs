@@ -1,6 +1,7 @@
 //! Lines, for a pipe or a file.
 
-use super::feed::{COLUMNS, Entry, Feed, Look, Order, Rates, entries, none};
+use super::canvas::aligned;
+use super::feed::{COLUMNS, Entry, Feed, Look, Order, Rates, WIDTHS, entries, none};
 use super::pace::{FIRST, Pace, Stop, wait};
 use crate::failure::Failure;
 use crate::grammar::TextOrJson;
@@ -8,6 +9,7 @@ use crate::output::{self, Written};
 use crate::view::{State, json};
 use neap_shared::stats::{Bytes, Snapshot};
 use serde_json::{Value, json as value};
+use std::fmt::Alignment;
 use std::iter;
 use std::time::Instant;
 
@@ -89,10 +91,8 @@ const FIGURES: [Figure; 10] = [
 
 fn columns(look: &Look, number: u64) -> String {
     let line = |resident: &str, cells: [String; FIGURES.len()]| {
-        let start = format!("{resident:>10}");
-        cells
-            .iter()
-            .fold(start, |line, cell| format!("{line} {cell:>10}"))
+        let columns = [(10, Alignment::Right); FIGURES.len()];
+        format!("{resident:>10} {}", aligned(&columns, &cells))
     };
     let mut out = String::new();
     if number.is_multiple_of(PAGE) {
@@ -132,10 +132,8 @@ fn table(entries: &[Entry], number: u64) -> String {
         out.push('\n');
     }
     let heads = COLUMNS.map(|(name, _)| name.to_owned());
-    let cells = entries.iter().map(Entry::cells);
-    for [pid, resident, committed, free, purged, program] in iter::once(heads).chain(cells) {
-        let figures = format!("{resident:>11} {committed:>11} {free:>11} {purged:>11}");
-        out += &format!("{pid:>8} {figures}{program}\n");
+    for cells in iter::once(heads).chain(entries.iter().map(Entry::cells)) {
+        out += &(aligned(&WIDTHS, &cells) + "\n");
     }
     if entries.is_empty() {
         out += &(none() + "\n");

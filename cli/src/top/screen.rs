@@ -28,7 +28,7 @@ fn follow(terminal: &mut Terminal, mut state: State) -> Result<Stop, Failure> {
         if let Some(stop) = signalled() {
             return Ok(stop);
         }
-        if let Err(error) = terminal.draw(|canvas| draw::screen(canvas, &state)) {
+        if let Err(error) = terminal.draw(|lines, columns| draw::screen(&state, lines, columns)) {
             return if is_gone(Duration::ZERO) {
                 Ok(Stop::Signal(libc::SIGHUP))
             } else {
@@ -45,34 +45,16 @@ fn follow(terminal: &mut Terminal, mut state: State) -> Result<Stop, Failure> {
                 return Ok(Stop::Asked);
             }
         }
-        match input(terminal, next)? {
-            Input::Key(act) => {
-                if let Some(stop) = state.perform(act)? {
-                    return Ok(stop);
-                }
-            }
-            Input::Gone => return Ok(Stop::Signal(libc::SIGHUP)),
-            Input::Nothing => {}
+        if is_gone(next.saturating_duration_since(Instant::now()).min(NAP)) {
+            return Ok(Stop::Signal(libc::SIGHUP));
+        }
+        let key = terminal.key().map_err(|error| unusable(&error))?;
+        if let Some(act) = key.and_then(meaning)
+            && let Some(stop) = state.perform(act)?
+        {
+            return Ok(stop);
         }
     }
-}
-
-/// An input from the terminal.
-enum Input {
-    Key(Act),
-    Nothing,
-    /// The terminal has hung up.
-    Gone,
-}
-
-/// Waits for a key until `until`, in short steps so that signals are noticed.
-fn input(terminal: &mut Terminal, until: Instant) -> Result<Input, Failure> {
-    let left = until.saturating_duration_since(Instant::now());
-    if is_gone(left.min(NAP)) {
-        return Ok(Input::Gone);
-    }
-    let key = terminal.key().map_err(|error| unusable(&error))?;
-    Ok(key.and_then(meaning).map_or(Input::Nothing, Input::Key))
 }
 
 fn meaning(key: Key) -> Option<Act> {

@@ -6,7 +6,7 @@ use crate::attach::StatusPage;
 use crate::choice::Choice;
 use crate::failure::Failure;
 use crate::view::used;
-use neap_shared::stats::{Bytes, ClassFigures, Snapshot};
+use neap_shared::stats::{Bytes, ClassFigures};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -252,7 +252,7 @@ impl One {
     /// Size classes in use, in order.
     pub fn classes(&self) -> Vec<ClassFigures> {
         let figures = self.look.as_ref().and_then(|look| look.view.figures);
-        let mut classes: Vec<ClassFigures> = figures.iter().flat_map(copied).collect();
+        let mut classes: Vec<ClassFigures> = figures.iter().flat_map(used).copied().collect();
         match self.order {
             ClassOrder::Live => {
                 classes.sort_by_key(|class| std::cmp::Reverse(bytes(class, ClassFigures::live)))
@@ -264,10 +264,6 @@ impl One {
         }
         classes
     }
-}
-
-fn copied(figures: &Snapshot) -> impl Iterator<Item = ClassFigures> {
-    used(figures).copied()
 }
 
 /// Bytes of a class's blocks.

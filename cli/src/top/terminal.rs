@@ -1,6 +1,6 @@
 //! The terminal: its mode, its size and its keys.
 
-use super::canvas::{Canvas, Colours};
+use super::canvas::{Colours, Line, sequences};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::getpgrp;
@@ -90,7 +90,7 @@ impl Terminal {
     }
 
     /// Draws a screen. Only lines that changed are written.
-    pub fn draw(&mut self, paint: impl FnOnce(&mut Canvas)) -> io::Result<()> {
+    pub fn draw(&mut self, paint: impl FnOnce(usize, usize) -> Vec<Line>) -> io::Result<()> {
         if CONTINUED.swap(false, Relaxed) {
             self.enter()?;
         }
@@ -101,9 +101,11 @@ impl Terminal {
             self.shown.clear();
             text.push_str("\x1b[2J");
         }
-        let mut canvas = Canvas::new(size.0, size.1);
-        paint(&mut canvas);
-        let lines = canvas.lines(self.colours);
+        let [height, width] = [size.0, size.1].map(usize::from);
+        let lines = paint(height, width).into_iter();
+        let lines: Vec<String> = lines
+            .map(|line| sequences(line, width, self.colours))
+            .collect();
         self.shown.resize(lines.len(), String::new());
         for (index, (line, shown)) in lines.iter().zip(&self.shown).enumerate() {
             if line != shown {
