@@ -2,8 +2,8 @@
 
 use crate::profile::{Extent, Figures, Frame, Profile, Stack};
 use crate::report::sites::place;
+use indexmap::IndexMap;
 use serde::Serialize;
-use std::collections::HashMap;
 use std::path::Path;
 
 /// A node's values, in the order of [`MEASURES`].
@@ -65,11 +65,10 @@ impl Flame {
     /// The tree of `profile`, with `title` as its root, and with the live memory of `peak`, the
     /// profile of the peak.
     pub fn of(profile: &Profile, peak: Option<&Profile>, title: &str) -> Self {
-        let mut names = Names::default();
-        let mut root = Node {
-            n: names.add(title.to_owned(), String::new()),
-            ..Node::default()
-        };
+        // No function has the root's key.
+        let named = [title.to_owned(), String::new()];
+        let mut names = Names::from([((String::new(), String::new()), named)]);
+        let mut root = Node::default();
         for stack in &profile.stacks {
             root.put(stack, &values(&stack.figures), &mut names);
         }
@@ -79,7 +78,7 @@ impl Flame {
         let least = root.v.map(|value| value / LEAST_PART);
         root.prune(&least);
         Self {
-            names: names.list,
+            names: names.into_values().collect(),
             measures: match profile.extent {
                 Extent::Whole => MEASURES,
                 Extent::Session { .. } => OF_SESSION,
@@ -94,7 +93,7 @@ impl Node {
         let mut node = self;
         node.add(values);
         for frame in stack.frames.iter().rev().take(DEEPEST) {
-            node = node.callee(names.of(frame));
+            node = node.callee(index_of(names, frame));
             node.add(values);
         }
     }
@@ -141,33 +140,20 @@ fn values_at_peak(figures: &Figures) -> Values {
     [0, 0, 0, 0, 0, figures.live_bytes]
 }
 
-/// Functions, each stored once.
-#[derive(Default)]
-struct Names {
-    list: Vec<[String; 2]>,
-    known: HashMap<(String, String), usize>,
-}
+/// Functions and their files, with the name and the location of each.
+type Names = IndexMap<(String, String), [String; 2]>;
 
-impl Names {
-    /// Calls of one function from several lines share a node.
-    fn of(&mut self, frame: &Frame) -> usize {
-        let file = Path::new(match frame.file.as_str() {
-            "" => frame.module.as_str(),
-            file => file,
-        });
-        let key = (frame.function.clone(), file.to_string_lossy().into_owned());
-        if let Some(index) = self.known.get(&key) {
-            return *index;
-        }
-        let index = self.add(frame.function.clone(), place(frame));
-        self.known.insert(key, index);
-        index
-    }
-
-    fn add(&mut self, function: String, place: String) -> usize {
-        self.list.push([function, place]);
-        self.list.len() - 1
-    }
+/// Calls of one function from several lines share a node.
+fn index_of(names: &mut Names, frame: &Frame) -> usize {
+    let file = Path::new(match frame.file.as_str() {
+        "" => frame.module.as_str(),
+        file => file,
+    });
+    let key = (frame.function.clone(), file.to_string_lossy().into_owned());
+    let entry = names.entry(key);
+    let index = entry.index();
+    entry.or_insert_with(|| [frame.function.clone(), place(frame)]);
+    index
 }
 
 #[cfg(test)]

@@ -8,14 +8,8 @@
 
 use crate::recording::format::{Sample, Spans, Told};
 
-/// The figure of one moment, or that it is unknown.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Known<T> {
-    /// Written at that moment, or close enough to hold.
-    Yes(T),
-    /// No figures hold at that moment.
-    No(Gap),
-}
+/// The figures of one moment, or that none hold at it.
+pub type Known<'a> = Result<Told<'a>, Gap>;
 
 /// A moment at which no figures hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,16 +57,6 @@ const LEAST_NEAR_MS: u64 = 250;
 /// If a heap was the same before and after, and by its counts in between, it is assumed unchanged
 /// for at most this long, in ms.
 const STEADY_MS: u64 = 10_000;
-
-impl<T> Known<T> {
-    /// The figure, if there is one.
-    pub fn get(self) -> Option<T> {
-        match self {
-            Self::Yes(value) => Some(value),
-            Self::No(_) => None,
-        }
-    }
-}
 
 impl Moment {
     /// The counts of `sample`; `None` if the process had ended.
@@ -139,7 +123,7 @@ impl<'a> History<'a> {
     }
 
     /// The figures that hold at a moment.
-    pub fn at(&self, moment: &Moment) -> Known<Told<'a>> {
+    pub fn at(&self, moment: &Moment) -> Known<'a> {
         let (before, after) = self.around(moment.t_ms);
         let distance = |told: &&Told| told.at_ms.abs_diff(moment.t_ms);
         let agreeing = [before, after]
@@ -154,8 +138,8 @@ impl<'a> History<'a> {
         };
         let nearest = agreeing.min_by_key(distance);
         match nearest.filter(|told| distance(told) <= within) {
-            Some(told) => Known::Yes(*told),
-            None => Known::No(self.gap(*moment)),
+            Some(told) => Ok(*told),
+            None => Err(self.gap(*moment)),
         }
     }
 
@@ -195,7 +179,7 @@ impl<'a> History<'a> {
     /// highest. Freed memory stays resident for a while, so the resident count may be highest when
     /// much memory is free. Unknown if the program may have held more at an unknown moment. `None`:
     /// the process was never seen with resident memory.
-    pub fn peak(&self) -> Option<Known<Told<'a>>> {
+    pub fn peak(&self) -> Option<Known<'a>> {
         let most = self.most();
         let is_near = |rss: u64| rss > 0 && rss >= most - most / PART;
         let best = self
@@ -206,7 +190,7 @@ impl<'a> History<'a> {
         let bound = best.map_or(0, |told| bound(held(told)));
         let may_hold_more = |moment: &&Moment| {
             let is_bounded = moment.spans.is_some_and(|spans| spans.taken() <= bound);
-            !is_bounded && self.at(moment).get().is_none()
+            !is_bounded && self.at(moment).is_err()
         };
         let near = self.moments.iter().filter(|moment| is_near(moment.rss));
         let untold = near.filter(may_hold_more).max_by_key(|moment| {
@@ -214,14 +198,14 @@ impl<'a> History<'a> {
             (taken, moment.rss, std::cmp::Reverse(moment.t_ms))
         });
         match (untold, best) {
-            (Some(moment), _) => Some(Known::No(self.gap(*moment))),
-            (None, Some(told)) => Some(Known::Yes(*told)),
+            (Some(moment), _) => Some(Err(self.gap(*moment))),
+            (None, Some(told)) => Some(Ok(*told)),
             (None, None) => None,
         }
     }
 
     /// What the process held when it ended or was last seen. `None`: it never wrote figures.
-    pub fn end(&self) -> Option<Known<Told<'a>>> {
+    pub fn end(&self) -> Option<Known<'a>> {
         let last = self.told.last()?;
         let later = self
             .moments
@@ -231,9 +215,9 @@ impl<'a> History<'a> {
         let is_near = self.end_ms.saturating_sub(last.at_ms) <= self.near_ms;
         let moment = self.moments.last().copied().unwrap_or_default();
         Some(if is_near && !changed {
-            Known::Yes(*last)
+            Ok(*last)
         } else {
-            Known::No(Gap {
+            Err(Gap {
                 after_ms: None,
                 ..self.gap(Moment {
                     t_ms: moment.t_ms.max(last.at_ms),
@@ -255,7 +239,7 @@ impl<'a> History<'a> {
         let between = self.between(Some(before), Some(after));
         let is_steady = || {
             let mut between = between.iter();
-            between.all(|moment| self.at(moment).get().is_some())
+            between.all(|moment| self.at(moment).is_ok())
         };
         apart <= self.near_ms || apart <= STEADY_MS && !between.is_empty() && is_steady()
     }
@@ -354,8 +338,8 @@ mod tests {
         History::new(&samples.iter().collect::<Vec<_>>(), 100, end_ms)
     }
 
-    fn requested(known: Option<Known<Told>>) -> Option<u64> {
-        Some(known?.get()?.heap.ledger.requested / MIB)
+    fn requested(known: Option<Known>) -> Option<u64> {
+        Some(known?.ok()?.heap.ledger.requested / MIB)
     }
 
     /// A server that first answers at its end, when it has freed all memory and all of it is still
@@ -372,7 +356,7 @@ mod tests {
     fn a_ledger_of_another_moment_is_not_the_peaks() {
         let samples = silent_server();
         let history = history(&samples);
-        let Some(Known::No(gap)) = history.peak() else {
+        let Some(Err(gap)) = history.peak() else {
             panic!("{:?}", history.peak())
         };
         assert_eq!(gap.moment.rss, 132 * MIB);
@@ -396,7 +380,7 @@ mod tests {
         let known: Vec<bool> = history
             .moments
             .iter()
-            .map(|moment| history.at(moment).get().is_some())
+            .map(|moment| history.at(moment).is_ok())
             .collect();
         assert_eq!(known, [true, true, false, false, false]);
     }

@@ -22,10 +22,10 @@ mod subject;
 mod timeline;
 mod verdict;
 
-pub use page::{filters, quoted};
+pub use date::{seconds, utc};
+pub use page::{bytes, known as known_bytes, prose, quoted};
 
 use crate::failure::Failure;
-use crate::recording::format::Told;
 use crate::view::json;
 use known::Known;
 use material::Material;
@@ -97,9 +97,9 @@ impl Report {
             "peak_resident": history.most(),
             "peak_resident_between_samples": history.missed(),
             "peak": history.peak().map(moment),
-            "ledger_at_peak": history.peak().and_then(Known::get).map(|told| json::lines(&told.heap.ledger)),
+            "ledger_at_peak": history.peak().and_then(Result::ok).map(|told| json::lines(&told.heap.ledger)),
             "end": history.end().map(moment),
-            "ledger_at_end": history.end().and_then(Known::get).map(|told| json::lines(&told.heap.ledger)),
+            "ledger_at_end": history.end().and_then(Result::ok).map(|told| json::lines(&told.heap.ledger)),
             "verdict": opening,
             "findings": findings,
             "notes": self.material.notes,
@@ -108,10 +108,10 @@ impl Report {
 }
 
 /// The time of the moment, and whether the heap's contents are known.
-fn moment(known: Known<Told>) -> Value {
+fn moment(known: Known) -> Value {
     match known {
-        Known::Yes(told) => json!({"known": true, "t_ms": told.at_ms, "resident": told.rss}),
-        Known::No(gap) => json!({
+        Ok(told) => json!({"known": true, "t_ms": told.at_ms, "resident": told.rss}),
+        Err(gap) => json!({
             "known": false,
             "t_ms": gap.moment.t_ms,
             "resident": gap.moment.rss,

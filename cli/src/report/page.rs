@@ -6,7 +6,7 @@
 
 use super::date::seconds;
 use super::flame::Flame;
-use super::known::{History, Known};
+use super::known::History;
 use super::material::Material;
 use super::sites::{Site, sites};
 use super::subject::{Process, Subject, processes};
@@ -17,7 +17,9 @@ use crate::profile::{Extent, Profile};
 use crate::recording::format::{ClassRow, Head, Told};
 use crate::statistics::secret;
 use askama::Template;
+use askama::filters::{Html, escape};
 use neap_shared::ledger::Sign;
+use neap_shared::stats::Bytes;
 use std::ffi::OsStr;
 
 /// The template's values. Text in them is untrusted.
@@ -98,72 +100,20 @@ fn command(head: &Head) -> String {
     words.join(" ")
 }
 
-/// The filters of all templates.
-pub mod filters {
-    use crate::report::date::{seconds as in_seconds, utc as date};
-    use crate::report::page::prose as marked;
-    use askama::{Result, Values, filter_fn};
-    use std::fmt::Display;
+/// Bytes for people.
+pub fn bytes(bytes: &u64) -> String {
+    Bytes(*bytes).to_string()
+}
 
-    /// Bytes for people.
-    #[filter_fn]
-    pub fn bytes(bytes: &u64, _: &dyn Values) -> Result<String> {
-        Ok(neap_shared::stats::Bytes(*bytes).to_string())
-    }
-
-    /// A name on one line.
-    #[filter_fn]
-    pub fn shown(name: &str, _: &dyn Values) -> Result<String> {
-        Ok(crate::failure::shown(name).to_string())
-    }
-
-    /// Bytes that may be unknown.
-    #[filter_fn]
-    pub fn known(bytes: &Option<u64>, _: &dyn Values) -> Result<String> {
-        Ok(bytes.map_or("not known".to_owned(), |bytes| {
-            neap_shared::stats::Bytes(bytes).to_string()
-        }))
-    }
-
-    /// Milliseconds as seconds.
-    #[filter_fn]
-    pub fn seconds(ms: &u64, _: &dyn Values) -> Result<String> {
-        Ok(in_seconds(*ms))
-    }
-
-    /// Milliseconds since 1970 as a date and time.
-    #[filter_fn]
-    pub fn utc(ms: &u64, _: &dyn Values) -> Result<String> {
-        Ok(date(*ms))
-    }
-
-    /// Prose with names in backticks, as HTML.
-    #[filter_fn]
-    pub fn prose(text: impl Display, _: &dyn Values) -> Result<String> {
-        Ok(marked(&text.to_string()))
-    }
-
-    /// In reverse order.
-    #[filter_fn]
-    pub fn reversed<'a, T>(
-        list: &'a [T],
-        _: &dyn Values,
-    ) -> Result<std::iter::Rev<std::slice::Iter<'a, T>>> {
-        Ok(list.iter().rev())
-    }
+/// Bytes that may be unknown.
+pub fn known(known: &Option<u64>) -> String {
+    known.as_ref().map_or("not known".to_owned(), bytes)
 }
 
 /// Prose with names in backticks, as HTML.
 pub fn prose(text: &str) -> String {
-    let mut escaped = text.replace('&', "&amp;");
-    for (letter, entity) in [
-        ('<', "&lt;"),
-        ('>', "&gt;"),
-        ('"', "&quot;"),
-        ('\'', "&#39;"),
-    ] {
-        escaped = escaped.replace(letter, entity);
-    }
+    // Writing to a string does not fail.
+    let escaped = escape(text, Html).map_or_else(|_| String::new(), |text| text.to_string());
     let parts = escaped.split('`').enumerate();
     let marked = parts.map(|(index, part)| match index % 2 {
         0 => part.to_owned(),
@@ -283,7 +233,7 @@ pub fn ledger_table(history: &History) -> LedgerTable {
     let Some(last) = history.told.last() else {
         return LedgerTable::default();
     };
-    let peak = history.peak().and_then(Known::get);
+    let peak = history.peak().and_then(Result::ok);
     let at_peak = peak.map(|told| told.heap.ledger);
     let peaks = at_peak.unwrap_or_default().lines();
     let mut lines: Vec<LedgerLine> = Vec::new();
@@ -314,7 +264,7 @@ pub fn ledger_table(history: &History) -> LedgerTable {
             format!("At the peak, at {}", seconds(told.at_ms))
         }),
         end_head: match history.end() {
-            Some(Known::Yes(_)) => "At the end".to_owned(),
+            Some(Ok(_)) => "At the end".to_owned(),
             _ => format!("Last reported, at {}", seconds(last.at_ms)),
         },
         lines,
@@ -336,7 +286,7 @@ pub fn counted<'a>(history: &History<'a>) -> Option<Counted<'a>> {
     let told = *history.told.last()?;
     let at = seconds(told.at_ms);
     let (when, until) = match history.end() {
-        Some(Known::Yes(_)) => ("at the end".to_owned(), String::new()),
+        Some(Ok(_)) => ("at the end".to_owned(), String::new()),
         _ => (format!("at {at}"), format!(", up to {at}")),
     };
     let most = history.most();
@@ -372,7 +322,7 @@ mod tests {
     #[test]
     fn prose_is_escaped_before_its_names_are_marked() {
         let text = prose("a `b<script>` & \"c\"");
-        assert_eq!(text, "a <code>b&lt;script&gt;</code> &amp; &quot;c&quot;");
+        assert_eq!(text, "a <code>b&#60;script&#62;</code> &#38; &#34;c&#34;");
     }
 
     #[test]

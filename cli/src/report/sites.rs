@@ -79,14 +79,10 @@ pub fn sites(profile: &Profile) -> Vec<Site> {
         });
         let site = found.entry(key).or_insert_with(|| named(stack, at));
         site.figures.add(&stack.figures);
-        let Figures {
-            live_usable,
-            live_objects,
-            ..
-        } = stack.figures;
-        site.squares += (live_usable as f64).powi(2) / live_objects.max(1) as f64;
-        if stack.figures.alloc_bytes > site.most {
-            site.most = stack.figures.alloc_bytes;
+        let figures = &stack.figures;
+        site.squares += (figures.live_usable as f64).powi(2) / figures.live_objects.max(1) as f64;
+        if figures.alloc_bytes > site.most {
+            site.most = figures.alloc_bytes;
             site.callers = callers(stack, at);
         }
     }

@@ -160,7 +160,7 @@ fn unknown(
     };
     let between = history.between(before, after).iter();
     between
-        .filter(|moment| moment.rss > least && history.at(moment).get().is_none())
+        .filter(|moment| moment.rss > least && history.at(moment).is_err())
         .map(point)
         .collect()
 }
@@ -472,7 +472,7 @@ fn step(least: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// The least of 1, 1.5, 2, 3, 4 or 6 times a power of two that is above `bytes`.
+/// The least of 1, 1.25, 1.5 or 1.75 times a power of two that is at least `bytes`.
 pub fn nice(bytes: f64) -> f64 {
     let power = 2f64.powf(bytes.log2().floor());
     let factor = [1.0, 1.25, 1.5, 1.75]

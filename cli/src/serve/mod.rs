@@ -25,12 +25,12 @@ pub use watched::{Scope, Watched};
 use crate::attach::{Process, Target};
 use crate::choice::Choice;
 use crate::failure::Failure;
-use crate::report::filters;
 use crate::view::{View, metrics};
 use askama::Template;
-use http::{Client, Request, Response, Status};
+use http::{Client, Request, Response};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
+use ureq::http::StatusCode;
 
 /// The answer to a request to the server on `address`.
 pub fn answer(
@@ -44,12 +44,12 @@ pub fn answer(
     let host = request.host.as_str();
     if address.ip().is_loopback() && !host.is_empty() && !is_local(host) {
         let why = "neap serve listens on a loopback address: call it by that, or by localhost";
-        return Response::refusal(Status::FORBIDDEN, why);
+        return Response::refusal(StatusCode::FORBIDDEN, why);
     }
     // Otherwise any page in a local browser could start a session by an image.
     if request.site == "cross-site" {
         let why = "a page of another site asked for this: enter the address in the browser instead";
-        return Response::refusal(Status::FORBIDDEN, why);
+        return Response::refusal(StatusCode::FORBIDDEN, why);
     }
     match request.path.as_str() {
         "/" | "/debug/pprof/" => scrape(watched, client, None, root),
@@ -64,7 +64,7 @@ pub fn answer(
         _ => {
             let why = "neap serve has /, /metrics, /targets, /debug/pprof/heap and \
                        /debug/pprof/allocs";
-            Response::refusal(Status::NOT_FOUND, why)
+            Response::refusal(StatusCode::NOT_FOUND, why)
         }
     }
 }
@@ -78,11 +78,11 @@ fn scrape(
 ) -> Response {
     match watched.views(pid, || client.has_left()) {
         Ok(Some(views)) if views.is_empty() && pid.is_some() => {
-            Response::refusal(Status::NOT_FOUND, "this process is not served here")
+            Response::refusal(StatusCode::NOT_FOUND, "this process is not served here")
         }
         Ok(Some(views)) => page(&views),
-        Ok(None) => Response::refusal(Status::UNAVAILABLE, "the client has left"),
-        Err(failure) => Response::refusal(Status::INTERNAL, failure),
+        Ok(None) => Response::refusal(StatusCode::SERVICE_UNAVAILABLE, "the client has left"),
+        Err(failure) => Response::refusal(StatusCode::INTERNAL_SERVER_ERROR, failure),
     }
 }
 
@@ -111,7 +111,7 @@ fn root(views: &[View]) -> Response {
     views.sort_by_key(|view| std::cmp::Reverse(view.kernel.process_rss));
     match (Page { views }).render() {
         Ok(text) => Response::new("text/html; charset=utf-8", text),
-        Err(error) => Response::refusal(Status::INTERNAL, error),
+        Err(error) => Response::refusal(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
 }
 
@@ -124,7 +124,7 @@ fn targets(watched: &Watched, address: SocketAddr, request: &Request) -> Respons
     };
     match all(watched, &host) {
         Ok(targets) => Response::new("application/json", targets.to_string()),
-        Err(failure) => Response::refusal(Status::INTERNAL, failure),
+        Err(failure) => Response::refusal(StatusCode::INTERNAL_SERVER_ERROR, failure),
     }
 }
 

@@ -2,7 +2,7 @@
 //! live and allocated figures: everything sampled or, like Go with `?seconds=N`, the samples of
 //! that time. The path decides which value a viewer shows first.
 
-use super::http::{Client, Request, Response, Status};
+use super::http::{Client, Request, Response};
 use super::watched::{MOST_SESSIONS, Watched};
 use crate::attach::{Process, Region, Target};
 use crate::failure::{Failure, shown};
@@ -10,6 +10,7 @@ use crate::profile::pprof::{Style, encode_as, legacy};
 use crate::profile::{self, Profile, Waiter, Wish};
 use std::str::FromStr;
 use std::time::Duration;
+use ureq::http::StatusCode;
 
 /// The longest time to sample for a request, in seconds.
 const LONGEST: u64 = 600;
@@ -42,12 +43,12 @@ impl Asked {
         let seconds = number(request, "seconds")?.unwrap_or(0);
         if seconds > LONGEST {
             let why = format!("{seconds} seconds are too many: ask for {LONGEST} at most");
-            return Err(Response::refusal(Status::BAD_REQUEST, why));
+            return Err(Response::refusal(StatusCode::BAD_REQUEST, why));
         }
         let is_text = number(request, "debug")?.is_some_and(|debug: u64| debug > 0);
         if is_text && seconds > 0 {
             let why = "seconds= and debug= exclude each other";
-            return Err(Response::refusal(Status::BAD_REQUEST, why));
+            return Err(Response::refusal(StatusCode::BAD_REQUEST, why));
         }
         Ok(Asked {
             kind: if request.path.ends_with("allocs") {
@@ -78,20 +79,20 @@ pub fn number<N: FromStr>(request: &Request, name: &str) -> Result<Option<N>, Re
         (Some(Ok(number)), None) => Ok(Some(number)),
         (Some(_), _) => {
             let why = format!("{name}= takes one number");
-            Err(Response::refusal(Status::BAD_REQUEST, why))
+            Err(Response::refusal(StatusCode::BAD_REQUEST, why))
         }
     }
 }
 
 impl From<Failure> for Response {
     fn from(failure: Failure) -> Self {
-        Response::refusal(Status::NOT_FOUND, failure)
+        Response::refusal(StatusCode::NOT_FOUND, failure)
     }
 }
 
 /// The refusal of a request that may succeed later.
 fn unavailable(why: impl std::fmt::Display) -> Response {
-    Response::refusal(Status::UNAVAILABLE, why).with("retry-after", RETRY)
+    Response::refusal(StatusCode::SERVICE_UNAVAILABLE, why).with("retry-after", RETRY)
 }
 
 /// The profile of a process.
@@ -130,7 +131,7 @@ fn asked_for(watched: &Watched, asked: &Asked, client: &Client) -> Result<Profil
     if asked.seconds == 0 {
         return Ok(whole(&process)?);
     }
-    let _seat = watched.session().ok_or_else(too_many)?;
+    let _session = watched.session().ok_or_else(too_many)?;
     let target = Target::of(&process);
     let wish = Wish {
         time: Some(Duration::from_secs(asked.seconds)),
@@ -162,14 +163,14 @@ fn one(watched: &Watched, asked: &Asked) -> Result<i32, Response> {
     match targets.as_slice() {
         [target] => Ok(target.pid),
         [] => Err(Response::refusal(
-            Status::NOT_FOUND,
+            StatusCode::NOT_FOUND,
             match &asked.program {
                 Some(program) => format!("there is no process {} under Neap", shown(program)),
                 None => "there is no process under Neap".to_owned(),
             },
         )),
         several => Err(Response::refusal(
-            Status::BAD_REQUEST,
+            StatusCode::BAD_REQUEST,
             format!(
                 "say which process: add ?pid= and one of {}",
                 listed(several)

@@ -1,10 +1,9 @@
 //! The served processes and their figures.
 
-use super::http::{Seat, Seats};
 use crate::attach::{Process, StatusPage, Target, Under};
 use crate::failure::Failure;
 use crate::view::{State, View};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -31,7 +30,8 @@ pub struct Watched {
     scope: Scope,
     /// Held during a scrape, so that concurrent requests take turns.
     turn: Mutex<()>,
-    sessions: Seats,
+    /// Each session has a clone.
+    sessions: Arc<()>,
 }
 
 impl Watched {
@@ -40,7 +40,7 @@ impl Watched {
         Watched {
             scope,
             turn: Mutex::new(()),
-            sessions: Seats::new(MOST_SESSIONS),
+            sessions: Arc::default(),
         }
     }
 
@@ -77,9 +77,10 @@ impl Watched {
         }))
     }
 
-    /// A seat for one more session; `None` if there are [`MOST_SESSIONS`].
-    pub fn session(&self) -> Option<Seat> {
-        self.sessions.try_take()
+    /// One more session, which ends when it is dropped; `None` if there are [`MOST_SESSIONS`].
+    pub fn session(&self) -> Option<Arc<()>> {
+        let session = Arc::clone(&self.sessions);
+        (Arc::strong_count(&session) <= 1 + MOST_SESSIONS).then_some(session)
     }
 
     /// The status page of a served process.

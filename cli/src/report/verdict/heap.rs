@@ -3,12 +3,11 @@
 
 use crate::recording::format::Told;
 use crate::report::date::seconds;
-use crate::report::known::{History, Known, held};
+use crate::report::known::{History, held};
 use crate::report::subject::Subject;
-use crate::report::timeline::sum;
-use neap_shared::ledger::{Ledger, Requested};
+use neap_shared::ledger::Requested;
 use neap_shared::stats::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Fewer bytes than this are not reported.
 pub const FLOOR: u64 = 10_000_000;
@@ -98,34 +97,25 @@ pub fn percent(part: u64, whole: u64) -> String {
 /// See [`Finding::kind`].
 pub const ROUNDING: &str = "rounding";
 
-/// One or more lines, and the threshold from which they are reported.
+/// One or more lines of the ledger, and the threshold from which they are reported.
+#[derive(Deserialize)]
 struct Rule {
     kind: &'static str,
-    /// Of the ledger and of the process's resident bytes.
-    bytes: fn(&Ledger, u64) -> u64,
+    /// Names of lines, or `not_ours` for what is resident outside the heap.
+    lines: Vec<&'static str>,
     whole: Whole,
     least: f64,
     /// What there is, why, and the remedy.
     texts: [&'static str; 3],
 }
 
-const fn rule(
-    kind: &'static str,
-    bytes: fn(&Ledger, u64) -> u64,
-    whole: Whole,
-    least: f64,
-    texts: [&'static str; 3],
-) -> Rule {
-    Rule {
-        kind,
-        bytes,
-        whole,
-        least,
-        texts,
-    }
+/// All rules.
+fn rules() -> Vec<Rule> {
+    serde_json::from_str(include_str!("rules.json")).expect("a test reads the rules")
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Whole {
     Resident,
     AskedFor,
@@ -142,113 +132,30 @@ impl Whole {
     }
 }
 
-#[rustfmt::skip]
-const RULES: [Rule; 12] = [
-    rule("free_held", |ledger, _| ledger.free_dirty, Whole::Resident, 0.25, [
-        "At the peak {bytes} ({share} of {of}) was free memory, not yet given back to the kernel",
-        "The program freed it a short while before; Neap keeps such pages for the decay time (1 s \
-         unless set), because taking them again is cheaper than asking the kernel.",
-        "If it stays for longer than the decay time, see whether the purge thread runs. To hold \
-         less: `--decay 100ms`, or a bound by `--limit-dirty 16M`; `neap purge PID` gives it back \
-         at once.",
-    ]),
-    rule("fragmentation", |ledger, _| sum(&[ledger.slab_free, ledger.tails]), Whole::Resident, 0.25, [
-        "At the peak {bytes} ({share} of {of}) was free blocks in slabs that also hold live ones",
-        "Most of the objects allocated together have died, but some in every slab live on; a page \
-         with one live block cannot be given back.",
-        "Allocate long-lived objects apart from short-lived ones (first, or from an arena of its \
-         own), or rebuild the long-lived structures after the burst.",
-    ]),
-    rule("magazines", |ledger, _| ledger.magazines, Whole::Resident, 0.10, [
-        "At the peak {bytes} ({share} of {of}) was free blocks in the magazines of threads",
-        "Every thread keeps freed blocks at hand for its next allocations; with many threads that \
-         adds up.",
-        "Lower the bound of a thread (`--thread-cache 256K`) or of all together (`--cache 16M`), \
-         or use fewer threads.",
-    ]),
-    rule("stacks", stacks, Whole::Resident, 0.25, [
-        "At the peak {bytes} ({share} of {of}) was stacks of coroutines",
-        "Every suspended coroutine keeps the pages its stack has touched.",
-        "Bound how many are in flight, move large local arrays to the heap, or suspend less \
-         deeply.",
-    ]),
-    rule("huge_excess", |ledger, _| ledger.huge_excess, Whole::Resident, 0.10, [
-        "At the peak {bytes} ({share} of {of}) was never used and came with huge pages",
-        "The kernel brings 2 MiB at once where huge pages are allowed; free parts of them are \
-         resident without having been touched.",
-        "Try `--thp never`: fewer bytes, at the price of more page faults.",
-    ]),
-    rule("untouched", |ledger, _| ledger.untouched, Whole::AskedFor, 0.30, [
-        "At the peak {bytes} ({share} of {of}) was asked for and never touched",
-        "It costs address space and page-heap work, no RAM: the kernel gives pages at the first \
-         touch.",
-        "If buffers are allocated for the worst case, let them grow instead; a profile (`neap run \
-         --profile`) names where they come from.",
-    ]),
-    rule("swapped", |ledger, _| ledger.swapped, Whole::AskedFor, 0.10, [
-        "At the peak {bytes} ({share} of {of}) was swapped out",
-        "The machine was short of RAM; touching these pages again waits for the disk.",
-        "Give the machine or the control group more memory, or bound the program \
-         (`--limit-soft`).",
-    ]),
-    rule("quarantine", |ledger, _| ledger.quarantine, Whole::Resident, 0.10, [
-        "At the peak {bytes} ({share} of {of}) was freed blocks that the checking mode holds back",
-        "`--check` keeps freed blocks for a while to catch second frees.",
-        "Run without `--check` if memory matters.",
-    ]),
-    rule("metadata", |ledger, _| ledger.metadata, Whole::Resident, 0.10, [
-        "At the peak {bytes} ({share} of {of}) was Neap's own tables and caches",
-        "Tables grow with the number of slabs and of threads, not with the bytes in them.",
-        "Many small threads or a heap that was once much larger are the usual reasons; if neither \
-         holds, please report it.",
-    ]),
-    rule("sampling", |ledger, _| ledger.sampling, Whole::Resident, 0.10, [
-        "At the peak {bytes} ({share} of {of}) was the pages around sampled blocks",
-        "While the heap is profiled, every sampled block has pages of its own.",
-        "Sample less often (`--sample 2M`); without sampling, these bytes do not exist.",
-    ]),
-    rule(ROUNDING, rounding, Whole::AskedFor, 0.12, [
-        "Size classes added {bytes} ({share}) to what the program asked for",
-        "Requests are rounded up to the next class; sizes just above one waste most.",
-        "`neap tune -- PROGRAM` computes the classes that suit this program; a profile \
-         (`--profile`) names where the sizes come from.",
-    ]),
-    rule("not_ours", |ledger, rss| rss.saturating_sub(ledger.resident), Whole::Process, 0.5, [
-        "{bytes} ({share} of the process) is not in the heap at all",
-        "Code, mapped files, the stacks of threads, and mappings that the program or its runtime \
-         makes itself with mmap.",
-        "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its own \
-         (Java, Go, JavaScript) has options for its size; CPython keeps small objects to itself \
-         unless `PYTHONMALLOC=malloc`.",
-    ]),
-];
-
-fn stacks(ledger: &Ledger, _: u64) -> u64 {
-    sum(&[ledger.stacks_used, ledger.stacks_idle, ledger.stacks_free])
-}
-
-/// 0 if the library did not count it.
-fn rounding(ledger: &Ledger, _: u64) -> u64 {
-    match ledger.requested_by {
-        by if by == Requested::Guessed as u64 => 0,
-        _ => ledger.rounding,
-    }
-}
-
 /// The findings about the heap at its peak, if that is known.
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    let Some(told) = subject.history().peak().and_then(Known::get) else {
+    let Some(told) = subject.history().peak().and_then(Result::ok) else {
         return Vec::new();
     };
-    RULES
-        .iter()
-        .filter_map(|rule| rule.finding(&told))
-        .collect()
+    let rules = rules().into_iter();
+    rules.filter_map(|rule| rule.finding(&told)).collect()
 }
 
 impl Rule {
+    fn bytes(&self, told: &Told) -> u64 {
+        let ledger = &told.heap.ledger;
+        let guessed = ledger.requested_by == Requested::Guessed as u64;
+        let lines = ledger.lines().map(|line| (line.name, line.bytes));
+        let apart = ("not_ours", told.rss.saturating_sub(ledger.resident));
+        let all = lines.into_iter().chain([apart]);
+        // The library did not count what a guess is based on.
+        let known = all.filter(|(name, _)| !(guessed && *name == ROUNDING));
+        let ours = known.filter(|(name, _)| self.lines.contains(name));
+        ours.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
+    }
+
     fn finding(&self, told: &Told) -> Option<Finding> {
-        let bytes = (self.bytes)(&told.heap.ledger, told.rss);
+        let bytes = self.bytes(told);
         let (whole, of) = self.whole.of(told);
         let [what, why, remedy] = self.texts;
         stands_out(bytes, whole, self.least).then(|| {
@@ -396,4 +303,19 @@ fn judged(series: &[(u64, u64)], by: Count, most_resident: u64) -> Option<Growth
         in_ms: end.0.saturating_sub(half.0),
         by,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neap_shared::ledger::Ledger;
+
+    #[test]
+    fn every_rule_is_of_lines_that_there_are() {
+        let names = Ledger::default().lines().map(|line| line.name);
+        for rule in rules() {
+            let is_there = |name: &&str| *name == "not_ours" || names.contains(name);
+            assert!(rule.lines.iter().all(is_there), "{}", rule.kind);
+        }
+    }
 }

@@ -7,7 +7,7 @@
 //!
 //! | file | what it judges |
 //! |---|---|
-//! | `heap` | the lines of the ledger at the peak, and the heap over time |
+//! | `heap` | the lines of the ledger at the peak by `rules.json`, and the heap over time |
 //! | `places` | the sites of the profile |
 
 mod heap;
@@ -16,7 +16,7 @@ mod places;
 mod tests;
 
 use super::date::seconds;
-use super::known::{Gap, History, Known};
+use super::known::{Gap, History};
 use super::material::Errors;
 use super::subject::{Sampling, Subject};
 use crate::profile::{Extent, Profile, no_sample, session_words};
@@ -83,7 +83,7 @@ fn opening(subject: &Subject, findings: &[Finding]) -> String {
             .take(TOLD)
             .map(|finding| finding.headline.clone()),
     );
-    let peak = history.peak().and_then(Known::get);
+    let peak = history.peak().and_then(Result::ok);
     sentences.extend(rest(subject, peak.is_some(), findings.len()));
     sentences.retain(|sentence| !sentence.is_empty());
     sentences.join(" ")
@@ -146,7 +146,7 @@ fn profiled(name: &str, profile: &Profile) -> String {
 fn peak(history: &History, frontend: Frontend) -> Option<String> {
     let most = Bytes(history.most());
     Some(match history.peak()? {
-        Known::Yes(told) => format!(
+        Ok(told) => format!(
             "At most it had {} in RAM, {} after its start; {} of these were in the heap, for about \
              {} that it had asked for.",
             Bytes(told.rss),
@@ -154,7 +154,7 @@ fn peak(history: &History, frontend: Frontend) -> Option<String> {
             Bytes(told.heap.ledger.resident),
             Bytes(told.heap.ledger.requested)
         ),
-        Known::No(gap) => {
+        Err(gap) => {
             let moment = gap.moment;
             let mut text = format!(
                 "At most it had {most} in RAM, {} after its start. What its heap held then is not \

@@ -137,14 +137,9 @@ fn leak(
     if !stays(&site.figures, total, most) {
         return None;
     }
-    let Figures {
-        live_bytes,
-        live_objects,
-        alloc_bytes,
-        ..
-    } = site.figures;
+    let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
     let (bytes, name) = (Bytes(live_bytes), site.name());
-    let (part, path) = (percent(live_bytes, alloc_bytes), path(site));
+    let (part, path) = (percent(live_bytes, site.figures.alloc_bytes), path(site));
     let (of, headline, detail, remedy) = match extent {
         Extent::Whole => (
             "what was live",
@@ -211,19 +206,15 @@ fn rounding(subject: &Subject, extent: Extent, at_end: &[Site], total: &Figures)
 
 /// A large part of the blocks' usable bytes was not requested.
 fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) -> Option<Finding> {
-    let Figures {
-        live_objects: objects,
-        live_bytes: asked,
-        live_usable: usable,
-        ..
-    } = site.figures;
+    let (objects, usable) = (site.figures.live_objects, site.figures.live_usable);
     let bytes = site.waste();
     // In a session, bytes may have grown at a site without more objects; the size of an object is
     // then unknown.
     let loose = objects > 0 && share(bytes, usable) >= 0.15;
     (loose && stands_out(bytes, total.live_usable, 0.05)).then(|| {
         let (lost, part, name) = (Bytes(bytes), percent(bytes, usable), site.name());
-        let (asked, used, path) = (Bytes(asked), Bytes(usable), path(site));
+        let (asked, used) = (Bytes(site.figures.live_bytes), Bytes(usable));
+        let path = path(site);
         let sizes = sizes(&site.figures);
         let texts = [
             format!("Rounding wastes {lost} ({part}) of the blocks from {name}: {sizes}."),
