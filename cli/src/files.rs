@@ -2,11 +2,11 @@
 //! the earlier contents.
 
 use crate::failure::{Failure, shown};
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tempfile::{Builder, NamedTempFile};
 
 /// Writes `bytes` beside `file`, then renames them to it. Writes to a device or a pipe directly.
 ///
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let done = Way::to(file).and_then(|way| match way {
         Way::Through => through(file, bytes),
-        Way::Beside(draft, file) => beside(&draft, &file, bytes),
+        Way::Beside(draft, file) => beside(draft, &file, bytes),
     });
     done.map_err(|error| failure(file, &error))
 }
@@ -63,11 +63,8 @@ pub fn regular(file: &Path) -> io::Result<File> {
 /// # Errors
 /// It would not.
 pub fn check_writable(file: &Path) -> Result<(), Failure> {
-    let tried = Way::to(file).and_then(|way| match way {
-        // Opening a pipe would be visible at its other end.
-        Way::Through => Ok(()),
-        Way::Beside(draft, _) => create(&draft).and_then(|_| fs::remove_file(&draft)),
-    });
+    // Opening a pipe would be visible at its other end.
+    let tried = Way::to(file).map(drop);
     tried.map_err(|error| failure(file, &error))
 }
 
@@ -95,8 +92,8 @@ pub fn appendable(file: &Path) -> Result<PathBuf, Failure> {
 enum Way {
     /// Directly.
     Through,
-    /// To a draft, which is then renamed to the file's name with all links resolved.
-    Beside(PathBuf, PathBuf),
+    /// To a draft beside it, which is then renamed to the file's name with all links resolved.
+    Beside(NamedTempFile, PathBuf),
 }
 
 impl Way {
@@ -108,10 +105,11 @@ impl Way {
             Err(_) => file.to_owned(),
         };
         let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let mut draft = OsString::from(".");
-        draft.push(name);
-        draft.push(format!(".{}", std::process::id()));
-        Ok(Self::Beside(file.with_file_name(draft), file))
+        let usual = Permissions::from_mode(0o666);
+        let mut draft = Builder::new();
+        let draft = draft.permissions(usual).suffix(name);
+        let draft = draft.tempfile_in(file.with_file_name("."))?;
+        Ok(Self::Beside(draft, file))
     }
 }
 
@@ -119,29 +117,22 @@ fn through(file: &Path, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).open(file)?.write_all(bytes)
 }
 
-fn beside(draft: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let done = create(draft)
-        .and_then(|created| fill(created, bytes))
-        .and_then(|()| fs::rename(draft, file));
-    if done.is_err() {
-        // The error that led here matters more than one about a leftover draft.
-        let _ = fs::remove_file(draft);
-    }
-    done
-}
-
-fn create(draft: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(draft)
+fn beside(mut draft: NamedTempFile, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    draft.write_all(bytes)?;
+    // Some file systems report a full disk only at this point.
+    draft.as_file().sync_data()?;
+    draft.persist(file)?;
+    Ok(())
 }
 
 fn failure(file: &Path, error: &io::Error) -> Failure {
-    failure!("cannot write {}: {error}", shown(file))
+    failure!("cannot write {}: {}", shown(file), reason(error))
 }
 
-/// Some file systems report a full disk only at this point.
-fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
-    file.write_all(bytes)?;
-    file.sync_data()
+/// The text of an error, without the path that tempfile adds: only this process knows it.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" at path ").next().unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::launch::set_variables;
 use crate::profile::{Frame, Origin, Symbols, clean, described, now_ms, without_plumbing};
 use crate::statistics::Inbox;
 use clap::ArgMatches;
+use indexmap::IndexMap;
 use std::env;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -71,14 +72,11 @@ pub fn is_start(bytes: &[u8]) -> bool {
 
 /// The processes with reports in a file, each with its count.
 pub fn processes(text: &str) -> Vec<(u32, u64)> {
-    let mut found: Vec<(u32, u64)> = Vec::new();
+    let mut found: IndexMap<u32, u64> = IndexMap::new();
     for pid in each(text).iter().filter_map(|report| of(report)) {
-        match found.iter_mut().find(|(other, _)| *other == pid) {
-            Some((_, count)) => *count += 1,
-            None => found.push((pid, 1)),
-        }
+        *found.entry(pid).or_default() += 1;
     }
-    found
+    found.into_iter().collect()
 }
 
 /// The last `most` reports of a process in a file that may have those of others, with the names of

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 /// A program ready for `exec`: no further allocation is needed.
+#[derive(Clone)]
 pub struct Program {
     name: PathBuf,
     file: CString,

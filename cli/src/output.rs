@@ -3,12 +3,10 @@
 
 use crate::failure::{Failure, Outcome};
 use clap::ArgMatches;
-use rustix::termios::tcgetwinsize;
-use std::io::{ErrorKind, IsTerminal, Write, stderr};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
@@ -67,12 +65,8 @@ pub fn print_bytes(bytes: &[u8]) -> Outcome {
     write_to(std::io::stdout(), bytes).map(|_| 0)
 }
 
-/// Time between two pictures of the spinner, and before the first.
+/// Time between two pictures of the spinner.
 const TICK: Duration = Duration::from_millis(200);
-/// Columns of a terminal that does not tell its width.
-const USUAL_WIDTH: usize = 80;
-/// Columns of a bar.
-const BAR: usize = 30;
 
 /// How much `neap` tells about its own work on standard error. It always reports errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,81 +94,23 @@ impl Talk {
         }
     }
 
-    /// Does `work`. A terminal meanwhile shows what is being done, if that takes noticeably long.
-    pub fn during<T>(self, what: &'static str, work: impl FnOnce() -> T) -> T {
+    /// A line on standard error that shows progress, until it is dropped. Without a terminal it is
+    /// hidden.
+    pub fn progress(self, template: &str, length: u64) -> ProgressBar {
         let line = match self {
-            Self::Normal => Line::of_terminal(),
-            Self::Quiet => None,
+            Self::Normal => ProgressBar::new(length),
+            Self::Quiet => ProgressBar::hidden(),
         };
-        let Some(line) = line else {
-            return work();
-        };
-        thread::scope(|scope| {
-            let (working, end) = channel();
-            scope.spawn(move || spin(&line, what, &end));
-            let done = work();
-            drop(working);
-            done
-        })
-    }
-}
-
-/// Turns the spinner until the other end of the channel is dropped.
-fn spin(line: &Line, what: &str, end: &Receiver<()>) {
-    let start = Instant::now();
-    for picture in ['|', '/', '-', '\\'].iter().cycle() {
-        match end.recv_timeout(TICK) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
-        }
-        line.show(&format!(
-            "neap: {what} {} s {picture}",
-            start.elapsed().as_secs()
-        ));
-    }
-}
-
-/// The line of the terminal that standard error is on. Dropping it clears the line.
-pub struct Line(());
-
-impl Line {
-    /// `None` if standard error is no terminal.
-    pub fn of_terminal() -> Option<Line> {
-        stderr().is_terminal().then(|| Line(()))
+        let style = ProgressStyle::with_template(template).expect("the template is sound");
+        line.with_style(style.progress_chars("█░").tick_chars("|/-\\ "))
+            .with_finish(ProgressFinish::AndClear)
     }
 
-    /// Replaces the line's text, cut to the terminal's width.
-    pub fn show(&self, text: &str) {
-        let width = tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
-        let width = if width == 0 { USUAL_WIDTH } else { width };
-        let text: String = text.chars().take(width - 1).collect();
-        // Progress that cannot be shown is no failure of the work.
-        let _ = write!(stderr(), "\r{text}\x1b[K");
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        let _ = write!(stderr(), "\r\x1b[K");
-    }
-}
-
-/// A bar of which `part` of `whole` is filled.
-pub fn bar(part: Duration, whole: Duration) -> String {
-    let share = part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
-    let filled = (share.clamp(0.0, 1.0) * BAR as f64) as usize;
-    format!("[{}{}]", "█".repeat(filled), "░".repeat(BAR - filled))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_fills_from_the_left() {
-        let bar = |part| bar(Duration::from_secs(part), Duration::from_secs(30));
-        assert_eq!(bar(0), format!("[{}]", "░".repeat(30)));
-        assert_eq!(bar(1), format!("[█{}]", "░".repeat(29)));
-        assert_eq!(bar(40), format!("[{}]", "█".repeat(30)));
+    /// Does `work`. A terminal meanwhile shows what is being done.
+    pub fn during<T>(self, what: &'static str, work: impl FnOnce() -> T) -> T {
+        let line = self.progress("neap: {spinner} {elapsed} {wide_msg}", 0);
+        let line = line.with_message(what);
+        line.enable_steady_tick(TICK);
+        work()
     }
 }

@@ -4,20 +4,23 @@
 //! by `NEAP_STATS_FILE`, so pages of processes that end together stay whole.
 
 use crate::failure::{Failure, shown};
+use crate::files::reason;
+use bytesize::ByteSize;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::cmp::Reverse;
-use std::fs::{self, DirBuilder, File};
+use std::env;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::{env, process};
+use tempfile::{Builder, TempDir};
 
 /// A private file, removed with its directory when dropped.
 ///
 /// Processes that have changed their user can still append to it: every user may search the
 /// directory and write the file, but only this run knows the file's name.
 pub struct Inbox {
-    room: PathBuf,
+    _room: TempDir,
     file: PathBuf,
 }
 
@@ -30,21 +33,21 @@ impl Inbox {
     /// Makes the file, for the named contents. The option names another file.
     pub fn of(contents: &str, option: &str) -> Result<Self, Failure> {
         Self::create().map_err(|error| {
-            let room = env::temp_dir();
+            let (room, error) = (env::temp_dir(), reason(&error));
             let room = shown(&room);
             failure!("cannot keep {contents} in {room}: {error}; set TMPDIR or use {option}")
         })
     }
 
     fn create() -> io::Result<Self> {
-        let name = format!("neap-stats-{}-{:016x}", process::id(), secret()?);
-        let room = env::temp_dir().join(name);
-        DirBuilder::new().mode(0o711).create(&room)?;
-        let file = room.join(format!("{:016x}", secret()?));
-        let inbox = Self { room, file };
-        let file = File::create_new(&inbox.file)?;
-        file.set_permissions(fs::Permissions::from_mode(0o622))?;
-        Ok(inbox)
+        let mut room = Builder::new();
+        let room = room
+            .prefix("neap-stats-")
+            .permissions(Permissions::from_mode(0o711));
+        let room = room.tempdir()?;
+        let file = room.path().join(format!("{:016x}", secret()?));
+        File::create_new(&file)?.set_permissions(Permissions::from_mode(0o622))?;
+        Ok(Self { _room: room, file })
     }
 
     /// The file's name.
@@ -64,12 +67,6 @@ impl Inbox {
         let text = shortened(&String::from_utf8_lossy(&arrived), program);
         io::stderr().write_all(text.as_bytes())?;
         Ok(arrived.len())
-    }
-}
-
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.room);
     }
 }
 
@@ -101,19 +98,10 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// The peak in tenths of a byte.
+    /// The peak in bytes.
     fn size(&self) -> u64 {
-        let mut words = self.peak.split(' ');
-        let number = words.next().unwrap_or_default().replace('.', "");
-        let number: u64 = number.parse().unwrap_or(0);
-        let unit = words.next().unwrap_or_default();
-        match ["KiB", "MiB", "GiB", "TiB", "PiB"]
-            .iter()
-            .position(|name| *name == unit)
-        {
-            Some(step) => number.saturating_mul(1 << (10 * (step + 1))),
-            None => number.saturating_mul(10),
-        }
+        let peak = self.bytes().parse::<ByteSize>();
+        peak.map_or(0, |peak| peak.as_u64())
     }
 
     /// The peak without what it means.

@@ -4,8 +4,10 @@
 
 use crate::launch::Program;
 use std::mem::{self, MaybeUninit};
+use std::os::unix::process::CommandExt;
+use std::process::{self, Command};
 use std::time::{Duration, Instant};
-use std::{io, process, ptr};
+use std::{io, ptr};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +62,20 @@ impl Watch for Unwatched {}
 /// The program could not be executed; no process is left behind.
 pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ended> {
     let signals = Signals::hold();
-    let child = start(program, &signals)?;
+    let child = start(program, signals)?;
     watch.began(child);
-    let mut clock = Clock::new(watch.interval());
+    let interval = watch.interval();
+    // `None`: never.
+    let mut next = Instant::now().checked_add(interval);
     loop {
-        match next_signal(clock.rest()) {
+        let rest = next.map(|next| next.saturating_duration_since(Instant::now()));
+        match next_signal(rest) {
             None => {
                 watch.tick();
-                clock.advance();
+                // Ticks that have already passed are skipped.
+                let now = Instant::now();
+                let due = next.and_then(|next| next.checked_add(interval));
+                next = due.map(|due| if due < now { now + interval } else { due });
             }
             Some(signal) if signal.si_signo == libc::SIGCHLD => {
                 if let Some(ending) = reap(child) {
@@ -77,38 +85,6 @@ pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ended> {
             }
             Some(signal) => forward(&signal, child),
         }
-    }
-}
-
-/// When the next tick is due.
-struct Clock {
-    interval: Duration,
-    next: Option<Instant>,
-}
-
-impl Clock {
-    fn new(interval: Duration) -> Self {
-        let next = Instant::now().checked_add(interval);
-        Self { interval, next }
-    }
-
-    /// `None`: never.
-    fn rest(&self) -> Option<Duration> {
-        let now = Instant::now();
-        self.next.map(|next| next.saturating_duration_since(now))
-    }
-
-    /// Skips ticks that have already passed.
-    fn advance(&mut self) {
-        let now = Instant::now();
-        let next = self.next.and_then(|next| next.checked_add(self.interval));
-        self.next = next.map(|next| {
-            if next < now {
-                now + self.interval
-            } else {
-                next
-            }
-        });
     }
 }
 
@@ -131,26 +107,26 @@ fn is_our_own(signal: &libc::siginfo_t) -> bool {
 }
 
 /// The signals as the caller left them.
+#[derive(Clone, Copy)]
 struct Signals {
     mask: libc::sigset_t,
     on_child: libc::sigaction,
+    on_pipe: libc::sigaction,
 }
 
 impl Signals {
     /// Keeps every signal pending for [`next_signal`], even if the caller ignores it.
     fn hold() -> Self {
-        // SAFETY: both are plain numbers and pointers, for which zero bytes are a value.
-        let (mut before, all): (Self, libc::sigset_t) = unsafe {
-            let mut all = mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            (mem::zeroed(), all)
-        };
+        // SAFETY: its fields are plain numbers and pointers, for which zero bytes are a value.
+        let mut before: Self = unsafe { mem::zeroed() };
+        let all = every_signal();
         // SAFETY: a sigaction of zero bytes is SIG_DFL without flags.
         let default: libc::sigaction = unsafe { mem::zeroed() };
         // SAFETY: the pointers lead to values of the right types that outlive the calls.
         unsafe {
             libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before.mask);
             libc::sigaction(libc::SIGCHLD, &raw const default, &raw mut before.on_child);
+            libc::sigaction(libc::SIGPIPE, ptr::null(), &raw mut before.on_pipe);
         }
         before
     }
@@ -160,69 +136,48 @@ impl Signals {
         // SAFETY: the pointers lead to values that the same calls have filled in.
         unsafe {
             libc::sigaction(libc::SIGCHLD, &raw const self.on_child, ptr::null_mut());
+            libc::sigaction(libc::SIGPIPE, &raw const self.on_pipe, ptr::null_mut());
             libc::sigprocmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut());
         }
     }
 }
 
-/// Forks and executes. An error of `exec` comes back through a pipe that a successful `exec`
-/// closes.
-fn start(program: &Program, signals: &Signals) -> io::Result<libc::pid_t> {
-    let (mut reader, writer) = io::pipe()?;
+/// Starts the program. The kernel kills it if this process is killed, because a user who kills the
+/// visible command means the program.
+fn start(program: &Program, signals: Signals) -> io::Result<libc::pid_t> {
+    let program = program.clone();
+    let mut command = Command::new(program.name());
     // SAFETY: this program has one thread, so the child may do whatever we may.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            drop(reader);
-            become_program(program, signals, writer)
-        }
-        child => {
-            drop(writer);
-            let mut code = [0; 4];
-            match io::Read::read_exact(&mut reader, &mut code) {
-                Err(_) => Ok(child),
-                Ok(()) => Err(failed(child, i32::from_ne_bytes(code))),
-            }
-        }
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            signals.give_back();
+            // The standard library's `exec` would change the signals.
+            Err(program.execute())
+        });
     }
+    Ok(command.spawn()?.id().cast_signed())
 }
 
-/// In the child: executes the program. The kernel kills it if this process is killed, because a
-/// user who kills the visible command means the program.
-fn become_program(program: &Program, signals: &Signals, mut writer: io::PipeWriter) -> ! {
-    // SAFETY: this operation takes no pointers.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    signals.give_back();
-    let error = program.execute();
-    let code = error.raw_os_error().unwrap_or(libc::EINVAL).to_ne_bytes();
-    let told = io::Write::write_all(&mut writer, &code).is_ok();
-    // SAFETY: ends this process without running handlers that belong to the parent.
-    unsafe { libc::_exit(i32::from(!told)) }
-}
-
-fn failed(child: libc::pid_t, code: i32) -> io::Error {
-    // SAFETY: a null pointer says that the status is not wanted.
-    unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
-    io::Error::from_raw_os_error(code)
-}
-
-/// The next signal; `None` if none came within `patience`, or a stop interrupted the wait.
+/// The next signal of any kind; `None` if none came within `patience`, or a stop interrupted the
+/// wait.
 fn next_signal(patience: Option<Duration>) -> Option<libc::siginfo_t> {
+    next_of(&every_signal(), patience)
+}
+
+/// The next signal of a set; see [`next_signal`].
+fn next_of(signals: &libc::sigset_t, patience: Option<Duration>) -> Option<libc::siginfo_t> {
     let patience = patience.map(|patience| libc::timespec {
         tv_sec: patience.as_secs().min(LONGEST_WAIT_S).cast_signed(),
         tv_nsec: patience.subsec_nanos().into(),
     });
     let patience = patience.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let mut all = MaybeUninit::uninit();
     let mut signal = MaybeUninit::uninit();
-    // SAFETY: sigfillset fills `all`; `patience` is null or leads to a value that outlives the
-    // call; sigtimedwait fills `signal` unless it returns -1.
+    // SAFETY: `patience` is null or leads to a value that outlives the call; sigtimedwait fills
+    // `signal` unless it returns -1.
     unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        match libc::sigtimedwait(all.as_ptr(), signal.as_mut_ptr(), patience) {
-            ..0 => None,
-            _ => Some(signal.assume_init()),
-        }
+        let number = libc::sigtimedwait(signals, signal.as_mut_ptr(), patience);
+        (number >= 0).then(|| signal.assume_init())
     }
 }
 
@@ -263,6 +218,27 @@ fn reap(child: libc::pid_t) -> Option<Ending> {
     }
 }
 
+/// The set of all signals.
+fn every_signal() -> libc::sigset_t {
+    let mut set = set_of(&[]);
+    // SAFETY: the pointer leads to a set.
+    unsafe { libc::sigfillset(&raw mut set) };
+    set
+}
+
+/// A set of signals.
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset fills the set before it is used.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
+        }
+        set.assume_init()
+    }
+}
+
 /// Stops this process until another process continues it. That SIGCONT stays pending and is passed
 /// on to the program.
 fn stop() {
@@ -281,9 +257,7 @@ fn die_by(signal: i32) -> i32 {
         libc::sigaction(signal, &raw const default, ptr::null_mut());
         libc::kill(process::id().cast_signed(), signal);
         // Unblock only this one, because others may be pending.
-        let mut one: libc::sigset_t = mem::zeroed();
-        libc::sigemptyset(&raw mut one);
-        libc::sigaddset(&raw mut one, signal);
+        let one = set_of(&[signal]);
         libc::sigprocmask(libc::SIG_UNBLOCK, &raw const one, ptr::null_mut());
     }
     128 + signal
@@ -301,31 +275,15 @@ const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 impl Patience {
     /// Blocks the signals.
     pub fn new() -> Self {
-        let (mut signals, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: each pointer leads to room for a set. sigemptyset fills the first before it is
-        // used; pthread_sigmask accepts any set, and fills the second.
-        unsafe {
-            libc::sigemptyset(signals.as_mut_ptr());
-            for signal in SIGNALS {
-                libc::sigaddset(signals.as_mut_ptr(), signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, signals.as_ptr(), before.as_mut_ptr());
-            Self {
-                signals: signals.assume_init(),
-                before: before.assume_init(),
-            }
-        }
+        let (signals, mut before) = (set_of(&SIGNALS), set_of(&[]));
+        // SAFETY: both pointers lead to sets.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, &raw mut before) };
+        Self { signals, before }
     }
 
     /// Waits. True if a signal came.
     pub fn ends_within(&self, time: Duration) -> bool {
-        let time = libc::timespec {
-            tv_sec: time.as_secs() as libc::time_t,
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        // SAFETY: both pointers lead to values that outlive the call; null asks for no details of
-        // the signal.
-        unsafe { libc::sigtimedwait(&raw const self.signals, ptr::null_mut(), &raw const time) > 0 }
+        next_of(&self.signals, Some(time)).is_some()
     }
 }
 

@@ -5,6 +5,7 @@ use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use std::fmt::Write;
 use std::io;
+use textwrap::{Options, WordSplitter, wrap};
 
 /// One item of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -165,27 +166,9 @@ fn of_width(title: &str, findings: &[Finding], width: Option<usize>) -> String {
 
 /// The lines of a text at most `width` columns wide. Words that are longer are broken.
 pub fn folded(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut length = 0;
-    for word in text.split(' ') {
-        let letters = word.chars().count();
-        if length > 0 && length + 1 + letters > width {
-            lines.push(String::new());
-            length = 0;
-        } else if length > 0 {
-            lines.last_mut().expect("there is a line").push(' ');
-            length += 1;
-        }
-        for letter in word.chars() {
-            if length >= width.max(1) {
-                lines.push(String::new());
-                length = 0;
-            }
-            lines.last_mut().expect("there is a line").push(letter);
-            length += 1;
-        }
-    }
-    lines
+    let options = Options::new(width).word_splitter(WordSplitter::NoHyphenation);
+    let lines = wrap(text, options).into_iter();
+    lines.map(Into::into).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use super::memory_file::ended;
 use super::status_page::StatusPage;
 use crate::failure::Failure;
+use bytemuck::Pod;
 use neap_shared::stats::Snapshot;
 use neap_shared::status_page::{
     CONTROL_AT, Coarse, Control, Guards, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
@@ -37,7 +38,7 @@ impl StatusPage {
     /// Asks for figures without waiting.
     pub fn nudge(&self) -> Result<(), Failure> {
         let word = offset_of!(Control, ask);
-        self.put(word, self.word(word)?.wrapping_add(1))?;
+        self.put(word, self.read::<u64>(word)?.wrapping_add(1))?;
         self.ring()
     }
 
@@ -46,7 +47,7 @@ impl StatusPage {
     pub fn watch(&self, interval: Duration, lease: Duration) -> Result<(), Failure> {
         let now = now_ms();
         let wanted = millis(interval).max(LEAST_INTERVAL_MS);
-        let control = self.control()?;
+        let control: Control = self.read(0)?;
         let others = if control.lease_until_ms > now {
             control.interval_ms.max(LEAST_INTERVAL_MS)
         } else {
@@ -110,7 +111,7 @@ impl StatusPage {
         answered: fn(&Served) -> u64,
         timeout: Duration,
     ) -> Result<Option<Served>, Failure> {
-        let number = self.word(word)?.wrapping_add(1);
+        let number = self.read::<u64>(word)?.wrapping_add(1);
         self.put(word, number)?;
         self.ring()?;
         let (start, [mut look, longest]) = (Instant::now(), LOOK);
@@ -120,7 +121,7 @@ impl StatusPage {
                 return Ok(Some(served));
             }
             // Another observer may have written a smaller number at the same moment.
-            if !reaches(self.word(word)?, number) {
+            if !reaches(self.read(word)?, number) {
                 self.put(word, number)?;
                 self.ring()?;
             }
@@ -135,14 +136,10 @@ impl StatusPage {
         }
     }
 
-    fn word(&self, word: usize) -> Result<u64, Failure> {
-        let value = self.reach.value(CONTROL_AT + word);
+    /// Reads from the observers' part of the status page.
+    fn read<T: Pod>(&self, at: usize) -> Result<T, Failure> {
+        let value = self.reach.value(CONTROL_AT + at);
         value.map_err(|error| self.lost(&error))
-    }
-
-    fn control(&self) -> Result<Control, Failure> {
-        let control = self.reach.value(CONTROL_AT);
-        control.map_err(|error| self.lost(&error))
     }
 
     fn put(&self, word: usize, value: u64) -> Result<(), Failure> {
@@ -333,7 +330,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                    let served = serve(forged.open().control().unwrap());
+                    let served = serve(forged.open().read::<Control>(0).unwrap());
                     forged.write(SERVED_AT, bytes_of(&served));
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -364,11 +361,11 @@ mod tests {
         assert!(status_page.ask(SHORT).unwrap().is_none());
         assert_eq!(status_page.purge(SHORT).unwrap(), None);
         assert_eq!(status_page.sample(1 << 19, SHORT).unwrap(), None);
-        let control = status_page.control().unwrap();
+        let control = status_page.read::<Control>(0).unwrap();
         assert_eq!((control.ask, control.purge, control.sample), (1, 1, 1));
         assert_eq!(control.sample_rate, 1 << 19);
         assert!(status_page.guard(Guards::All, SHORT).unwrap().is_none());
-        let control = status_page.control().unwrap();
+        let control = status_page.read::<Control>(0).unwrap();
         assert_eq!((control.guard, control.guard_interval), (1, u64::MAX));
     }
 
@@ -437,7 +434,7 @@ mod tests {
         status_page
             .watch(Duration::from_secs(2), Duration::from_secs(5))
             .unwrap();
-        let control = status_page.control().unwrap();
+        let control = status_page.read::<Control>(0).unwrap();
         assert_eq!(control.interval_ms, 100);
         let left = control.lease_until_ms - now_ms();
         assert!(left > 5_000 && left <= 50_000, "{left}");
@@ -449,7 +446,7 @@ mod tests {
         forged.write(CONTROL_AT + offset_of!(Control, lease_until_ms), &[0xff; 8]);
         let status_page = forged.open();
         status_page.watch(Duration::ZERO, Duration::MAX).unwrap();
-        let control = status_page.control().unwrap();
+        let control = status_page.read::<Control>(0).unwrap();
         assert_eq!(control.interval_ms, LEAST_INTERVAL_MS);
         assert!(control.lease_until_ms <= now_ms() + LEASE_MS);
     }

@@ -4,10 +4,10 @@
 use super::process::{Process, range};
 use crate::failure::Failure;
 use bytemuck::Pod;
+use memmap2::MmapOptions;
 use neap_shared::sites::{self, Head};
 use neap_shared::status_page;
 use rustix::fs::{FileType, OFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 use std::ffi::CStr;
 use std::fs::File;
@@ -15,7 +15,6 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{io, thread};
@@ -275,17 +274,12 @@ const MAPPED: usize = BELL_AT + size_of::<u64>();
 /// Adds 1 to the word and wakes its sleepers. The file's size is sealed, so the mapping cannot
 /// fault.
 fn ring(status_page: &File) -> io::Result<()> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping, wherever the kernel likes.
-    let base = unsafe { mmap(null_mut(), MAPPED, access, MapFlags::SHARED, status_page, 0) }?;
+    let map = MmapOptions::new().len(MAPPED).map_raw(status_page)?;
     // SAFETY: mapped above and aligned to 4 bytes; other processes access it only with atomic
     // operations. The reference ends before the mapping.
-    let word = unsafe { AtomicU32::from_ptr(base.byte_add(BELL_AT).cast()) };
+    let word = unsafe { AtomicU32::from_ptr(map.as_mut_ptr().byte_add(BELL_AT).cast()) };
     word.fetch_add(1, Ordering::SeqCst);
-    let woken = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
-    // SAFETY: the mapping made above, which no other code knows.
-    unsafe { munmap(base, MAPPED) }?;
-    woken?;
+    futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs())?;
     Ok(())
 }
 
@@ -396,6 +390,8 @@ fn head(reach: &Reach) -> Result<Head, Failure> {
 mod tests {
     use super::*;
     use crate::attach::testing::Forged;
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    use std::ptr::null_mut;
 
     #[test]
     fn root_is_not_told_to_become_root() {

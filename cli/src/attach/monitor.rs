@@ -4,7 +4,7 @@
 use super::memory_file::{Region, us};
 use super::status_page::StatusPage;
 use crate::failure::{Failure, shown};
-use crate::statistics::secret;
+use crate::files::reason;
 use neap_shared::status_page::{GREETING, KIND_PROFILE, KIND_STATUS_PAGE};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketAddrUnix,
@@ -12,14 +12,15 @@ use rustix::net::{
 };
 use rustix::process::{Resource, getrlimit};
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::Permissions;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{env, thread};
+use tempfile::{Builder, TempDir};
 
 /// The most arrivals that wait. Further ones are dropped.
 const MOST_WAITING: u64 = 512;
@@ -40,41 +41,32 @@ pub struct Monitor {
     socket: Arc<OwnedFd>,
     waiting: Arc<Mutex<Vec<Arrival>>>,
     reader: Option<thread::JoinHandle<()>>,
-    room: Room,
+    /// Only this user may search it. What a process sends there reaches this process or, after its
+    /// end, none.
+    room: TempDir,
 }
 
-/// A private directory that no other user may enter. What a process sends there reaches this
-/// process or, after its end, none.
-#[derive(Debug)]
-struct Room(PathBuf);
-
-impl Room {
-    /// Creates it in the first directory that allows it.
-    fn new() -> Result<Room, Failure> {
-        let refused = |folder: &Path, error: &io::Error| {
-            failure!(
-                "cannot make a socket for the program in {}: {error}; set TMPDIR to a directory \
-                 that can be written",
-                shown(folder)
-            )
-        };
-        let secret = secret().map_err(|error| refused(&env::temp_dir(), &error))?;
-        let name = format!("neap-{}-{secret:016x}", std::process::id());
-        let mut first = None;
-        for folder in folders() {
-            let room = folder.join(&name);
-            match DirBuilder::new().mode(0o700).create(&room) {
-                Ok(()) => return Ok(Room(room)),
-                Err(error) => first = first.or_else(|| Some(refused(&folder, &error))),
-            }
+/// A new directory for the socket, in the first of [`folders`] that takes one.
+fn room() -> Result<TempDir, Failure> {
+    let private = Permissions::from_mode(0o700);
+    let mut room = Builder::new();
+    let room = room.prefix("neap-").permissions(private);
+    let mut first = Err(io::ErrorKind::InvalidFilename.into());
+    for (index, folder) in folders().enumerate() {
+        match room.tempdir_in(&folder) {
+            Ok(room) => return Ok(room),
+            refused if index == 0 => first = refused,
+            Err(_) => {}
         }
-        Err(first
-            .unwrap_or_else(|| refused(&env::temp_dir(), &io::ErrorKind::InvalidFilename.into())))
     }
-
-    fn socket(&self) -> PathBuf {
-        self.0.join("socket")
-    }
+    first.map_err(|error: io::Error| {
+        failure!(
+            "cannot make a socket for the program in {}: {}; set TMPDIR to a directory that can be \
+             written",
+            shown(&folders().next().unwrap_or_else(env::temp_dir)),
+            reason(&error)
+        )
+    })
 }
 
 /// Candidate directories for the socket, best first. `/tmp` may be mounted read-only.
@@ -93,19 +85,14 @@ fn folders() -> impl Iterator<Item = PathBuf> {
 
 /// A socket's path has at most 107 bytes, of which the new directory's name takes some.
 const LONGEST_FOLDER: usize = 60;
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        // If it cannot be removed, it stays, without contents.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+/// The socket's name in its directory.
+const SOCKET: &str = "socket";
 
 impl Monitor {
     /// Binds a socket under a unique name.
     pub fn bind() -> Result<Monitor, Failure> {
-        let room = Room::new()?;
-        let name = room.socket();
+        let room = room()?;
+        let name = room.path().join(SOCKET);
         let socket = socket(&name).map_err(|error| {
             failure!(
                 "cannot make the socket {} for the program: {error}; set TMPDIR to a directory on \
@@ -123,7 +110,7 @@ impl Monitor {
 
     /// The value for `NEAP_MONITOR`.
     pub fn name(&self) -> OsString {
-        self.room.socket().into_os_string()
+        self.room.path().join(SOCKET).into_os_string()
     }
 
     /// Begins to read, in a thread: call it only after forking the program.

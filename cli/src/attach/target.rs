@@ -66,15 +66,21 @@ impl Under {
     ///
     /// There is no /proc.
     pub fn all() -> Result<Vec<Under>, Failure> {
-        let open = |process: Process| {
-            let target = Target::of(&process);
-            let status_page = StatusPage::open(target.pid).ok()?;
-            Some(Under {
-                target,
-                status_page,
-            })
-        };
+        let open = |process: Process| Under::open(Target::of(&process)).ok();
         Ok(processes()?.into_iter().filter_map(open).collect())
+    }
+
+    /// Opens the status page of a process.
+    ///
+    /// # Errors
+    ///
+    /// It has none, or none that this user may read.
+    pub fn open(target: Target) -> Result<Under, Failure> {
+        let status_page = StatusPage::open(target.pid)?;
+        Ok(Under {
+            target,
+            status_page,
+        })
     }
 }
 

@@ -167,16 +167,11 @@ fn table(title: &str, rows: &[Row]) -> String {
         "allocations", "asked", "usable", "waste", "share"
     );
     for row in rows {
-        let _ = writeln!(
-            out,
-            "{:>12}{:>21} {:>11} {:>11} {:>11} {:>5.1} %",
-            row.class,
-            row.allocations,
-            Bytes(row.requested).to_string(),
-            Bytes(row.usable).to_string(),
-            Bytes(row.waste).to_string(),
-            100.0 * row.share
-        );
+        let (class, allocations, share) = (row.class, row.allocations, 100.0 * row.share);
+        let bytes = [row.requested, row.usable, row.waste];
+        let [asked, usable, waste] = bytes.map(|bytes| Bytes(bytes).to_string());
+        let figures = format!("{asked:>11} {usable:>11} {waste:>11} {share:>5.1} %");
+        out += &format!("{class:>12}{allocations:>21} {figures}\n");
     }
     out.push('\n');
     out

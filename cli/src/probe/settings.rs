@@ -1,6 +1,6 @@
 //! The kernel's version and settings, resource limits, and the control group's limits.
 
-use super::trials::Map;
+use super::trials::{Map, is_reserved};
 use crate::table::{Finding, State};
 use neap_shared::stats::Bytes;
 use rustix::param::page_size;
@@ -46,7 +46,7 @@ fn overcommit() -> Finding {
 /// The largest power of two that can be reserved at once.
 fn reservation() -> Finding {
     let mut powers = (20..=46).rev();
-    let largest = powers.find(|&power| Map::reserved(1 << power).is_ok());
+    let largest = powers.find(|&power| is_reserved(1 << power));
     let size = largest.map_or(String::new(), |power| Bytes(1 << power).to_string());
     let (state, meaning) = match largest {
         Some(36..) => (State::Ok, "room for arenas of full size"),

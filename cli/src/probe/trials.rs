@@ -3,9 +3,10 @@
 
 use super::write_guard::guards_writes;
 use crate::table::Finding;
+use memmap2::{MmapOptions, MmapRaw};
 use neap_shared::pagemap::{self, PAGEMAP_SCAN, Region, Scan, Sought};
 use rustix::io::retry_on_intr;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{
@@ -18,37 +19,24 @@ use std::os::unix::fs::FileExt;
 use std::{io, ptr};
 
 /// Private anonymous memory, unmapped when dropped.
-pub struct Map {
-    base: *mut u8,
-    length: usize,
-}
+pub struct Map(MmapRaw);
 
 impl Map {
     /// `pages` readable and writable OS pages.
     pub fn pages(pages: usize) -> io::Result<Self> {
-        Self::new(pages * page_size(), ProtFlags::READ | ProtFlags::WRITE)
-    }
-
-    /// `length` bytes of inaccessible address space.
-    pub fn reserved(length: usize) -> io::Result<Self> {
-        Self::new(length, ProtFlags::empty())
-    }
-
-    fn new(length: usize, protection: ProtFlags) -> io::Result<Self> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: without MAP_FIXED, a new mapping replaces no other one.
-        let base = unsafe { mmap_anonymous(ptr::null_mut(), length, protection, flags) }?.cast();
-        Ok(Self { base, length })
+        let mut map = MmapOptions::new();
+        let map = map.len(pages * page_size()).no_reserve_swap();
+        Ok(Self(map.map_anon()?.into()))
     }
 
     /// The first byte.
     pub fn base(&self) -> *mut u8 {
-        self.base
+        self.0.as_mut_ptr()
     }
 
     /// The number of bytes.
     pub fn length(&self) -> usize {
-        self.length
+        self.0.len()
     }
 
     /// Writes to the first byte of an OS page of [`Self::pages`].
@@ -58,26 +46,29 @@ impl Map {
     /// If there is no such page.
     pub fn touch(&self, page: usize) {
         let offset = page * page_size();
-        assert!(offset < self.length);
+        assert!(offset < self.length());
         // SAFETY: the byte is inside the mapping, which only this value refers to.
-        unsafe { self.base.add(offset).write_volatile(1) };
+        unsafe { self.base().add(offset).write_volatile(1) };
     }
 
     /// Calls `madvise` on all of it.
     pub fn advise(&self, advice: i32) -> io::Result<()> {
         // SAFETY: the range is this mapping, which only this value refers to and accesses, always
         // by volatile operations.
-        match unsafe { libc::madvise(self.base.cast(), self.length, advice) } {
+        match unsafe { libc::madvise(self.base().cast(), self.length(), advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 }
 
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: `new` mapped the range, and only this value refers to it.
-        unsafe { libc::munmap(self.base.cast(), self.length) };
+/// Whether the kernel reserves `length` bytes of inaccessible address space.
+pub fn is_reserved(length: usize) -> bool {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: without MAP_FIXED, a new mapping replaces no other one, and no other code knows it.
+    unsafe {
+        let base = mmap_anonymous(ptr::null_mut(), length, ProtFlags::empty(), flags);
+        base.is_ok_and(|base| munmap(base, length).is_ok())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Merges stacks into a call tree, into functions, and into places.
 
 use super::model::{Figures, Frame, Profile, Value};
+use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -167,21 +168,17 @@ pub fn line(frame: &Frame) -> Line<'_> {
 /// Merges stacks that pass through the same lines into one place. The largest come first; places
 /// without this value are left out.
 pub fn places(profile: &Profile, value: Value, by: Grouping) -> Vec<Place<'_>> {
-    let mut index: HashMap<Vec<Line>, usize> = HashMap::new();
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: IndexMap<Vec<Line>, Place> = IndexMap::new();
     for stack in &profile.stacks {
         let frames = stack.frames.iter().take(by.depth());
-        let at = *index
-            .entry(frames.map(|frame| line(frame)).collect())
-            .or_insert(places.len());
-        if at == places.len() {
-            places.push(Place {
-                frames: &stack.frames,
-                figures: Figures::default(),
-            });
-        }
-        places[at].figures.add(&stack.figures);
+        let place = places.entry(frames.map(|frame| line(frame)).collect());
+        let place = place.or_insert_with(|| Place {
+            frames: &stack.frames,
+            figures: Figures::default(),
+        });
+        place.figures.add(&stack.figures);
     }
+    let mut places: Vec<Place> = places.into_values().collect();
     places.retain(|place| value.of(&place.figures) > 0);
     places.sort_by_key(|place| std::cmp::Reverse(value.of(&place.figures)));
     places

@@ -5,7 +5,7 @@ use super::model::Profile;
 use super::region::{Ended, Session};
 use crate::attach::{Region, StatusPage, Target, kernel};
 use crate::failure::Failure;
-use crate::output::{Line, Talk, bar};
+use crate::output::Talk;
 use crate::supervise::Patience;
 use crate::view::guarded::hint;
 use neap_shared::stats::Bytes;
@@ -221,21 +221,16 @@ fn wait(
     };
     let name = target.title();
     let what = format!("sampling {name} every {} on average", Bytes(rate));
-    let line = match talk {
-        Talk::Quiet => None,
-        Talk::Normal => Line::of_terminal(),
-    };
-    if talk == Talk::Normal && line.is_none() {
+    // The message is cut to the terminal's width.
+    let line = talk.progress("[{bar:30}] {wide_msg}", time.as_millis() as u64);
+    if talk == Talk::Normal && line.is_hidden() {
         say!("{what}, for {:.1} s", time.as_secs_f64());
     }
     let patience = Patience::new();
     while goes_on() {
-        if let Some(line) = &line {
-            let (bar, seconds) = (bar(start.elapsed(), time), left().as_secs() + 1);
-            line.show(&format!(
-                "{what} {bar} {seconds} s left, Ctrl-C to end early"
-            ));
-        }
+        let seconds = left().as_secs() + 1;
+        line.set_message(format!("{seconds} s left, Ctrl-C to end early: {what}"));
+        line.set_position(start.elapsed().as_millis() as u64);
         if patience.ends_within(LOOK.min(left())) {
             break;
         }

@@ -61,14 +61,13 @@ fn line(text: &mut String, node: &Node<'_>, depth: usize, whole: u64, value: Val
         text.push_str(MARKS[(level - 1) % MARKS.len()]);
     }
     let (amount, part) = (amount(value, node.total), percent(node.total, whole));
-    let at_line = |frame: &Frame| Frame {
-        line: node.line,
-        ..frame.clone()
-    };
-    let who = match node.frame {
-        None => "all".to_owned(),
-        Some(frame) => described(&at_line(frame)),
-    };
+    let who = node.frame.map_or("all".to_owned(), |frame| {
+        let line = node.line;
+        described(&Frame {
+            line,
+            ..frame.clone()
+        })
+    });
     let _ = writeln!(text, "{amount}  {part}  {who}");
 }
 

@@ -6,6 +6,7 @@ use super::frames::{is_runtime, is_rust_library, is_start};
 use super::model::{Extent, Figures, Frame, Profile, Value, base};
 use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
+use num_format::{Buffer, Locale};
 use std::sync::Arc;
 
 /// The first paragraph, one sentence per line.
@@ -319,15 +320,9 @@ pub fn objects(count: u64) -> String {
 
 /// `12,345`.
 pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let mut text = Buffer::new();
+    text.write_formatted(&number, &Locale::en);
+    text.to_string()
 }
 
 /// `95.9 %`.

@@ -10,17 +10,18 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Why a file is executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The command line names it.
-    Named,
-    /// The first line of a script names it to the kernel.
-    Interpreter,
-    /// The first line of a script names it to `env`.
-    ByEnv,
-    /// It runs a text without such a line.
-    Shell,
+choice! {
+    /// Why a file is executed.
+    pub enum Role {
+        /// The command line names it.
+        Named = "named",
+        /// The first line of a script names it to the kernel.
+        Interpreter = "interpreter",
+        /// The first line of a script names it to `env`.
+        ByEnv = "found by env",
+        /// It runs a text without such a line.
+        Shell = "shell",
+    }
 }
 
 /// One executed file.

@@ -1,6 +1,7 @@
 //! Why a program cannot run under Neap.
 
 use super::elf::Elf;
+use crate::choice::Choice;
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, shown};
 use rustix::fs::{StatVfs, StatVfsMountFlags, getxattr, statvfs};
 use rustix::process::{getgid, getuid};
@@ -56,15 +57,16 @@ impl Why {
     }
 }
 
-/// How a program gains privileges by being executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gain {
-    /// The set-user-ID bit, of another user.
-    User,
-    /// The set-group-ID bit, of another group.
-    Group,
-    /// Capabilities stored with the file.
-    Capabilities,
+choice! {
+    /// How a program gains privileges by being executed.
+    pub enum Gain {
+        /// The set-user-ID bit, of another user.
+        User = "set-user-ID",
+        /// The set-group-ID bit, of another group.
+        Group = "set-group-ID",
+        /// Capabilities stored with the file.
+        Capabilities = "has file capabilities",
+    }
 }
 
 impl From<Obstacle> for Failure {
@@ -120,7 +122,8 @@ impl fmt::Display for Obstacle {
             ),
             Why::Privileged(how) => write!(
                 out,
-                "{how}, so the loader ignores preloads; run it as the user whose rights it takes"
+                "{}, so the loader ignores preloads; run it as the user whose rights it takes",
+                how.word()
             ),
             Why::TooDeep => write!(out, "its interpreters are scripts without end"),
             Why::OpaqueEnv => write!(
@@ -130,16 +133,6 @@ impl fmt::Display for Obstacle {
             ),
             Why::Unreadable(error) => write!(out, "{error}"),
         }
-    }
-}
-
-impl fmt::Display for Gain {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::User => "set-user-ID",
-            Self::Group => "set-group-ID",
-            Self::Capabilities => "has file capabilities",
-        })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::run::Session;
 use super::watched::Watched;
-use crate::attach::Region;
 use crate::failure::{Failure, shown};
 use crate::files;
 use crate::launch::named_after;
@@ -21,6 +20,7 @@ use std::path::{Path, PathBuf};
 const FINER: &str = "sample more finely, up to --sample 4K";
 
 /// The requested outputs.
+#[derive(Default)]
 pub struct Outputs {
     /// The recording, if any.
     pub recording: Option<PathBuf>,
@@ -127,13 +127,10 @@ impl Session {
     /// allocated.
     fn profiles(&self) -> Vec<Profile> {
         let read = || {
-            let read = |process: &Watched| {
-                process
-                    .region
-                    .as_ref()
-                    .and_then(|region| self.profile(process, region))
-            };
-            self.processes.iter().filter_map(read).collect()
+            let processes = self.processes.iter();
+            processes
+                .filter_map(|process| self.profile(process))
+                .collect()
         };
         let mut profiles: Vec<Profile> = self.talk.during("looking up names of functions", read);
         profiles.sort_by_key(|profile| {
@@ -143,7 +140,8 @@ impl Session {
         profiles
     }
 
-    fn profile(&self, process: &Watched, region: &Region) -> Option<Profile> {
+    fn profile(&self, process: &Watched) -> Option<Profile> {
+        let region = process.region.as_ref()?;
         let head = region.head().ok()?;
         if head.samples == 0 {
             return None;
@@ -169,12 +167,11 @@ impl Session {
             .map(|profile| embedded(profile, None))
             .collect();
         for process in &self.processes {
-            let peak = process
-                .peak()
-                .map(|peak| (peak.t_ms, Profile::from_region(&peak.region)));
-            if let Some((t_ms, Ok(profile))) = peak {
+            if let Some(peak) = process.peak()
+                && let Ok(profile) = Profile::from_region(&peak.region)
+            {
                 let profile = of_process(process, profile);
-                records.push(embedded(&profile, Some(t_ms)));
+                records.push(embedded(&profile, Some(peak.t_ms)));
             }
         }
         records.iter().for_each(|record| self.write(record));

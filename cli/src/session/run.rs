@@ -53,7 +53,8 @@ impl Session {
         let monitor = Monitor::bind()?;
         set_variables([(MONITOR, monitor.name())]);
         if writer.is_some() {
-            answer_by_default();
+            // The recording knows only what processes tell, also while they sleep.
+            set_by_default(ANSWER, "1");
         }
         Ok(Self {
             monitor,
@@ -69,9 +70,7 @@ impl Session {
 
     /// Makes the program sample from its start, unless a variable or a flag sets a rate.
     pub fn sample_by_default() {
-        if env::var_os(SAMPLE).is_none_or(|rate| rate.is_empty()) {
-            set_variables([(SAMPLE, OsString::from(USUAL_RATE))]);
-        }
+        set_by_default(SAMPLE, USUAL_RATE);
     }
 
     pub(super) fn write(&mut self, record: &Record) {
@@ -192,11 +191,10 @@ impl Watch for Session {
     }
 }
 
-/// Makes processes answer while they sleep, because the recording knows only what they tell. The
-/// user's variable or flag takes precedence.
-fn answer_by_default() {
-    if env::var_os(ANSWER).is_none_or(|word| word.is_empty()) {
-        set_variables([(ANSWER, OsString::from("1"))]);
+/// Sets a variable unless the user's own variable or flag has set it.
+fn set_by_default(name: &'static str, value: &str) {
+    if env::var_os(name).is_none_or(|word| word.is_empty()) {
+        set_variables([(name, OsString::from(value))]);
     }
 }
 

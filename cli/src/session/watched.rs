@@ -107,11 +107,8 @@ impl Watched {
 
     /// Its kind of heap, from its status page.
     pub fn frontend(&self) -> Frontend {
-        if self
-            .status_page
-            .as_ref()
-            .is_some_and(StatusPage::is_own_heap)
-        {
+        let status_page = self.status_page.as_ref();
+        if status_page.is_some_and(StatusPage::is_own_heap) {
             Frontend::Rust
         } else {
             Frontend::Library
@@ -168,10 +165,7 @@ impl Watched {
         let Some(status_page) = &self.status_page else {
             return;
         };
-        if self
-            .leased
-            .is_none_or(|leased| leased.elapsed() > LEASE / 4)
-        {
+        if self.leased.is_none_or(|at| at.elapsed() > LEASE / 4) {
             // If the request fails, the process is sampled nevertheless, with the figures that it
             // writes by itself.
             let _ = status_page.watch(interval, LEASE);

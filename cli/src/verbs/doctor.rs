@@ -2,12 +2,13 @@
 //! program can run under Neap.
 
 use super::{format, program};
+use crate::choice::Choice;
 use crate::failure::{Failure, Outcome, shown};
 use crate::grammar::TextOrJson;
 use crate::program::chain::End;
 use crate::program::elf::{defines, sanitizer_among, sanitizer_refusal};
 use crate::program::obstacle::Why;
-use crate::program::{Chain, Link, Obstacle, Role, follow};
+use crate::program::{Chain, Link, Obstacle, follow};
 use crate::table::{self, Finding, State};
 use crate::{library, output, probe};
 use clap::ArgMatches;
@@ -185,7 +186,7 @@ impl Judgement {
     fn note(&mut self, link: &Link, state: State, meaning: impl Into<String>) {
         let file = shown(&link.file).to_string();
         self.files
-            .push(Finding::new(role(link), state, file, meaning));
+            .push(Finding::new(link.role.word(), state, file, meaning));
     }
 
     fn status(&self) -> i32 {
@@ -202,15 +203,6 @@ impl Judgement {
             Some(obstacle) if self.has_neap => format!("This program uses Neap. {obstacle}"),
             Some(obstacle) => format!("This program cannot run under Neap. {obstacle}"),
         }
-    }
-}
-
-fn role(link: &Link) -> &'static str {
-    match link.role {
-        Role::Named => "named",
-        Role::Interpreter => "interpreter",
-        Role::ByEnv => "found by env",
-        Role::Shell => "shell",
     }
 }
 

@@ -109,15 +109,8 @@ fn scope(matches: &ArgMatches) -> Result<Scope, Failure> {
     let Some(words) = matches.get_many::<OsString>("PROCESS") else {
         return Ok(Scope::All);
     };
-    let open = |word: &OsString| -> Result<Under, Failure> {
-        let target = Target::find(word)?;
-        let status_page = StatusPage::open(target.pid)?;
-        Ok(Under {
-            target,
-            status_page,
-        })
-    };
-    Ok(Scope::Named(words.map(open).collect::<Result<_, _>>()?))
+    let named = words.map(|word| Under::open(Target::find(word)?));
+    Ok(Scope::Named(named.collect::<Result<_, _>>()?))
 }
 
 fn serve_on(

@@ -1,7 +1,7 @@
 //! `neap report`: one page of HTML from a recording, a profile, or a run.
 
 use super::{file, format, program};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, shown};
 use crate::grammar::ReportFormat;
 use crate::launch::{Program, named_after, prepare};
 use crate::output::{Talk, print};
@@ -12,7 +12,8 @@ use crate::{files, supervise};
 use clap::ArgMatches;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::OsString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, process};
@@ -38,14 +39,15 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
     let program = prepare(words)?;
     check(matches, &program)?;
-    let (recording, writer) = Temporary::new()?;
+    let recording = temporary()?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", recording.as_raw_fd()));
+    let writer = Writer::create(&path)?;
     Session::sample_by_default();
     let mut session = Session::new(words, Some(writer), INTERVAL, talk)?;
     let ended = supervise::run(&program, &mut session).map_err(|error| program.failure(&error))?;
-    session.finish(ended.ending, NOTHING_ELSE, program.name());
-    let report = talk.during("reading", || Report::load(&recording.path()))?;
+    session.finish(ended.ending, Outputs::default(), program.name());
+    let report = talk.during("reading", || Report::load(&path))?;
     deliver(matches, &report, default_name(&program, report.pid()))?;
-    drop(recording);
     Ok(ended.ending.imitate())
 }
 
@@ -59,12 +61,6 @@ fn check(matches: &ArgMatches, program: &Program) -> Result<(), Failure> {
             .map_err(|failure| failure!("{failure}; name a file elsewhere with -o FILE")),
     }
 }
-
-const NOTHING_ELSE: Outputs = Outputs {
-    recording: None,
-    profile: None,
-    leaks: false,
-};
 
 fn default_name(program: &Program, pid: u32) -> PathBuf {
     named_after("neap.", program.name(), &format!(".{pid}.html")).into()
@@ -89,46 +85,18 @@ fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<
     Ok(())
 }
 
-/// A temporary recording.
-enum Temporary {
-    /// A file.
-    File(PathBuf),
-    /// Memory, if no file can be made: `/tmp` may be mounted read-only.
-    Memory(OwnedFd),
-}
-
-impl Temporary {
-    /// A new recording, with its writer.
-    fn new() -> Result<(Self, Writer), Failure> {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let nanos = since.map_or(0, |since| since.subsec_nanos());
-        let name = format!("neap-recording-{}-{nanos:08x}", process::id());
-        let file = env::temp_dir().join(name);
-        let refused = match Writer::create(&file) {
-            Ok(writer) => return Ok((Self::File(file), writer)),
-            Err(failure) => failure,
-        };
-        let unusable = || failure!("{refused}; set TMPDIR to a directory that can be written");
-        let memory = memfd_create("neap-recording", MemfdFlags::CLOEXEC).map_err(|_| unusable())?;
-        let memory = Self::Memory(memory);
-        let writer = Writer::create(&memory.path()).map_err(|_| unusable())?;
-        Ok((memory, writer))
-    }
-
-    /// The path that opens it.
-    fn path(&self) -> PathBuf {
-        match self {
-            Self::File(file) => file.clone(),
-            Self::Memory(memory) => PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd())),
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let Self::File(file) = self {
-            // If it cannot be removed, it stays: the report is made.
-            let _ = std::fs::remove_file(file);
-        }
-    }
+/// A file without a name for a recording, or memory if no file can be made: `/tmp` may be mounted
+/// read-only.
+fn temporary() -> Result<File, Failure> {
+    let file = tempfile::tempfile().or_else(|refused| {
+        let memory = memfd_create("neap-recording", MemfdFlags::CLOEXEC);
+        memory.map(File::from).map_err(|_| refused)
+    });
+    file.map_err(|refused| {
+        let (room, refused) = (env::temp_dir(), files::reason(&refused));
+        let room = shown(&room);
+        failure!(
+            "cannot record to {room}: {refused}; set TMPDIR to a directory that can be written"
+        )
+    })
 }

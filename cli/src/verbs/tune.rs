@@ -182,10 +182,7 @@ impl Counting {
 
     /// Has live processes keep writing their counts, because they may be killed.
     fn lease(&mut self) {
-        if self
-            .leased
-            .is_none_or(|leased| leased.elapsed() > LEASE / 4)
-        {
+        if self.leased.is_none_or(|at| at.elapsed() > LEASE / 4) {
             for status_page in &self.alive {
                 // If the request fails, the figures that the process writes at its end remain.
                 let _ = status_page.watch(WRITTEN, LEASE);

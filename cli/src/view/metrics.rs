@@ -8,11 +8,7 @@ use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
 use std::fmt::Write;
 
 /// A metric: its name without `neap_`, its meaning, and the source of its values.
-struct Metric {
-    name: &'static str,
-    help: &'static str,
-    values: Values,
-}
+type Metric = (&'static str, &'static str, Values);
 
 /// The source of a metric's values.
 enum Values {
@@ -24,71 +20,67 @@ enum Values {
     By(&'static str, fn(&View) -> Vec<(String, u64)>),
 }
 
-const fn metric(name: &'static str, help: &'static str, values: Values) -> Metric {
-    Metric { name, help, values }
-}
-
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
-    metric("fresh", "1 if the process answered; 0 if its figures are older, or it has none yet.",
+    ("fresh", "1 if the process answered; 0 if its figures are older, or it has none yet.",
         Values::View(|view| f64::from(u8::from(view.state == State::Fresh)))),
-    metric("kernel_arenas_resident_bytes", "Resident in Neap's arenas, as the kernel counts.",
+    ("kernel_arenas_resident_bytes", "Resident in Neap's arenas, as the kernel counts.",
         Values::View(|view| view.kernel.arenas_rss as f64)),
-    metric("kernel_arenas_swapped_bytes", "Swapped out of Neap's arenas, as the kernel counts.",
+    ("kernel_arenas_swapped_bytes", "Swapped out of Neap's arenas, as the kernel counts.",
         Values::View(|view| view.kernel.arenas_swap as f64)),
-    metric("process_resident_bytes", "Resident, the whole process.",
+    ("process_resident_bytes", "Resident, the whole process.",
         Values::View(|view| view.kernel.process_rss as f64)),
-    metric("process_swapped_bytes", "Swapped out, the whole process.",
+    ("process_swapped_bytes", "Swapped out, the whole process.",
         Values::View(|view| view.kernel.process_swap as f64)),
-    metric("not_ours_bytes", "Resident in the process and not in Neap's arenas.",
+    ("not_ours_bytes", "Resident in the process and not in Neap's arenas.",
         Values::View(|view| view.kernel.foreign_rss() as f64)),
-    metric("resident_bytes", "The ledger's sum: resident in Neap's arenas.",
+    ("resident_bytes", "The ledger's sum: resident in Neap's arenas.",
         Values::Figures(|figures| figures.ledger.resident)),
-    metric("live_bytes", "Usable bytes of blocks in the program's hands.",
+    ("live_bytes", "Usable bytes of blocks in the program's hands.",
         Values::Figures(|figures| figures.live)),
-    metric("large_bytes", "Of these, in large blocks.",
+    ("large_bytes", "Of these, in large blocks.",
         Values::Figures(|figures| figures.large_bytes)),
-    metric("committed_bytes", "Readable and writable address space.",
+    ("committed_bytes", "Readable and writable address space.",
         Values::Figures(|figures| figures.committed)),
-    metric("reserved_bytes", "Address space reserved.", Values::Figures(|figures| figures.reserved)),
-    metric("threads", "Threads that have magazines.", Values::Figures(|figures| figures.threads)),
-    metric("stacks", "Coroutine stacks, by state.", Values::By("state", stacks)),
-    metric("spans", "Spans of the page heap, by use.", Values::By("use", |view| by_use(view, |span| span.spans))),
-    metric("span_bytes", "Bytes of spans of the page heap, by use.",
+    ("reserved_bytes", "Address space reserved.", Values::Figures(|figures| figures.reserved)),
+    ("threads", "Threads that have magazines.", Values::Figures(|figures| figures.threads)),
+    ("stacks", "Coroutine stacks, by state.", Values::By("state", stacks)),
+    ("spans", "Spans of the page heap, by use.", Values::By("use", |view| by_use(view, |span| span.spans))),
+    ("span_bytes", "Bytes of spans of the page heap, by use.",
         Values::By("use", |view| by_use(view, |span| slices(span.slices)))),
-    metric("class_live_blocks", "Blocks in the program's hands, by size class.",
+    ("class_live_blocks", "Blocks in the program's hands, by size class.",
         Values::By("class", |view| by_class(view, ClassFigures::live))),
-    metric("class_free_blocks", "Blocks free in slabs, by size class.",
+    ("class_free_blocks", "Blocks free in slabs, by size class.",
         Values::By("class", |view| by_class(view, |class| class.free))),
-    metric("class_cached_blocks", "Blocks free in magazines, by size class.",
+    ("class_cached_blocks", "Blocks free in magazines, by size class.",
         Values::By("class", |view| by_class(view, |class| class.cached))),
-    metric("class_refills", "Refills of magazines by live threads, by size class.",
+    ("class_refills", "Refills of magazines by live threads, by size class.",
         Values::By("class", |view| by_class(view, |class| class.refills))),
-    metric("class_flushes", "Flushes of magazines by live threads, by size class.",
+    ("class_flushes", "Flushes of magazines by live threads, by size class.",
         Values::By("class", |view| by_class(view, |class| class.flushes))),
-    metric("minor_faults_total", "Page faults that needed no disk.",
+    ("minor_faults_total", "Page faults that needed no disk.",
         Values::Figures(|figures| figures.minor_faults)),
-    metric("major_faults_total", "Page faults that needed the disk.",
+    ("major_faults_total", "Page faults that needed the disk.",
         Values::Figures(|figures| figures.major_faults)),
-    metric("purges_total", "Times that free pages were given back to the kernel.",
+    ("purges_total", "Times that free pages were given back to the kernel.",
         Values::Figures(|figures| figures.purges)),
-    metric("purged_bytes_total", "Free bytes given back to the kernel.",
+    ("purged_bytes_total", "Free bytes given back to the kernel.",
         Values::Figures(|figures| figures.purged_bytes)),
-    metric("regretted_bytes_total", "Of these, wanted again within the decay time.",
+    ("regretted_bytes_total", "Of these, wanted again within the decay time.",
         Values::Figures(|figures| figures.regretted_bytes)),
-    metric("refused_total", "Requests for memory that a limit or the kernel refused.",
+    ("refused_total", "Requests for memory that a limit or the kernel refused.",
         Values::Figures(|figures| figures.refused)),
-    metric("zeroed_bytes_total", "Written with zeros for large callocs.",
+    ("zeroed_bytes_total", "Written with zeros for large callocs.",
         Values::Figures(|figures| figures.zeroed)),
-    metric("zero_spared_bytes_total", "Of large callocs, known to be zero and not written.",
+    ("zero_spared_bytes_total", "Of large callocs, known to be zero and not written.",
         Values::Figures(|figures| figures.zero_spared)),
-    metric("zero_purged_bytes_total", "Of large callocs, given back to the kernel instead.",
+    ("zero_purged_bytes_total", "Of large callocs, given back to the kernel instead.",
         Values::Figures(|figures| figures.zero_purged)),
-    metric("guarded_blocks_total", "Allocations that were put between guard pages.",
+    ("guarded_blocks_total", "Allocations that were put between guard pages.",
         Values::View(|view| view.served.guarded_blocks as f64)),
-    metric("memory_errors_total", "Memory errors that guarded allocations have shown.",
+    ("memory_errors_total", "Memory errors that guarded allocations have shown.",
         Values::View(|view| view.served.memory_errors as f64)),
-    metric("figures_seconds_total", "Time that the process spent on writing its figures.",
+    ("figures_seconds_total", "Time that the process spent on writing its figures.",
         Values::View(|view| view.served.cost_ns as f64 / 1e9)),
 ];
 
@@ -136,10 +128,9 @@ pub fn page(views: &[View]) -> String {
             .collect();
         write(&mut out, &name, &help, &samples);
     }
-    for metric in METRICS {
-        let samples: Vec<Sample> = views.iter().flat_map(|view| metric.samples(view)).collect();
-        let name = format!("neap_{}", metric.name);
-        write(&mut out, &name, metric.help, &samples);
+    for (name, help, values) in METRICS {
+        let samples: Vec<Sample> = views.iter().flat_map(|view| values.samples(view)).collect();
+        write(&mut out, &format!("neap_{name}"), help, &samples);
     }
     out
 }
@@ -156,9 +147,9 @@ fn sample(view: &View, label: Option<(&'static str, String)>, value: f64) -> Sam
     }
 }
 
-impl Metric {
+impl Values {
     fn samples(&self, view: &View) -> Vec<Sample> {
-        match self.values {
+        match *self {
             Values::View(value) => vec![sample(view, None, value(view))],
             Values::Figures(value) => (view.figures.iter())
                 .map(|figures| sample(view, None, value(figures) as f64))
@@ -211,13 +202,11 @@ fn escaped(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for letter in value.chars() {
         match letter {
-            '\\' => out += "\\\\",
-            '"' => out += "\\\"",
             '\n' => out += "\\n",
-            _ if letter.is_control() => out.extend(letter.escape_default().flat_map(|letter| {
-                let twice = (letter == '\\').then_some('\\');
-                twice.into_iter().chain([letter])
-            })),
+            '\\' | '"' => out.extend(['\\', letter]),
+            _ if letter.is_control() => {
+                out += &letter.escape_default().to_string().replace('\\', "\\\\");
+            }
             _ => out.push(letter),
         }
     }
@@ -254,8 +243,8 @@ mod tests {
     fn every_metric_is_written_once_and_has_a_name_that_tells_its_kind() {
         let lines = Ledger::default().lines().len();
         assert_eq!(names().len(), METRICS.len() + lines);
-        for metric in METRICS {
-            assert!(metric.help.ends_with('.'), "{}", metric.name);
+        for (name, help, _) in METRICS {
+            assert!(help.ends_with('.'), "{name}");
         }
     }
 

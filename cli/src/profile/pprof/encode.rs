@@ -6,6 +6,7 @@ use super::messages::{
 use crate::profile::model::{self, Extent, Figures, Frame, Profile, Stack, Switched};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use indexmap::IndexSet;
 use neap_shared::pprof::{DROP_FRAMES, SHOWN, VALUES};
 use prost::Message;
 use std::collections::HashMap;
@@ -46,7 +47,8 @@ pub fn encode_as(profile: &Profile, style: Style) -> Vec<u8> {
 struct Writer<'a> {
     style: Style<'a>,
     mappings: &'a [model::Mapping],
-    strings: Strings,
+    /// The first one is empty.
+    strings: IndexSet<String>,
     functions: HashMap<(&'a str, &'a str), u64>,
     function: Vec<Function>,
     /// Keyed by the addresses of the frames: shared frames make the same location.
@@ -59,7 +61,7 @@ impl<'a> Writer<'a> {
         Self {
             style,
             mappings: &profile.mappings,
-            strings: Strings::new(),
+            strings: IndexSet::from([String::new()]),
             functions: HashMap::new(),
             function: Vec::new(),
             locations: HashMap::new(),
@@ -87,28 +89,30 @@ impl<'a> Writer<'a> {
         let session = session_comment(profile.extent);
         let switched = profile.switched.map(switched_comment);
         let comments = [Some(about), session, switched].into_iter().flatten();
-        let comment = comments.map(|text| self.strings.of(&text)).collect();
+        let comment = comments
+            .map(|text| index_of(&mut self.strings, &text))
+            .collect();
         super::messages::Profile {
             sample_type,
             sample,
             mapping,
-            drop_frames: self.strings.of(DROP_FRAMES),
+            drop_frames: index_of(&mut self.strings, DROP_FRAMES),
             time_nanos: nanoseconds(profile.ended_ms),
             duration_nanos: nanoseconds(profile.ended_ms.saturating_sub(profile.began_ms)),
             period_type: Some(self.value_type("space", "bytes")),
             period: signed(profile.rate),
             comment,
-            default_sample_type: self.strings.of(self.style.shown),
+            default_sample_type: index_of(&mut self.strings, self.style.shown),
             location: self.location,
             function: self.function,
-            string_table: self.strings.table,
+            string_table: self.strings.into_iter().collect(),
         }
     }
 
     fn value_type(&mut self, name: &str, unit: &str) -> ValueType {
         ValueType {
-            r#type: self.strings.of(name),
-            unit: self.strings.of(unit),
+            r#type: index_of(&mut self.strings, name),
+            unit: index_of(&mut self.strings, unit),
         }
     }
 
@@ -132,17 +136,17 @@ impl<'a> Writer<'a> {
     fn labels(&mut self, figures: &Figures) -> Vec<Label> {
         let given = self.style.labels.map(|labels| {
             let label = |(name, value): &(&str, String)| Label {
-                key: self.strings.of(name),
-                str: self.strings.of(value),
+                key: index_of(&mut self.strings, name),
+                str: index_of(&mut self.strings, value),
                 ..Label::default()
             };
             labels.iter().map(label).collect()
         });
         given.unwrap_or_else(|| {
             let label = |size| Label {
-                key: self.strings.of("bytes"),
+                key: index_of(&mut self.strings, "bytes"),
                 num: signed(size),
-                num_unit: self.strings.of("bytes"),
+                num_unit: index_of(&mut self.strings, "bytes"),
                 ..Label::default()
             };
             mean(figures).map(label).into_iter().collect()
@@ -187,12 +191,12 @@ impl<'a> Writer<'a> {
         let next = self.functions.len() as u64 + 1;
         let id = *self.functions.entry((name, file)).or_insert(next);
         if id == next {
-            let index = self.strings.of(name);
+            let index = index_of(&mut self.strings, name);
             self.function.push(Function {
                 id,
                 name: index,
                 system_name: index,
-                filename: self.strings.of(file),
+                filename: index_of(&mut self.strings, file),
             });
         }
         id
@@ -205,8 +209,8 @@ impl<'a> Writer<'a> {
             memory_start: mapping.start,
             memory_limit: mapping.end,
             file_offset: mapping.offset,
-            filename: self.strings.of(&mapping.path),
-            build_id: self.strings.of(&mapping.build_id),
+            filename: index_of(&mut self.strings, &mapping.path),
+            build_id: index_of(&mut self.strings, &mapping.build_id),
             has_functions: true,
             has_filenames: true,
             has_line_numbers: true,
@@ -215,29 +219,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Strings, each stored once.
-struct Strings {
-    table: Vec<String>,
-    index: HashMap<String, i64>,
-}
-
-impl Strings {
-    fn new() -> Self {
-        Self {
-            table: vec![String::new()],
-            index: HashMap::from([(String::new(), 0)]),
-        }
-    }
-
-    fn of(&mut self, text: &str) -> i64 {
-        if let Some(&index) = self.index.get(text) {
-            return index;
-        }
-        let index = self.table.len() as i64;
-        self.table.push(text.to_owned());
-        self.index.insert(text.to_owned(), index);
-        index
-    }
+/// A string's number, by which it is stored once.
+fn index_of(strings: &mut IndexSet<String>, text: &str) -> i64 {
+    strings.insert_full(text.to_owned()).0 as i64
 }
 
 /// Explains the live values of a session (`pprof -comments` shows it).
@@ -286,14 +270,9 @@ pub fn legacy(profile: &Profile) -> String {
 }
 
 fn counts(figures: &Figures) -> String {
-    let Figures {
-        live_objects,
-        live_bytes,
-        alloc_objects,
-        alloc_bytes,
-        ..
-    } = figures;
-    format!("{live_objects}: {live_bytes} [{alloc_objects}: {alloc_bytes}] @")
+    let live = format!("{}: {}", figures.live_objects, figures.live_bytes);
+    let allocated = format!("{}: {}", figures.alloc_objects, figures.alloc_bytes);
+    format!("{live} [{allocated}] @")
 }
 
 /// Inlined calls have the address of the call that contains them.
