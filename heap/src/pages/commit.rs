@@ -14,14 +14,17 @@ use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::huge::mark;
 use super::limits::{Admission, STACK_BYTES};
-use super::reserve::Refusal;
-use super::span::{Age, SpanRecord, Use};
+use super::span::{Age, SpanRecord, Use, Warmth};
 use super::span::{SpanRequest, SpanSource};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os, OutOfMemory};
 
 /// Largest unit of commits, in slices (32 MiB).
 const MOST_UNIT: usize = 16 * HUGE_SLICES;
+
+/// Free slices that are not units become some only if they are this part of a batch at least:
+/// each time, the advice may part a mapping.
+const REOPENED_PART: usize = 4;
 
 /// The heap, locked, and committed room in it.
 pub(super) type Found<'h, O> = (Locked<'h, O>, Fit<'h>);
@@ -153,7 +156,7 @@ impl<O: Os> PageHeap<O> {
                 let grants = |room| locked.judge(request, use_, Some(room)) == Admission::Granted;
                 match room {
                     Ok(room) if grants(room) => return Ok((locked, room)),
-                    made => made.map(|_| ()).map_err(Refusal::from),
+                    made => made.map(|_| ()),
                 }
             }
             Lack::Arena if tries.arenas > 0 => self.open_arena(request),
@@ -212,10 +215,14 @@ impl<O: Os> PageHeap<O> {
             self.advise_units(range);
         }
         let mut locked = self.locked();
+        if committed.is_ok() && range.units > 0 {
+            let first = locked.open_units(range);
+            return (locked, Ok((first, from)));
+        }
         let aside = range.part.map(|part| locked.put_back(part, Age::New));
         let room = committed.and_then(|()| {
-            let free = locked.open_range(range).or(aside).ok_or(OutOfMemory)?;
-            Ok((free, from))
+            let passed = locked.pass_frontier(range.id, range.to);
+            Ok((passed.or(aside).ok_or(OutOfMemory)?, from))
         });
         (locked, room)
     }
@@ -224,7 +231,8 @@ impl<O: Os> PageHeap<O> {
     fn advise_units(&self, range: &CommitRange<'_>) {
         if range.units > 0 {
             let start = range.arena.layout().address(range.from);
-            self.advise(start..start + range.units * HUGE_BYTES, Huge::Want);
+            let units = start..start + range.units * HUGE_BYTES;
+            self.advise(units, Huge::Want);
         }
     }
 
@@ -281,7 +289,7 @@ impl Tries {
     fn after(
         &mut self,
         lack: &Lack<'_>,
-        made: Result<(), Refusal>,
+        made: Result<(), OutOfMemory>,
         decommit_free: impl FnOnce() -> bool,
     ) -> Missed {
         match (lack, made) {
@@ -292,7 +300,7 @@ impl Tries {
             (Lack::Slices(range), Err(_)) if range.units > 0 => {
                 self.units = usize::from(range.units > 1);
             }
-            (_, Err(Refusal::Commit)) if self.decommit_free && decommit_free() => {
+            (_, Err(_)) if self.decommit_free && decommit_free() => {
                 self.decommit_free = false;
             }
             (_, Err(_)) => return Missed::Refused,
@@ -326,6 +334,14 @@ impl<'h, O: Os> Locked<'h, O> {
     /// be committed of a free span is set aside.
     fn find_lack(&mut self, request: &SpanRequest, units: usize) -> Option<Lack<'h>> {
         if let Some((free, at)) = self.find_free(request) {
+            if let Some((first, whole)) = self.units_within(free, request)
+                && units > 0
+            {
+                let (id, arena) = (free.arena(), self.arena(free.arena()));
+                let range = CommitRange::of_units(arena, id, first, whole.min(units));
+                let part = Some(self.set_aside(free, first, range.to - first));
+                return Some(Lack::Slices(CommitRange { part, ..range }));
+            }
             return Some(Lack::Slices(self.range_in_free_span(
                 free,
                 at,
@@ -427,24 +443,37 @@ impl<'h, O: Os> Locked<'h, O> {
         })
     }
 
-    /// Moves the frontier over what is committed beyond it. Returns the free span that it begins,
-    /// if there is any.
-    fn open_range(&mut self, range: &CommitRange<'h>) -> Option<&'h SpanRecord> {
-        match range.units {
-            0 => self.pass_frontier(range.id, range.to),
-            _ => self.open_units(range),
+    /// How many units to open at once for a request; 0 if it does not suit them or the policy
+    /// allows none.
+    #[inline(never)]
+    fn batch(&self, request: &SpanRequest) -> usize {
+        let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
+        match request.is_for_slab() && !self.heap.os.strict_commit() {
+            true => self.heap.huge_policy().batch(slabs),
+            false => 0,
         }
     }
 
-    /// At most `most` units at the frontier of an arena for a request that suits them, if the
-    /// policy allows units.
+    /// At most `most` units at the frontier of an arena for a request that suits them.
     fn range_of_units(&self, request: &SpanRequest, most: usize) -> Option<CommitRange<'h>> {
-        let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
-        let batch = self.heap.huge_policy().batch(slabs);
-        if batch == 0 || !request.is_for_slab() || self.heap.os.strict_commit() {
+        let batch = self.batch(request).min(most);
+        (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch))
+    }
+
+    /// The whole huge pages in a free span that was found for a request, as the first slice and the
+    /// number of units to open there; `None` if there are none to open.
+    pub(super) fn units_within(
+        &self,
+        free: &SpanRecord,
+        request: &SpanRequest,
+    ) -> Option<(usize, usize)> {
+        if free.warmth() != Warmth::Cold {
             return None;
         }
-        (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch.min(most)))
+        let first = free.index.get().next_multiple_of(HUGE_SLICES);
+        let whole = free.end().checked_sub(first)? / HUGE_SLICES;
+        let batch = self.batch(request);
+        (whole > batch / REOPENED_PART && batch > 0).then(|| (first, whole.min(batch)))
     }
 
     fn units_in(&self, id: usize, units: usize) -> Option<CommitRange<'h>> {
@@ -455,23 +484,23 @@ impl<'h, O: Os> Locked<'h, O> {
         (units > 0).then(|| CommitRange::of_units(arena, id, at, units))
     }
 
-    /// Moves the frontier over units that are committed. Returns the first.
-    fn open_units(&mut self, range: &CommitRange<'h>) -> Option<&'h SpanRecord> {
-        let CommitRange {
-            arena,
-            id,
-            from,
-            to,
-            ..
-        } = *range;
-        self.pass_frontier(id, from);
-        arena.set_frontier(to);
-        for at in (from..to).step_by(HUGE_SLICES) {
+    /// Makes units of slices that are committed, beyond the frontier or set aside. Returns the
+    /// first.
+    fn open_units(&mut self, range: &CommitRange<'h>) -> &'h SpanRecord {
+        let (arena, id) = (range.arena, range.id);
+        match range.part {
+            Some(part) => self.end_aside(part),
+            None => {
+                self.pass_frontier(id, range.from);
+                arena.set_frontier(range.to);
+            }
+        }
+        for at in (range.from..range.to).step_by(HUGE_SLICES) {
             let unit = self.fresh(id, at, HUGE_SLICES);
             mark(arena, at, Huge::Want);
             self.add_free(unit, Age::New);
         }
-        Some(arena.record(from))
+        arena.record(range.from)
     }
 }
 

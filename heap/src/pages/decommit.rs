@@ -6,7 +6,7 @@
 
 use super::arena::{Arena, Commit, SliceRef};
 use super::heap::{Locked, PageHeap};
-use super::huge::{Policy, free_in_unit, mark};
+use super::huge::{Policy, mark};
 use super::span::{Age, SpanRecord, State};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os, OutOfMemory};
@@ -48,15 +48,15 @@ impl<O: Os> PageHeap<O> {
         Ok(returned * SLICE_BYTES)
     }
 
-    /// Uncommits the whole huge pages of free spans, except those that the program locked. Returns
-    /// how many bytes of commit went back: none where the kernel charges no commit, because then
-    /// its refusal was not about what is committed.
+    /// For a request that found no room: makes clean units room for it, and where the kernel
+    /// charges commit, uncommits the whole huge pages of free spans, except those that the program
+    /// locked. Returns how many bytes are room or went back.
     pub(super) fn decommit_free(&self) -> usize {
+        let mut bytes = self.locked().split_untouched_units();
         if !self.os.strict_commit() && self.os.data_limit().is_none() {
-            return 0;
+            return bytes;
         }
-        let (mut bytes, mut cursor) = (0, Cursor::default());
-        self.locked().split_untouched_units();
+        let mut cursor = Cursor::default();
         while !self.os.is_locked() {
             let _alone = self.purging.lock();
             let part = self.locked().next_committed(&mut cursor);
@@ -79,13 +79,11 @@ impl<O: Os> PageHeap<O> {
         let (arena, from) = (place.arena, place.index / HUGE_SLICES * HUGE_SLICES);
         let start = arena.layout().address(from);
         let unit = start..start + HUGE_BYTES;
-        let told =
-            self.locked()
-                .split_units()
-                .include(unit.clone(), arena.layout().range(), usize::MAX);
-        if let Some(range) = told {
-            self.advise(range, Huge::Avoid);
-        }
+        let mut locked = self.locked();
+        let told = (locked.split_units()).include(unit.clone(), arena.layout().range(), usize::MAX);
+        drop(locked);
+        // A unit that was split before may have been opened anew.
+        self.advise(told.unwrap_or(unit.clone()), Huge::Avoid);
         self.advise(unit, Huge::Split);
         self.locked().make_ordinary(arena, from);
     }
@@ -153,8 +151,9 @@ impl<'h, O: Os> Locked<'h, O> {
         Some(self.set_aside(span, from, to - from))
     }
 
-    /// Makes the units ordinary that no slab has used yet.
-    fn split_untouched_units(&mut self) {
+    /// Makes the units ordinary that are all free and clean. Returns how many bytes they have.
+    fn split_untouched_units(&mut self) -> usize {
+        let mut bytes = 0;
         for arena in self.heap.arenas() {
             let mut index = arena.layout().head;
             while index < arena.frontier() {
@@ -163,28 +162,32 @@ impl<'h, O: Os> Locked<'h, O> {
                 let is_whole = span.slices.get() == HUGE_SLICES && span.dirty.get() == 0;
                 if span.state() == State::Free && span.is_huge() && is_whole {
                     self.make_ordinary(arena, index);
+                    bytes += HUGE_BYTES;
                 }
                 index = end;
             }
         }
+        bytes
     }
 
     /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it
     /// that were dirty count as old from now on.
+    #[inline(never)]
     fn make_ordinary(&mut self, arena: &'h Arena, from: usize) {
         if !arena.record(from).is_huge() {
             return;
         }
-        let free = free_in_unit(arena, from);
-        let spans = || (from..from + HUGE_SLICES).filter(|index| free & 1 << (index - from) != 0);
-        for span in spans().map(|index| arena.record(index)) {
-            self.detach(span);
-            self.unqueue(span);
-            span.set_state(State::Blank);
-        }
         mark(arena, from, Huge::Avoid);
-        for span in spans().map(|index| arena.record(index)) {
-            self.add_free(span, Age::Old);
+        let mut index = from;
+        while index < from + HUGE_SLICES {
+            let span = arena.record(index);
+            index = span.end();
+            if span.state() == State::Free {
+                self.detach(span);
+                self.unqueue(span);
+                span.set_state(State::Blank);
+                self.add_free(span, Age::Old);
+            }
         }
     }
 }

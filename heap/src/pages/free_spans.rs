@@ -27,7 +27,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let (arena, to) = (self.arena(free.arena()), at + request.slices);
         let ready =
             free.zero_state() == ZeroState::AllDirty || arena.find(at, to, Commit::No) == to;
-        ready.then_some((free, at))
+        (ready && self.units_within(free, request).is_none()).then_some((free, at))
     }
 
     /// Room for a request, committed or not.
@@ -190,7 +190,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Removes what was set aside from the counts. Afterwards it is in no span.
-    fn end_aside(&mut self, part: &SpanRecord) {
+    pub(super) fn end_aside(&mut self, part: &SpanRecord) {
         let counts = &mut self.inner.counts;
         counts.free_slices -= part.slices.get();
         counts.free_dirty_pages -= part.dirty.get();

@@ -4,10 +4,11 @@
 //! at once. So Neap asks for them in *units* only: whole huge pages at the frontier that slabs are
 //! carved from once the process has many slabs. Slabs fill these from the lowest address on, so at
 //! most the last one is partly empty. Slices of a unit are marked one by one. Free slices that were
-//! never touched go only to slabs, and merge with nothing beyond the unit. Before any page of a
-//! unit is purged, Neap splits the unit and makes it an ordinary part of the arena for good.
-//! Otherwise the kernel would keep the rest of the huge page as a whole, or reassemble the huge
-//! page that Neap asked it to split.
+//! never touched go only to slabs, and merge with nothing beyond the unit. A unit that is all free
+//! is purged whole, and stays one. Before pages of another are purged, Neap splits the unit and
+//! makes it an ordinary part of the arena. Otherwise the kernel would keep the rest of the huge
+//! page as a whole, or reassemble the huge page that Neap asked it to split. Ordinary free memory
+//! becomes units when slabs would otherwise be carved from it.
 //!
 //! Advice splits mappings, whose number is limited. So units are opened in batches that grow with
 //! the slabs. Where units were split, Neap tells the kernel to use no huge pages. Each such range
@@ -17,32 +18,18 @@
 //! in there later are ordinary ones.
 
 use super::arena::{Arena, MAX_ARENAS};
-use super::span::State;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES};
 use crate::os::Huge;
 use core::ops::Range;
 
 /// From this size of all slabs on, new slabs come from units, so that the last, partly empty unit
-/// is at most a thirtieth of them.
-const LEAST_SLAB_BYTES: usize = 64 << 20;
+/// is at most a sixteenth of them.
+const LEAST_SLAB_BYTES: usize = 32 << 20;
 
 /// A batch of units is this part of all slabs ...
 const BATCH_PART: usize = 8;
 /// ... and at most this many units (128 MiB): their tables are touched at once.
 const MOST_UNITS: usize = 64;
-
-/// The first slices of the free spans of a unit, as bits. No span passes its ends.
-pub(super) fn free_in_unit(arena: &Arena, from: usize) -> u32 {
-    let (mut index, mut free) = (from, 0);
-    while index < from + HUGE_SLICES {
-        let record = arena.record(index);
-        if record.state() == State::Free {
-            free |= 1 << (index - from);
-        }
-        index = record.end();
-    }
-    free
-}
 
 /// Sets for all slices of the unit at `from` whether they are huge.
 pub(super) fn mark(arena: &Arena, from: usize, advice: Huge) {
@@ -64,7 +51,7 @@ pub enum Policy {
 const MOST_RANGES: usize = 48;
 const ROOM: usize = MOST_RANGES + MAX_ARENAS;
 
-/// The ranges, lowest first; no two of them touch.
+/// The ranges, in no order; no two of them touch.
 #[derive(Debug)]
 pub(super) struct SplitUnits {
     ranges: [(usize, usize); ROOM],
@@ -79,7 +66,8 @@ impl SplitUnits {
         }
     }
 
-    /// Adds a unit of an arena. Returns the range about which to advise the kernel; `None` if it
+    /// Adds a unit of an arena. Returns the range about which to advise the kernel: the unit, and
+    /// if there are already too many ranges, what lies between it and the nearest. `None` if it
     /// already has this advice, or would need it for more than `most` bytes.
     pub(super) fn include(
         &mut self,
@@ -87,68 +75,54 @@ impl SplitUnits {
         arena: Range<usize>,
         most: usize,
     ) -> Option<Range<usize>> {
-        // The first range that does not end before the unit, and so may hold it.
-        let next = self.known().partition_point(|range| range.1 < unit.start);
-        let holds = |range: &(usize, usize)| range.0 <= unit.start && unit.end <= range.1;
-        if self.known().get(next).is_some_and(holds) {
-            return None;
+        let mut told = usize::MAX;
+        let mut reach = unit.clone();
+        for &(from, to) in self.known() {
+            if from <= unit.start && unit.end <= to {
+                return None;
+            }
+            let joined = match to <= unit.start {
+                true => to..unit.end,
+                false => unit.start..from,
+            };
+            if arena.start < to && from < arena.end && joined.len() < told {
+                told = joined.len();
+                reach = joined;
+            }
         }
-        let told = self.reach(next, unit, &arena);
-        (told.len() <= most).then(|| {
-            self.insert(told.clone());
-            told
+        if self.count < MOST_RANGES {
+            reach = unit;
+        }
+        (reach.len() <= most).then(|| {
+            self.insert(reach.clone());
+            reach
         })
     }
 
     /// The first part of a range about which the kernel was told.
     pub(super) fn told_in(&self, range: &Range<usize>) -> Option<Range<usize>> {
-        let next = self.known().partition_point(|told| told.1 <= range.start);
-        let &(from, to) = self.known().get(next)?;
-        let part = from.max(range.start)..to.min(range.end);
-        (!part.is_empty()).then_some(part)
+        let parts = self.known().iter();
+        let parts = parts.map(|&(from, to)| from.max(range.start)..to.min(range.end));
+        let parts = parts.filter(|part| !part.is_empty());
+        parts.min_by_key(|part| part.start)
     }
 
     fn known(&self) -> &[(usize, usize)] {
         &self.ranges[..self.count]
     }
 
-    /// The unit, together with what lies between it and the nearest range if there are already too
-    /// many ranges.
-    fn reach(&self, next: usize, unit: Range<usize>, arena: &Range<usize>) -> Range<usize> {
-        let before = next.checked_sub(1).map(|before| self.ranges[before].1);
-        let before = before.filter(|&end| end > arena.start);
-        let after = self.known().get(next).map(|range| range.0);
-        let after = after.filter(|&start| start < arena.end);
-        let touches = after.is_some_and(|start| start <= unit.end);
-        if touches || self.count < MOST_RANGES {
-            return unit;
-        }
-        let gap_before = before.map_or(usize::MAX, |end| unit.start - end);
-        let gap_after = after.map_or(usize::MAX, |start| start - unit.end);
-        match (before, after) {
-            (Some(end), _) if gap_before <= gap_after => end..unit.end,
-            (_, Some(start)) => unit.start..start,
-            // The first of its arena.
-            _ => unit,
-        }
-    }
-
     /// Adds a range, joined with those that it touches.
-    fn insert(&mut self, new: Range<usize>) {
-        let from = self.known().partition_point(|range| range.1 < new.start);
-        let to = self.known().partition_point(|range| range.0 <= new.end);
-        let joined = match self.known().get(from..to) {
-            Some([first, .., last]) => (first.0.min(new.start), last.1.max(new.end)),
-            Some([only]) => (only.0.min(new.start), only.1.max(new.end)),
-            _ => (new.start, new.end),
-        };
-        if from == to {
-            self.ranges.copy_within(from..self.count, from + 1);
-        } else {
-            self.ranges.copy_within(to..self.count, from + 1);
+    fn insert(&mut self, mut new: Range<usize>) {
+        let touches =
+            |new: &Range<usize>, known: &(usize, usize)| known.0 <= new.end && new.start <= known.1;
+        while let Some(at) = self.known().iter().position(|known| touches(&new, known)) {
+            let (from, to) = self.ranges[at];
+            new = from.min(new.start)..to.max(new.end);
+            self.count -= 1;
+            self.ranges[at] = self.ranges[self.count];
         }
-        self.ranges[from] = joined;
-        self.count = self.count + 1 - (to - from);
+        self.ranges[self.count] = (new.start, new.end);
+        self.count += 1;
     }
 }
 
@@ -191,8 +165,10 @@ mod tests {
         }
         let noted: BTreeSet<_> = split.known().iter().flat_map(|r| r.0..r.1).collect();
         assert_eq!(told, noted);
+        let mut known = split.known().to_vec();
+        known.sort_unstable();
         let apart = |pair: &[(usize, usize)]| pair[0].1 < pair[1].0;
-        assert!(split.known().windows(2).all(apart), "{:?}", split.known());
+        assert!(known.windows(2).all(apart), "{known:?}");
         told
     }
 
@@ -200,7 +176,7 @@ mod tests {
     fn neighbours_join() {
         let mut split = SplitUnits::new();
         include_all(&mut split, [5, 7, 6, 9, 4].into_iter());
-        assert_eq!(split.known(), [(4, 8), (9, 10)]);
+        assert_eq!(split.count, 2);
         assert_eq!(split.include(8..9, ARENA, usize::MAX), Some(8..9));
         assert_eq!(split.known(), [(4, 10)]);
     }

@@ -15,6 +15,7 @@ use super::limits::Footprint;
 use super::span::{SpanRecord, ZeroState};
 use super::zero_state::DirtyRun;
 use crate::base::policy::{self, FAR_BYTES, FreeSince, LEAST_BYTES, RETRY_MS};
+use crate::base::units::HUGE_SLICES;
 use crate::os::lock::FutexGuard;
 use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
 use core::ops::Range;
@@ -443,11 +444,20 @@ impl<'h, O: Os> Locked<'h, O> {
         let span = self.next_due(due)?;
         let arena = self.arena(span.arena());
         let index = span.index.get();
-        if span.is_huge() {
-            return Some(Piece::Unit(SliceRef { arena, index }));
-        }
         if span.zero_state() == ZeroState::AllDirty {
             arena.write_masks(span);
+        }
+        if span.is_huge() && span.slices.get() == HUGE_SLICES {
+            let part = self.set_aside(span, index, HUGE_SLICES);
+            let address = arena.layout().address(index);
+            return Some(Piece::Pages(
+                part,
+                DirtyRun::unit(index, address),
+                Belief::Masks,
+            ));
+        }
+        if span.is_huge() {
+            return Some(Piece::Unit(SliceRef { arena, index }));
         }
         let (belief, bytes) = match span.dirty.get() * self.page_bytes() > LONG_BYTES {
             true => (Belief::Kernel, reach),

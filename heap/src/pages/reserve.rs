@@ -35,20 +35,6 @@ const BREAK_SLICES: usize = (4 << 20) / SLICE_BYTES;
 /// Fewest slices to commit with an arena's first tables.
 const FIRST_SLICES: usize = HUGE_SLICES / 2;
 
-/// Why nothing was made.
-pub(super) enum Refusal {
-    /// The kernel refused to commit: giving back what is free may help.
-    Commit,
-    /// There is no address space, or no room for another arena.
-    Space,
-}
-
-impl core::convert::From<OutOfMemory> for Refusal {
-    fn from(_: OutOfMemory) -> Self {
-        Self::Commit
-    }
-}
-
 /// The largest size between `least` and `most` slices, halved again and again, for which there is a
 /// place, and the place.
 fn first_found(
@@ -96,16 +82,16 @@ impl<O: Os> PageHeap<O> {
 
     /// Opens a new arena in which the request fits. An error when there is no address space, or
     /// when the kernel refused to commit its tables.
-    pub(super) fn open_arena(&self, request: &SpanRequest) -> Result<(), Refusal> {
+    pub(super) fn open_arena(&self, request: &SpanRequest) -> Result<(), OutOfMemory> {
         // Asked once, and not first under the lock, because the answer is in a file.
         let _ = self.os.strict_commit();
-        let (id, arena) = self.unopened().ok_or(Refusal::Space)?;
-        let least = self.least_slices(request).ok_or(Refusal::Space)?;
+        let (id, arena) = self.unopened().ok_or(OutOfMemory)?;
+        let least = self.least_slices(request).ok_or(OutOfMemory)?;
         let liked = self.liked_slices();
         let claims = !self.is_thrifty() && self.claim(arena, least, id);
         if !(claims && self.open_prepared(arena).is_ok()) {
             if !self.reserve(arena, liked, least) {
-                return Err(Refusal::Space);
+                return Err(OutOfMemory);
             }
             self.open_prepared(arena)?;
         }

@@ -9,7 +9,7 @@
 use super::arena::{Arena, Commit};
 use super::span::{SpanRecord, ZeroState};
 use crate::base::sync::plain::Ordering::Relaxed;
-use crate::base::units::SLICE_BYTES;
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use core::ops::Range;
 
 /// What is known about the contents of a span just given out.
@@ -66,6 +66,17 @@ pub(super) struct DirtyRun {
 }
 
 impl DirtyRun {
+    /// A whole unit of huge pages. The kernel may have made all of it resident, whatever is dirty.
+    pub(super) fn unit(from: usize, address: usize) -> DirtyRun {
+        let (to, bytes) = (from + HUGE_SLICES, HUGE_BYTES);
+        DirtyRun {
+            from,
+            to,
+            address,
+            bytes,
+        }
+    }
+
     /// Its first slices, of at most `most` bytes.
     pub(super) fn within(self, most: usize) -> DirtyRun {
         let to = self.to.min(self.from + most / SLICE_BYTES);

@@ -291,7 +291,7 @@ pub static OPTIONS: &[Declaration] = &[
         flag: Flag::Value,
         group: Group::Tune,
         doc: "Where the kernel may use huge pages. `auto`: for new slabs of processes that have \
-              64 MiB of slabs. `never`: nowhere. `always`: everywhere, which is faster, and \
+              32 MiB of slabs. `never`: nowhere. `always`: everywhere, which is faster, and \
               resident memory may grow.",
     },
     Declaration {

@@ -231,12 +231,12 @@ fn slabs_begin_on_resident_pages_where_guards_lie_between() {
 fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged() {
     let heap = roomy();
     let unit = |span: &Span<'_>| span.base.as_ptr().addr() / HUGE_BYTES * HUGE_BYTES;
-    let few: Vec<_> = (0..64 * MIB / SLICE_BYTES)
+    let few: Vec<_> = (0..32 * MIB / SLICE_BYTES)
         .map(|_| slab(&heap).unwrap())
         .collect();
     assert_eq!(heap.os().advice(), [], "none for small processes");
     let dense = slab(&heap).unwrap();
-    let batch = (unit(&dense), 4 * HUGE_BYTES, Huge::Want);
+    let batch = (unit(&dense), 2 * HUGE_BYTES, Huge::Want);
     assert_eq!(heap.os().advice(), [batch]);
     let next = slab(&heap).unwrap();
     assert_eq!(unit(&next), unit(&dense), "the unit is filled first");
@@ -260,6 +260,61 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
         free(&heap, span, Dirty::AsBefore);
     }
     assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn free_units_are_purged_whole_and_others_open_again_once_they_are_free() {
+    let heap = roomy();
+    let unit = |span: &Span<'_>| span.place.index / HUGE_SLICES;
+    let fill = |mib: usize| {
+        let slabs = (0..mib * MIB / SLICE_BYTES).map(|_| slab(&heap).unwrap());
+        slabs.collect::<Vec<_>>()
+    };
+    let purge = |spans: Vec<Span<'_>>| {
+        for span in spans {
+            free(&heap, span, Dirty::Prefix(1));
+        }
+        heap.os().advance(10_000);
+        purge_due(&heap);
+        assert_eq!(heap.totals().free_dirty, 0);
+        assert_eq!(heap.check(), Ok(()));
+        heap.os().advice()
+    };
+    let (low, more, kept) = (fill(32), fill(32), fill(16));
+    let opened = heap.os().advice();
+    let (gone, rest): (Vec<_>, Vec<_>) =
+        (more.into_iter()).partition(|span| unit(span) < unit(&kept[0]));
+    assert_eq!(purge(gone), opened, "whole units keep their advice");
+    let more = fill(30);
+    assert_eq!(
+        heap.os().advice(),
+        opened,
+        "and serve slabs again as they are"
+    );
+    // What never was a unit, and a unit that was split, are units after all of them was free.
+    let (first, others): (Vec<_>, Vec<_>) =
+        (more.into_iter()).partition(|span| unit(span) == unit(&kept[0]) - 1);
+    let (one, first) = first.split_at(1);
+    let (one, first) = (one.to_vec(), first.to_vec());
+    let split = purge(first).split_off(opened.len());
+    assert_eq!(
+        split.iter().map(|said| said.2).collect::<Vec<_>>(),
+        [Huge::Avoid, Huge::Split]
+    );
+    purge(low.into_iter().chain(one).collect());
+    let again = fill(48);
+    let said = heap.os().advice().split_off(opened.len() + 2);
+    assert!(said.iter().all(|said| said.2 == Huge::Want));
+    let wants = |start: usize| {
+        said.iter()
+            .any(|said| (said.0..said.0 + said.1).contains(&start))
+    };
+    assert!(wants(split[0].0), "the unit that was split");
+    let is_low = |said: &(usize, usize, Huge)| said.0 < opened[0].0;
+    assert!(said.iter().any(is_low), "below the first unit");
+    for spans in [rest, others, again, kept] {
+        purge(spans);
+    }
 }
 
 /// The kernel would make a huge page of which only a part was purged resident again.
@@ -398,7 +453,10 @@ fn units_that_end_here_and_there_part_few_mappings() {
         .collect();
     let batches = heap.os().advice().len();
     assert!(batches <= 32, "{batches} batches");
-    let (gone, kept): (Vec<_>, _) = spans.into_iter().partition(|span| unit(span) % 2 == 0);
+    // One slab of each unit stays, so that the kernel keeps none of them whole.
+    let is_last = |span: &Span<'_>| span.place.index % HUGE_SLICES == HUGE_SLICES - 1;
+    let goes = |span: &Span<'_>| unit(span) % 2 == 0 && !is_last(span);
+    let (gone, kept): (Vec<_>, _) = spans.into_iter().partition(goes);
     let split_units = gone.len() / HUGE_SLICES;
     for span in gone {
         free(&heap, span, Dirty::All);
@@ -427,8 +485,10 @@ fn units_that_no_slab_came_to_are_given_up_for_a_commit() {
         data_limit: Some(1 << 30),
         ..Conditions::default()
     });
-    let slabs = 64 * MIB / SLICE_BYTES + 1;
-    assert!((0..slabs).all(|_| slab(&heap).is_some()));
+    let said = || heap.os().advice().pop().unwrap_or((0, 0, Huge::Avoid));
+    while said().1 < 4 * HUGE_BYTES {
+        slab(&heap).unwrap();
+    }
     // A batch of four units was opened. The room that is left does not do without the three that
     // are untouched.
     let left = 100 * MIB - heap.totals().committed;
