@@ -204,6 +204,7 @@ mod tests {
             let failure = write(file, b"x").unwrap_err().to_string();
             assert!(failure.contains(why), "{failure}");
             assert!(failure.contains(file.to_str().unwrap()), "{failure}");
+            assert!(!failure.contains("at path"), "{failure}");
         }
     }
 }
