@@ -84,6 +84,10 @@ const NOT_WITH_MUSL: &[(&str, &str)] = &[
         "the bars compare with glibc's processes, which are larger than musl's",
     ),
     (
+        "programs/start/privileged.c",
+        "programs of musl's are not linked to the library here",
+    ),
+    (
         "programs/fork/opened_late.c",
         "musl opens no library late that needs thread-local memory at a fixed place",
     ),
