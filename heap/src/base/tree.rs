@@ -35,7 +35,6 @@ pub unsafe trait Node: Sized {
 #[derive(Debug)]
 pub struct Tree<T: Node> {
     root: AtomicPtr<T>,
-    len: usize,
 }
 
 /// The node behind a link.
@@ -66,21 +65,9 @@ fn priority<T>(node: *const T) -> u64 {
 
 impl<T: Node> Tree<T> {
     /// An empty tree.
-    pub const fn new() -> Self {
-        Self {
-            root: AtomicPtr::new(null_mut()),
-            len: 0,
-        }
-    }
-
-    /// How many nodes are in the tree.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether no node is in the tree.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    pub(crate) const fn new() -> Self {
+        let root = AtomicPtr::new(null_mut());
+        Self { root }
     }
 
     /// Inserts a node.
@@ -122,7 +109,6 @@ impl<T: Node> Tree<T> {
         }
         store(low, null_mut());
         store(high, null_mut());
-        self.len += 1;
     }
 
     /// Removes a node.
@@ -155,7 +141,6 @@ impl<T: Node> Tree<T> {
                 high = load(link);
             }
         }
-        self.len -= 1;
     }
 
     /// The link that leads to `target`.
@@ -204,12 +189,6 @@ impl<T: Node> Tree<T> {
             };
         }
         best
-    }
-}
-
-impl<T: Node> Default for Tree<T> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -282,12 +261,15 @@ mod tests {
                         tree.remove(node);
                     }
                 }
-                prop_assert_eq!(tree.len(), model.len());
                 prop_assert_eq!(key_of(tree.first()), model.first().copied());
                 prop_assert_eq!(key_of(tree.at_least(key)), model.range(key..).next().copied());
                 prop_assert_eq!(key_of(tree.above(key)), model.range(key + 1..).next().copied());
                 depth(&tree.root, None, None, u64::MAX);
             }
+            let first = tree.first();
+            // SAFETY: nodes of the tree, which outlive it.
+            let next = |at: &NonNull<Number>| tree.above(unsafe { at.as_ref() }.key);
+            prop_assert_eq!(core::iter::successors(first, next).count(), model.len());
         }
     }
 
@@ -304,6 +286,6 @@ mod tests {
         nodes
             .iter()
             .for_each(|node| unsafe { tree.remove(NonNull::from(&**node)) });
-        assert!(tree.is_empty() && tree.first().is_none());
+        assert!(tree.first().is_none());
     }
 }

@@ -40,11 +40,6 @@ impl Cache {
         self.lock().try_lock().is_some()
     }
 
-    /// Whether the calling thread is changing the cache, below a handler of signals.
-    pub fn is_changed_by_caller(&self) -> bool {
-        self.lock().is_mine()
-    }
-
     /// [`Cache::open`] of what the calling thread's slot holds; `None` of a sentinel, and as for
     /// [`Cache::open_other`].
     pub(super) fn open_own(&self) -> Option<Opened<'_>> {

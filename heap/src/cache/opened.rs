@@ -42,36 +42,6 @@ impl Cache {
     }
 }
 
-impl Inner {
-    /// [`Inner::magazine`] of the class of `tag`.
-    ///
-    /// # Safety
-    /// - `tag` is a class's.
-    #[inline(always)]
-    unsafe fn magazine_of<'a>(&'a mut self, cache: &'a Cache, tag: Tag) -> Held<'a> {
-        debug_assert!(tag.class().is_some());
-        let offset = tag.byte() as usize * 8;
-        let path = self.access.path;
-        // SAFETY: the caller's promise: bounds are as long as magazines, and so are countdowns.
-        // They are of this class, and the lock is held as long as the borrow.
-        unsafe {
-            let bounds = &mut *self.bounds.as_mut_ptr().byte_add(offset);
-            let countdown = cache.countdown_of(tag);
-            Held::new(cache.magazine(tag), &countdown.bottom, bounds, path)
-        }
-    }
-
-    /// The magazine of `class` of `cache`, whose lock is held.
-    #[inline(always)]
-    fn magazine<'a>(&'a mut self, cache: &'a Cache, class: Class) -> Held<'a> {
-        let bounds = &mut self.bounds[class.index()];
-        let sampling = &cache.countdowns[class.index()].bottom;
-        let magazine = cache.magazine(Tag::of(class));
-        // SAFETY: the bounds of this class; the lock is held as long as the borrow.
-        unsafe { Held::new(magazine, sampling, bounds, self.access.path) }
-    }
-}
-
 /// A cache whose lock is held.
 pub struct Opened<'a> {
     /// The cache.
@@ -105,7 +75,11 @@ impl Opened<'_> {
 
     /// The magazine of `class`.
     pub fn magazine(&mut self, class: Class) -> Held<'_> {
-        self.inner.magazine(self.cache, class)
+        let (cache, path) = (self.cache, self.inner.access.path);
+        let bounds = &mut self.inner.bounds[class.index()];
+        let sampling = &cache.countdowns[class.index()].bottom;
+        // SAFETY: the bounds of this class; the lock is held as long as the borrow.
+        unsafe { Held::new(cache.magazine(Tag::of(class)), sampling, bounds, path) }
     }
 
     /// [`Opened::magazine`] of the class of `tag`.
@@ -114,8 +88,16 @@ impl Opened<'_> {
     /// - `tag` is a class's.
     #[inline(always)]
     pub(super) unsafe fn magazine_of(&mut self, tag: Tag) -> Held<'_> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.magazine_of(self.cache, tag) }
+        debug_assert!(tag.class().is_some());
+        let (cache, path) = (self.cache, self.inner.access.path);
+        let offset = tag.byte() as usize * 8;
+        // SAFETY: the caller's promise: bounds are as long as magazines, and so are countdowns.
+        // They are of this class, and the lock is held as long as the borrow.
+        unsafe {
+            let bounds = &mut *self.inner.bounds.as_mut_ptr().byte_add(offset);
+            let sampling = &cache.countdown_of(tag).bottom;
+            Held::new(cache.magazine(tag), sampling, bounds, path)
+        }
     }
 
     /// Gives a magazine an array of `room` entries. See [`Held::set_array`].

@@ -151,11 +151,6 @@ impl Layout {
         (first + index).next_multiple_of(align_slices) - first
     }
 
-    /// Start address of the group with this number.
-    fn group_start(&self, group: usize) -> usize {
-        self.address(self.head) - (group + 1) * self.group_bytes
-    }
-
     /// Address of a slice's record.
     #[inline]
     pub(super) fn record_of(&self, index: usize) -> usize {
@@ -176,7 +171,7 @@ impl Layout {
     pub(super) fn group_of(&self, index: usize) -> (usize, usize) {
         let slot = index - self.head;
         (
-            self.group_start(slot >> self.group_shift),
+            self.address(self.head) - ((slot >> self.group_shift) + 1) * self.group_bytes,
             slot & ((1 << self.group_shift) - 1),
         )
     }

@@ -205,7 +205,7 @@ impl Heap {
         self.each_lock(&mut look);
         // SAFETY: the slot holds a sentinel or the thread's cache, which lives until it changes.
         let cache = unsafe { &*machine::slot() };
-        is_mine || !cache.is_sentinel() && cache.is_changed_by_caller()
+        is_mine || !cache.is_sentinel() && cache.lock().is_mine()
     }
 
     /// Whether the heap is over the soft limit, and has grown since the last round on the way

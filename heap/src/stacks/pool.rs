@@ -277,11 +277,6 @@ impl<'p> Locked<'p> {
         let idle = self.inner.idle.iter().map(List::len).sum();
         [self.inner.used, idle, self.inner.recycled]
     }
-
-    /// Counts a stack that came back.
-    fn end_use(&mut self) {
-        self.inner.used -= 1;
-    }
 }
 
 /// Most stacks given up at once.
@@ -317,7 +312,7 @@ impl<'h> Batch<'h> {
 impl<'p> Locked<'p> {
     /// Keeps a returned stack warm. Returns the surplus.
     pub(super) fn keep<'h>(&mut self, stack: &'h StackRecord, size: Size) -> Batch<'h> {
-        self.end_use();
+        self.inner.used -= 1;
         stack.set_state(State::Idle);
         let idle = &mut self.inner.idle[size.number()];
         idle.push(stack);
@@ -332,7 +327,7 @@ impl<'p> Locked<'p> {
     #[cold]
     fn leave<'h>(&mut self, stack: &'h StackRecord) -> Batch<'h> {
         let mut batch = Batch::new();
-        self.end_use();
+        self.inner.used -= 1;
         stack.set_state(State::Leaving);
         batch.push(stack);
         batch

@@ -7,6 +7,7 @@ use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::base::units::HUGE_SLICES;
 use crate::os::Os;
+use core::ptr::NonNull;
 
 /// What a walk over all spans adds up to.
 #[derive(Default)]
@@ -87,8 +88,12 @@ impl<'h, O: Os> Locked<'h, O> {
             sums.tail_pages == self.inner.tail_pages,
             "the count of pages in tails is off",
         )?;
+        let fit = &self.inner.fit;
+        // SAFETY: nodes of the tree are records, which stay in place.
+        let above = |at: &NonNull<SpanRecord>| fit.above(unsafe { at.as_ref() }.key());
+        let tree_spans = core::iter::successors(fit.first(), above).count();
         require(
-            sums.free_spans == self.inner.fit.len(),
+            sums.free_spans == tree_spans,
             "the tree holds other spans than the free ones",
         )?;
         let queued = check_queue(&self.inner.aging, Queued::Aging)?
