@@ -33,6 +33,9 @@ pub(super) const USERS: usize = 3;
 
 const _: () = assert!(CLASSES * USERS <= u8::MAX as usize);
 
+/// The [byte](DepotId::byte) of the last one.
+const LAST: u8 = (CLASSES * USERS) as u8;
+
 /// The least block of metadata, in bytes: callers ask for few sizes, so few slabs serve all.
 const LEAST_METADATA: usize = 64;
 
@@ -72,18 +75,8 @@ impl DepotId {
 
     /// The one after this in the order of [`DepotId::all`].
     pub(super) fn next(self) -> Option<DepotId> {
-        match (self.place() + 1, self.user) {
-            (place, user) if place < DEPOTS => Some(DepotId {
-                class: class_at(place),
-                user,
-            }),
-            (_, User::Program) => Some(DepotId {
-                user: User::Heap,
-                ..DepotId::FIRST
-            }),
-            (_, User::Heap) => Some(DepotId::sampled(class_at(0))),
-            (_, User::Sampled) => None,
-        }
+        let mut after = (self.byte() + 1..=LAST).filter_map(DepotId::from_byte);
+        after.find(|id| cfg!(not(loom)) || (0..DEPOTS).any(|place| class_at(place) == id.class))
     }
 
     /// Where the depot stands among those of its user.
