@@ -47,7 +47,11 @@ fn passes(name: &str, ways: &[&str], variables: &[(&str, &str)]) {
 
 #[test]
 fn a_sleeping_process_gives_back_what_its_thread_freed() {
-    passes("returns", &["own", "large", "later", "shrunk"], &[]);
+    passes(
+        "returns",
+        &["own", "large", "later", "served", "shrunk"],
+        &[],
+    );
 }
 
 /// Needs root, for a mount namespace.

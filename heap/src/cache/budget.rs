@@ -15,6 +15,10 @@ const PROCESSOR_BYTES: usize = 256 << 20;
 const MEMORY_PART: usize = 32;
 /// Most bytes one magazine may hold.
 pub const MAGAZINE_BYTES: usize = 128 << 10;
+/// The same of a deep magazine: one that the thread flushes and refills by turns.
+pub const DEEP_BYTES: usize = 8 << 20;
+/// How many times its bound a thread's deep magazines may have beyond [`MAGAZINE_BYTES`] each.
+pub const DEEP_THREAD: usize = 8;
 /// Most entries of one magazine.
 pub const MAGAZINE_ENTRIES: usize = 2048;
 /// Bytes of a magazine's first capacity (at least one block, at most [`FIRST_ENTRIES`]).
@@ -50,6 +54,19 @@ fn default_for(machine: Machine) -> usize {
         .min(MOST_PROCESS_BYTES)
         .min(machine.bytes / MEMORY_PART);
     most.max(LEAST_PROCESS_BYTES)
+}
+
+/// Which bytes of a thread's magazines a grant is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// What a magazine may have that need not be deep.
+    Plain,
+    /// What it may have beyond, while all magazines of the process have at most `most`, and at most
+    /// half of the process's bound.
+    Deep {
+        /// Bytes.
+        most: usize,
+    },
 }
 
 /// Whether a magazine may grow.
@@ -95,17 +112,24 @@ impl Budget {
         self.granted.load(Ordering::Relaxed)
     }
 
-    /// Grants `bytes` more to one of `threads` threads, which has `held`, if it may have them.
-    /// Returns whether it did.
+    /// Grants `bytes` more to one of `threads` threads, which has `held` in this depth, if it may
+    /// have them. Returns whether it did.
     ///
     /// Near the process's bound only threads that have less than their share get more.
-    pub fn grant(&self, held: usize, bytes: usize, threads: usize) -> Verdict {
+    pub fn grant(&self, depth: Depth, held: usize, bytes: usize, threads: usize) -> Verdict {
         let thread = self.thread.load(Ordering::Relaxed);
-        if held + bytes > thread - thread / FIRST_PART {
+        let most = match depth {
+            Depth::Plain => thread - thread / FIRST_PART,
+            Depth::Deep { .. } => thread * DEEP_THREAD,
+        };
+        if held + bytes > most {
             return Verdict::ThreadFull;
         }
         let total = self.granted.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let most = self.bound(total);
+        let most = match depth {
+            Depth::Plain => self.bound(total),
+            Depth::Deep { most } => most.min(self.bound(2 * total) / 2),
+        };
         let has_share = held + bytes > most / threads.max(1);
         if total > most || has_share && total > most - most / RESERVE_PART {
             self.restore(bytes);
@@ -177,12 +201,12 @@ mod tests {
         let budget = Budget::new();
         budget.set_thread(400);
         budget.set_process(800);
-        assert_eq!(budget.grant(0, 301, 1), Verdict::ThreadFull);
-        assert_eq!(budget.grant(0, 300, 2), Verdict::Granted);
-        assert_eq!(budget.grant(0, 300, 2), Verdict::Granted);
-        assert_eq!(budget.grant(0, 201, 2), Verdict::ProcessFull);
+        assert_eq!(budget.grant(Depth::Plain, 0, 301, 1), Verdict::ThreadFull);
+        assert_eq!(budget.grant(Depth::Plain, 0, 300, 2), Verdict::Granted);
+        assert_eq!(budget.grant(Depth::Plain, 0, 300, 2), Verdict::Granted);
+        assert_eq!(budget.grant(Depth::Plain, 0, 201, 2), Verdict::ProcessFull);
         budget.restore(300);
-        assert_eq!(budget.grant(0, 201, 2), Verdict::Granted);
+        assert_eq!(budget.grant(Depth::Plain, 0, 201, 2), Verdict::Granted);
         assert_eq!(budget.granted(), 501);
     }
 
@@ -190,12 +214,38 @@ mod tests {
     fn the_last_part_is_for_threads_below_their_share() {
         let budget = Budget::new();
         budget.set_process(8 * MIB);
-        assert_eq!(budget.grant(0, MIB / 2, 16), Verdict::Granted);
-        (0..13).for_each(|_| assert_eq!(budget.grant(0, MIB / 2, 16), Verdict::Granted));
+        assert_eq!(budget.grant(Depth::Plain, 0, MIB / 2, 16), Verdict::Granted);
+        (0..13)
+            .for_each(|_| assert_eq!(budget.grant(Depth::Plain, 0, MIB / 2, 16), Verdict::Granted));
         // Seven of eight are granted, and the share is half a MiB.
-        assert_eq!(budget.grant(MIB / 2, 1, 16), Verdict::ProcessFull);
-        assert_eq!(budget.grant(MIB / 4, MIB / 4, 16), Verdict::Granted);
+        assert_eq!(
+            budget.grant(Depth::Plain, MIB / 2, 1, 16),
+            Verdict::ProcessFull
+        );
+        assert_eq!(
+            budget.grant(Depth::Plain, MIB / 4, MIB / 4, 16),
+            Verdict::Granted
+        );
         assert!(budget.owes(MIB / 2 + 1, 16) && !budget.owes(MIB / 2, 16));
+    }
+
+    #[test]
+    fn deep_magazines_have_bounds_of_their_own() {
+        let budget = Budget::new();
+        budget.set_process(40 * MIB);
+        let deep = |most, held| budget.grant(Depth::Deep { most }, held, MIB, 1);
+        assert_eq!(deep(usize::MAX, 7 * MIB), Verdict::Granted);
+        assert_eq!(deep(usize::MAX, 8 * MIB), Verdict::ThreadFull);
+        assert_eq!(deep(2 * MIB, 0), Verdict::Granted);
+        assert_eq!(deep(2 * MIB, 0), Verdict::ProcessFull);
+        assert_eq!(deep(0, 0), Verdict::ProcessFull);
+        (2..20).for_each(|_| assert_eq!(deep(usize::MAX, 0), Verdict::Granted));
+        assert_eq!(
+            deep(usize::MAX, 0),
+            Verdict::ProcessFull,
+            "half of the bound"
+        );
+        assert_eq!(budget.granted(), 20 * MIB);
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub struct Countdown {
     /// the owner from it. (An owner that read the old `bottom` just before may still write its own
     /// count: one draw too many or too few.)
     pub until_sample: AtomicI32,
-    /// Refills and flushes since the magazine was last considered for shrinking. Under the cache's
-    /// lock.
+    /// Refills and flushes since the magazine was last considered for shrinking, and [`FLUSHED`].
+    /// Under the cache's lock.
     misses: AtomicU32,
     /// Refills so far; wraps. Under the cache's lock.
     refills: AtomicU32,
@@ -61,13 +61,16 @@ impl Drawn {
     }
 }
 
+/// A magazine was flushed and not refilled since.
+const FLUSHED: u32 = 1 << 31;
+
 /// Why a magazine missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Miss {
     /// It was empty.
-    Refill,
+    Refill = 0,
     /// It was full.
-    Flush,
+    Flush = 1,
 }
 
 impl Countdown {
@@ -82,14 +85,19 @@ impl Countdown {
         }
     }
 
-    /// Notes that the magazine is too small.
-    pub(super) fn note_miss(&self) {
-        add(&self.misses);
+    /// Notes that the magazine is too small. Returns whether this is a refill after a flush: a
+    /// larger one would still hold blocks that are wanted now.
+    pub(super) fn note_miss(&self, miss: Miss) -> bool {
+        let before = self.misses.load(Ordering::Relaxed);
+        let flag = (miss as u32) << FLUSHED.trailing_zeros();
+        let misses = before.wrapping_add(1) & !FLUSHED;
+        self.misses.store(misses | flag, Ordering::Relaxed);
+        before & !flag & FLUSHED != 0
     }
 
     /// Misses since the magazine was last considered for shrinking.
     pub(super) fn misses(&self) -> u32 {
-        self.misses.load(Ordering::Relaxed)
+        self.misses.load(Ordering::Relaxed) & !FLUSHED
     }
 
     /// Counts a refill or a flush.
@@ -107,7 +115,9 @@ impl Countdown {
 
     /// Misses since the last call.
     pub(super) fn take_misses(&self) -> u32 {
-        self.misses.swap(0, Ordering::Relaxed)
+        let misses = self.misses.load(Ordering::Relaxed);
+        self.misses.store(misses & FLUSHED, Ordering::Relaxed);
+        misses & !FLUSHED
     }
 
     /// One more block is given out. False if it is to be sampled.

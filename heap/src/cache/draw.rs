@@ -16,6 +16,7 @@
 
 use super::bounds::{FastPath, Held};
 use super::budget::Verdict;
+use super::countdown::Miss;
 use super::flush::give_one;
 use super::heap::Heap;
 use super::machine;
@@ -129,7 +130,7 @@ impl Heap {
     unsafe fn draw_few(&'static self, mut open: Opened<'_>, class: Class) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe { open.magazine(class).settle() };
-        open.countdown(class).note_miss();
+        open.countdown(class).note_miss(Miss::Refill);
         let share = self.widen(&mut open, class);
         let (filled, capacity) = {
             let magazine = open.magazine(class);
@@ -235,7 +236,7 @@ impl Heap {
     unsafe fn keep_full(&'static self, mut open: Opened<'_>, class: Class, block: *mut u8) {
         // SAFETY: the caller's promise.
         unsafe { open.magazine(class).settle() };
-        open.countdown(class).note_miss();
+        open.countdown(class).note_miss(Miss::Flush);
         let share = self.widen(&mut open, class);
         let magazine = open.magazine(class);
         let (filled, capacity) = (magazine.filled(), magazine.bounds.capacity as usize);

@@ -6,7 +6,7 @@ use super::machine;
 use super::misuse::{self, Call};
 use super::opened::Opened;
 use super::origin::Origin;
-use super::refill::{Paced, half_capacity};
+use super::refill::{Paced, half_capacity, moved_at_once};
 use super::thread_cache::Cache;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
@@ -51,14 +51,14 @@ impl Heap {
             return;
         }
         let is_first = open.magazine(class).bounds.capacity == 0;
-        let share = self.learn(&mut open, class);
+        let share = self.learn(&mut open, class, Miss::Flush);
         if is_first && class.bytes() < CACHE_LINE && open.magazine(class).bounds.capacity > 0 {
             // SAFETY: the caller's promise.
             return unsafe { self.put_handed(open, class, block) };
         }
-        let half = open.magazine(class).filled().div_ceil(2);
+        let count = moved_at_once(class, open.magazine(class).filled());
         // SAFETY: the caller's promise; settled above.
-        unsafe { self.flush(&mut open, class, half) };
+        unsafe { self.flush(&mut open, class, count) };
         // SAFETY: the caller's promise.
         if !unsafe { open.magazine(class).push(block) } {
             drop(open);

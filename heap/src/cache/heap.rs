@@ -41,6 +41,9 @@ pub struct Heap {
     pub(super) reclaimed_at: AtomicU64,
     /// How many magazines drainers have taken blocks of; wraps.
     pub(super) drained: AtomicUsize,
+    /// What drainers found that only [deep](super::budget::Depth::Deep) magazines may hold, in
+    /// bytes, since the purge thread last asked.
+    pub(crate) deep: AtomicUsize,
     /// Spans.
     pub pages: PageHeap<Linux>,
     /// Slabs with free blocks: the program's, its sampled ones, and those of metadata.
@@ -146,6 +149,7 @@ impl Heap {
             pool: [const { AtomicUsize::new(0) }; 2],
             registry: Registry::new(),
             drained: AtomicUsize::new(0),
+            deep: AtomicUsize::new(0),
             mode: AtomicU8::new(0),
             measures: AtomicU16::new(0),
             no_bytes: AtomicU8::new(0),

@@ -1,7 +1,9 @@
 //! Refill: the slow path of `malloc`, which also learns how much each magazine should hold.
 
 use super::bounds::array_bytes;
-use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
+use super::budget::{
+    DEEP_BYTES, Depth, FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict,
+};
 use super::countdown::Miss;
 use super::heap::Heap;
 use super::magazine::GUARD;
@@ -9,8 +11,11 @@ use super::misuse;
 use super::opened::Opened;
 use super::origin::Origin;
 use super::thread_cache::Cache;
+use crate::base::policy::Driver;
 use crate::base::sync::{Ordering, fence, light_barrier};
+use crate::base::units::SLICE_BYTES;
 use crate::pages::Age;
+use crate::reclaim::start::is_missed;
 use crate::slab::class::Class;
 use crate::slab::depot_id::DepotId;
 use crate::slab::{Grain, LINE_BLOCKS};
@@ -37,6 +42,13 @@ const UNPROVEN_BYTES: usize = 2 << 10;
 /// A magazine for larger blocks misses once for every `MISS_BYTES` bytes of a block before it may
 /// hold one.
 const MISS_BYTES: usize = 512;
+
+/// All magazines together may have as many bytes as this many shards of cached spans for a deep
+/// magazine to grow.
+const DEEP_SHARDS: usize = 8;
+
+/// A miss of a deep magazine moves this part of it.
+const DEEP_PART: usize = 8;
 
 /// The same, of a thread that has more than its share of what the process may hold.
 const OWING_EVERY: u32 = 8;
@@ -76,7 +88,7 @@ impl Heap {
             return block;
         }
         self.refuse_free_given(&mut open, class);
-        let share = self.learn(&mut open, class);
+        let share = self.learn(&mut open, class, Miss::Refill);
         if open.magazine(class).bounds.capacity == 0 {
             drop(open);
             self.reclaim_for(share);
@@ -185,17 +197,21 @@ impl Heap {
     }
 
     /// A magazine that misses is too small: double it, within the bounds.
-    pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
-        open.countdown(class).note_miss();
+    pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class, miss: Miss) -> Share {
+        let is_regret = open.countdown(class).note_miss(miss);
         let capacity = open.magazine(class).bounds.capacity as usize;
         if capacity == 0 && open.countdown(class).misses() <= misses_before(class) {
             // Shows a drainer that the owner is at work.
             open.inner.events = open.inner.events.wrapping_add(1);
             return Share::Fair;
         }
+        let most = match is_regret && capacity >= most_capacity(class) {
+            true => DEEP_BYTES,
+            false => MAGAZINE_BYTES,
+        };
         let wanted = match capacity < first_capacity(class) {
             true => first_capacity(class),
-            false => (capacity * 2).min(most_capacity(class)),
+            false => (capacity * 2).min(capacity_of(class, most)),
         };
         if wanted <= capacity {
             return Share::Fair;
@@ -213,6 +229,7 @@ impl Heap {
     }
 
     /// Raises a capacity to `wanted` entries, if the budget allows it, and the memory.
+    #[inline(never)]
     pub(super) fn grow(
         &'static self,
         open: &mut Opened<'_>,
@@ -221,10 +238,16 @@ impl Heap {
     ) -> Verdict {
         let more = (wanted - open.magazine(class).bounds.capacity as usize) * class.bytes();
         let held = open.inner.granted;
+        let deep = deep_bytes(open);
+        let is_deep = wanted > most_capacity(class) && !open.inner.access.path.is_closed();
+        let (depth, part) = match is_deep {
+            true => (self.deep(), deep),
+            false => (Depth::Plain, held - deep),
+        };
         // Before the budget counts it: see `restore`.
         open.inner.granted += more;
         light_barrier();
-        let verdict = self.judge(held, class, wanted, more);
+        let verdict = self.judge(depth, part, class, wanted, more);
         if verdict != Verdict::Granted {
             open.inner.granted = held;
             return verdict;
@@ -239,6 +262,17 @@ impl Heap {
         Verdict::Granted
     }
 
+    /// No magazine gets deeper where no spans are cached, nor where only calls that magazines do
+    /// not serve give memory back.
+    fn deep(&self) -> Depth {
+        let limits = self.pages.limits();
+        let is_tended = limits.driver() == Driver::Thread || !is_missed();
+        let slices = limits.cache_slices() * usize::from(is_tended);
+        Depth::Deep {
+            most: slices * SLICE_BYTES * DEEP_SHARDS,
+        }
+    }
+
     /// Takes a grant back. At every step the cache notes at least what the budget counts for it,
     /// because the child of a fork in a signal handler resets the budget to what its caches note.
     pub(super) fn restore(&self, open: &mut Opened<'_>, bytes: usize) {
@@ -249,11 +283,18 @@ impl Heap {
 
     /// Requests `more` bytes from the budget. Every thread gets a first capacity of small blocks,
     /// whatever the others have.
-    fn judge(&self, held: usize, class: Class, wanted: usize, more: usize) -> Verdict {
+    fn judge(
+        &self,
+        depth: Depth,
+        held: usize,
+        class: Class,
+        wanted: usize,
+        more: usize,
+    ) -> Verdict {
         let is_first = class.bytes() <= FIRST_BYTES && wanted <= first_capacity(class);
         match is_first && self.budget.grant_first(held, more) {
             true => Verdict::Granted,
-            false => self.budget.grant(held, more, self.registry.count()),
+            false => self.budget.grant(depth, held, more, self.registry.count()),
         }
     }
 
@@ -368,21 +409,50 @@ fn misses_before(class: Class) -> u32 {
 /// How many blocks a refill takes.
 pub(super) fn half_capacity(open: &mut Opened<'_>, class: Class) -> usize {
     let capacity = open.magazine(class).bounds.capacity as usize;
-    (capacity / 2).max(1)
+    moved_at_once(class, capacity).max(1)
+}
+
+/// How many of a magazine's `entries` a miss moves from or to slabs: half, but fewer of a deep one,
+/// so that no call takes long.
+#[inline(never)]
+pub(super) fn moved_at_once(class: Class, entries: usize) -> usize {
+    let most = most_capacity(class).div_ceil(2).max(entries / DEEP_PART);
+    entries.div_ceil(2).min(most)
 }
 
 pub(super) fn first_capacity(class: Class) -> usize {
     (FIRST_BYTES / class.bytes()).clamp(1, FIRST_ENTRIES)
 }
 
+/// The most entries of a magazine of `class` that is not deep.
 fn most_capacity(class: Class) -> usize {
-    (MAGAZINE_BYTES / class.bytes()).clamp(1, MAGAZINE_ENTRIES)
+    capacity_of(class, MAGAZINE_BYTES)
+}
+
+fn capacity_of(class: Class, bytes: usize) -> usize {
+    (bytes / class.bytes()).clamp(1, MAGAZINE_ENTRIES)
+}
+
+/// Bytes that a thread's magazines may hold only because they are deep. Hardened mode, which has
+/// bounds of its own, has none.
+#[inline(never)]
+pub(super) fn deep_bytes(open: &Opened<'_>) -> usize {
+    if open.inner.access.path.is_closed() {
+        return 0;
+    }
+    let deep = |class: Class| {
+        let capacity = open.inner.bounds[class.index()].capacity as usize;
+        (capacity * class.bytes()).saturating_sub(MAGAZINE_BYTES)
+    };
+    Class::all().map(deep).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use crate::cache::budget::{DEEP_THREAD, THREAD_BYTES};
+    use crate::cache::heap::HEAP;
     use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
     use std::vec::Vec;
@@ -394,19 +464,114 @@ mod tests {
     /// Lets the calling thread's magazine of blocks of 64 bytes miss until it should hold
     /// [`CAPACITY`] blocks. Returns what it holds.
     fn grown_capacity() -> usize {
-        let (cache, class) = (own_cache::enter().expect("a cache"), Class::of_size(64));
-        for _ in 0..8 {
-            let blocks: Vec<_> = (0..CAPACITY)
-                .map(|_| {
-                    let held = own_cache::pop_held(cache, class);
-                    held.unwrap_or_else(|| own_cache::refill(cache, class))
-                })
-                .collect();
-            blocks
-                .into_iter()
-                .for_each(|block| own_cache::put(cache, class, block));
+        capacities(64, CAPACITY, 8)[7]
+    }
+
+    /// Allocates `count` blocks of the calling thread's own, as its misses allow, then frees them.
+    fn cycle(cache: &Cache, class: Class, count: usize) {
+        let take = |_| {
+            own_cache::pop_held(cache, class).unwrap_or_else(|| own_cache::refill(cache, class))
+        };
+        let blocks: Vec<_> = (0..count).map(take).collect();
+        blocks
+            .into_iter()
+            .for_each(|block| own_cache::put(cache, class, block));
+    }
+
+    /// The capacities of a magazine after each of some cycles of `count` blocks of `size` bytes.
+    fn capacities(size: usize, count: usize, cycles: usize) -> Vec<usize> {
+        let (cache, class) = (own_cache::enter().expect("a cache"), Class::of_size(size));
+        let capacity = |_| {
+            cycle(cache, class, count);
+            cache.open().magazine(class).bounds.capacity as usize
+        };
+        (0..cycles).map(capacity).collect()
+    }
+
+    #[test]
+    fn a_magazine_that_is_flushed_and_refilled_by_turns_gets_deep() {
+        HEAP.pages.limits().set_driver(Driver::Thread);
+        for size in [512, 4 << 10, 32 << 10] {
+            let class = Class::of_size(size);
+            let (most, deepest) = (most_capacity(class), capacity_of(class, DEEP_BYTES));
+            let of_thread = || capacities(size, 2 * deepest, 12);
+            let got = with_threads(1, of_thread, |mut got| got.remove(0));
+            // The first flush is of blocks that the thread may never want again.
+            assert!(got[0] <= most, "{size}: {got:?}");
+            assert!(
+                got.iter().all(|&capacity| capacity <= deepest),
+                "{size}: {got:?}"
+            );
+            assert_eq!(got[11], deepest, "{size}: {got:?}");
         }
-        cache.open().magazine(class).bounds.capacity as usize
+    }
+
+    #[test]
+    fn a_magazine_that_is_only_flushed_or_only_refilled_stays_shallow() {
+        let class = Class::of_size(16 << 10);
+        let (sender, blocks) = std::sync::mpsc::sync_channel(4);
+        let capacity = |cache: &Cache| cache.open().magazine(class).bounds.capacity as usize;
+        let give = move || {
+            let cache = own_cache::enter().expect("a cache");
+            for _ in 0..2000 {
+                let held = own_cache::pop_held(cache, class);
+                let block = held.unwrap_or_else(|| own_cache::refill(cache, class));
+                sender.send(block.addr()).expect("a receiver");
+            }
+            capacity(cache)
+        };
+        let got = std::thread::scope(|scope| {
+            let giver = scope.spawn(give);
+            let taker = scope.spawn(move || {
+                let cache = own_cache::enter().expect("a cache");
+                blocks
+                    .iter()
+                    .for_each(|block| own_cache::put(cache, class, block as *mut u8));
+                capacity(cache)
+            });
+            [giver, taker].map(|thread| thread.join().expect("no panic"))
+        });
+        assert!(
+            got.iter().all(|&capacity| capacity == most_capacity(class)),
+            "{got:?}"
+        );
+    }
+
+    #[test]
+    fn deep_magazines_leave_others_their_room() {
+        HEAP.pages.limits().set_driver(Driver::Thread);
+        let room = || {
+            let cache = own_cache::enter().expect("a cache");
+            for size in [16 << 10, 20 << 10, 24 << 10] {
+                (0..12).for_each(|_| cycle(cache, Class::of_size(size), 600));
+            }
+            let class = Class::of_size(64);
+            (0..12).for_each(|_| cycle(cache, class, 5000));
+            let mut open = cache.open();
+            let deep = deep_bytes(&open);
+            (
+                deep,
+                open.inner.granted,
+                open.magazine(class).bounds.capacity as usize,
+            )
+        };
+        let (deep, granted, capacity) = with_threads(1, room, |got| got[0]);
+        assert!(
+            deep > 4 << 20 && deep <= DEEP_THREAD * THREAD_BYTES,
+            "{deep}"
+        );
+        assert!(granted - deep <= THREAD_BYTES, "{granted}");
+        assert_eq!(capacity, most_capacity(Class::of_size(64)));
+    }
+
+    #[test]
+    fn a_miss_moves_a_part_of_a_deep_magazine() {
+        for class in Class::all() {
+            let (most, deepest) = (most_capacity(class), capacity_of(class, DEEP_BYTES));
+            assert_eq!(moved_at_once(class, most), most.div_ceil(2));
+            let moved = moved_at_once(class, deepest);
+            assert_eq!(moved, most.div_ceil(2).max(deepest / 8), "{class:?}");
+        }
     }
 
     #[test]

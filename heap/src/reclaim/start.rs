@@ -170,7 +170,7 @@ fn is_own() -> bool {
 }
 
 /// Whether there is work for a thread. A few loads.
-fn is_missed() -> bool {
+pub(crate) fn is_missed() -> bool {
     let extent = HEAP.pages.extent();
     grown(extent) >= START_BYTES
         || (extent >= START_BYTES && HEAP.tide.is_wanted())

@@ -523,10 +523,11 @@ impl Watch {
         self.heed_tails();
     }
 
-    /// While spans are cached that are worth it, rounds come. Of an idle process, the third one
-    /// takes all.
+    /// While cached spans and deep magazines are worth it, rounds come, because calls that these
+    /// serve wake no thread. Of an idle process, the third round takes all.
     fn await_cached(&mut self) {
-        if HEAP.pages.cached_bytes() >= WAKE_BYTES {
+        let deep = HEAP.deep.swap(0, Ordering::Relaxed);
+        if HEAP.pages.cached_bytes() + deep >= WAKE_BYTES {
             self.rounds.resume();
         }
     }
@@ -555,11 +556,13 @@ impl Watch {
 
     /// Time until something is due, in ms.
     fn next_ms(&self) -> Option<u64> {
-        let now = HEAP.now_ms();
-        let own = [HEAP.pages.next_purge(), self.round_at(), self.sweep_at()];
-        let own = own.into_iter().flatten().min();
-        let own = own.map(|at| at.saturating_sub(now).max(LEAST_MS));
-        [own, instruments().due_in_ms()].into_iter().flatten().min()
+        let at = |time: Option<u64>| time.unwrap_or(u64::MAX);
+        let own = at(HEAP.pages.next_purge()).min(at(self.round_at()));
+        let ms = match own.min(at(self.sweep_at())) {
+            u64::MAX => u64::MAX,
+            own => own.saturating_sub(HEAP.now_ms()).max(LEAST_MS),
+        };
+        Some(ms.min(at(instruments().due_in_ms()))).filter(|&ms| ms != u64::MAX)
     }
 }
 

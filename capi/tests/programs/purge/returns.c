@@ -59,6 +59,20 @@ static void large(void) {
     for (int i = 0; i < COUNT; i++) free(blocks[i]);
 }
 
+/* Magazines alone serve the last seconds of it, so that no call wakes the thread. */
+static void served(void) {
+    enum { COUNT = 400, BYTES = 20 * BLOCK, CYCLES = 400, APART_MS = 10 };
+    static char *blocks[COUNT];
+    for (int cycle = 0; cycle < CYCLES; cycle++) {
+        for (int i = 0; i < COUNT; i++) {
+            CHECK((blocks[i] = malloc(BYTES)));
+            memset(blocks[i], 0x5a, BYTES);
+        }
+        for (int i = 0; i < COUNT; i++) free(blocks[i]);
+        nap(APART_MS);
+    }
+}
+
 /* The thread sleeps without a time limit when the block shrinks. */
 static void shrunk(void) {
     char *block = malloc(FILLED);
@@ -79,7 +93,7 @@ static const struct {
     const char *name;
     void (*act)(void);
     int idle; /* threads of the program that stay */
-} ways[] = {{"own", own, 0}, {"other", other, 0}, {"idle-owner", idle_owner, 1}, {"idle-freer", idle_freer, 1}, {"large", large, 0}, {"shrunk", shrunk, 0},
+} ways[] = {{"own", own, 0}, {"other", other, 0}, {"idle-owner", idle_owner, 1}, {"idle-freer", idle_freer, 1}, {"large", large, 0}, {"served", served, 0}, {"shrunk", shrunk, 0},
             {"later", later, 0}};
 
 static int others;
