@@ -227,12 +227,14 @@ impl<O: Os> PageHeap<O> {
         (locked, room)
     }
 
-    /// Asks the kernel for huge pages in a range of units.
+    /// Asks the kernel for huge pages in a range of units, if that leaves few mappings.
     fn advise_units(&self, range: &CommitRange<'_>) {
         if range.units > 0 {
             let start = range.arena.layout().address(range.from);
             let units = start..start + range.units * HUGE_BYTES;
-            self.advise(units, Huge::Want);
+            if self.locked().split_units().exclude(&units) {
+                self.advise(units, Huge::Want);
+            }
         }
     }
 

@@ -82,7 +82,7 @@ impl<O: Os> PageHeap<O> {
         let mut locked = self.locked();
         let told = (locked.split_units()).include(unit.clone(), arena.layout().range(), usize::MAX);
         drop(locked);
-        // A unit that was split before may have been opened anew.
+        // Even where it was told before: it may just have been asked for huge pages.
         self.advise(told.unwrap_or(unit.clone()), Huge::Avoid);
         self.advise(unit, Huge::Split);
         self.locked().make_ordinary(arena, from);

@@ -99,6 +99,24 @@ impl SplitUnits {
         })
     }
 
+    /// Forgets units that are about to have huge pages again. False if they are to have none,
+    /// because they would leave too many ranges.
+    pub(super) fn exclude(&mut self, units: &Range<usize>) -> bool {
+        let inside = |&(from, to): &(usize, usize)| from < units.start && units.end < to;
+        if self.count >= MOST_RANGES && self.known().iter().any(inside) {
+            return false;
+        }
+        let overlaps = |&(from, to): &(usize, usize)| from < units.end && units.start < to;
+        while let Some(at) = self.known().iter().position(overlaps) {
+            let (from, to) = self.take(at);
+            let rests = [from..units.start, units.end..to].into_iter();
+            rests
+                .filter(|rest| !rest.is_empty())
+                .for_each(|rest| self.insert(rest));
+        }
+        true
+    }
+
     /// The first part of a range about which the kernel was told.
     pub(super) fn told_in(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let parts = self.known().iter();
@@ -116,13 +134,17 @@ impl SplitUnits {
         let touches =
             |new: &Range<usize>, known: &(usize, usize)| known.0 <= new.end && new.start <= known.1;
         while let Some(at) = self.known().iter().position(|known| touches(&new, known)) {
-            let (from, to) = self.ranges[at];
+            let (from, to) = self.take(at);
             new = from.min(new.start)..to.max(new.end);
-            self.count -= 1;
-            self.ranges[at] = self.ranges[self.count];
         }
         self.ranges[self.count] = (new.start, new.end);
         self.count += 1;
+    }
+
+    fn take(&mut self, at: usize) -> (usize, usize) {
+        self.count -= 1;
+        self.ranges.swap(at, self.count);
+        self.ranges[self.count]
     }
 }
 
@@ -179,6 +201,8 @@ mod tests {
         assert_eq!(split.count, 2);
         assert_eq!(split.include(8..9, ARENA, usize::MAX), Some(8..9));
         assert_eq!(split.known(), [(4, 10)]);
+        assert!(split.exclude(&(6..8)) && split.exclude(&(0..5)));
+        assert_eq!(split.known(), [(8, 10), (5, 6)]);
     }
 
     #[test]
@@ -199,6 +223,7 @@ mod tests {
         assert_eq!(split.include(130..131, ARENA, 30), Some(101..131));
         assert_eq!(split.include(270..271, ARENA, usize::MAX), Some(270..300));
         assert_eq!(split.count, MOST_RANGES);
+        assert!(!split.exclude(&(110..120)), "it would part one");
         // An arena without a range gets one.
         let other = 2 << 20..3 << 20;
         let unit = other.start + 4..other.start + 5;
