@@ -162,7 +162,7 @@ impl<O: Os> PageHeap<O> {
             Lack::Arena if tries.arenas > 0 => self.open_arena(request),
             Lack::Arena => return Err(Missed::Refused),
         };
-        Err(tries.after(lack, made, || self.decommit_free() > 0))
+        Err(tries.after(lack, made, || self.decommit_free(request.slices) > 0))
     }
 
     /// What a request finds. Its frame ends before that of [`PageHeap::make`] begins, because

@@ -48,12 +48,17 @@ impl<O: Os> PageHeap<O> {
         Ok(returned * SLICE_BYTES)
     }
 
-    /// For a request that found no room: makes clean units room for it, and where the kernel
-    /// charges commit, uncommits the whole huge pages of free spans, except those that the program
-    /// locked. Returns how many bytes are room or went back.
-    pub(super) fn decommit_free(&self) -> usize {
+    /// For a request for `slices` slices that found no room: makes clean units room for it, and
+    /// where the kernel charges commit, uncommits the whole huge pages of free spans, except those
+    /// that the program locked. Returns how many bytes are room or went back.
+    pub(super) fn decommit_free(&self, slices: usize) -> usize {
+        let is_charged = self.os.strict_commit() || self.os.data_limit().is_some();
+        // Not in vain: other blocks would get huge pages there.
+        if !is_charged && slices > self.locked().inner.counts.free_slices {
+            return 0;
+        }
         let mut bytes = self.locked().split_untouched_units();
-        if !self.os.strict_commit() && self.os.data_limit().is_none() {
+        if !is_charged {
             return bytes;
         }
         let mut cursor = Cursor::default();

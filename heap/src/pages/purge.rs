@@ -121,7 +121,7 @@ impl<O: Os> PageHeap<O> {
     pub fn purge_all(&self) -> usize {
         self.locked().rejoin_refused(u64::MAX);
         let uncommitted = if self.os.strict_commit() {
-            self.decommit_free()
+            self.decommit_free(0)
         } else {
             0
         };

@@ -242,6 +242,10 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
     assert_eq!(unit(&next), unit(&dense), "the unit is filled first");
     let other = large(&heap, 1).unwrap();
     assert_ne!(unit(&other), unit(&dense), "by slabs alone");
+    assert!(large(&heap, 1 << 20).is_none());
+    let whole = large(&heap, HUGE_SLICES).unwrap();
+    let untouched = unit(&dense) + HUGE_BYTES;
+    assert_ne!(unit(&whole), untouched, "nor after one that no unit serves");
     assert_eq!(heap.check(), Ok(()));
     free(&heap, next, Dirty::All);
     heap.os().advance(2000);
