@@ -275,7 +275,7 @@ mod tests {
         };
         let text = drawn(Page::List(list), 80, 10);
         assert!(text.contains("1234") && text.contains("5.0 MiB"), "{text}");
-        assert!(!text.contains('\x1b'), "{text}");
+        assert!(text.contains(r"a\u{1b}[31mb"), "{text}");
     }
 
     fn one_of(view: crate::view::View) -> One {

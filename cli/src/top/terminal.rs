@@ -109,7 +109,8 @@ impl Terminal {
         self.shown.resize(lines.len(), String::new());
         for (index, (line, shown)) in lines.iter().zip(&self.shown).enumerate() {
             if line != shown {
-                text += &format!("\x1b[{};1H{line}\x1b[K", index + 1);
+                // Erased first: after a full line, the cursor stands on its last letter.
+                text += &format!("\x1b[{};1H\x1b[K{line}", index + 1);
             }
         }
         self.shown = lines;

@@ -270,7 +270,7 @@ fn a_shell_stops_it_and_continues_it() {
         shell.seen.clear();
         shell.press("fg\r");
         shell.wait_for_bytes(ENTERED);
-        shell.wait_for_bytes("\x1b[24;1H");
+        shell.wait_for_bytes("\x1b[24;1H\x1b[K");
         assert!(!shell.seen.contains("\x1b[25;1H"), "{}", shell.seen);
         shell.seen.clear();
         // Obeyed without Enter.
