@@ -110,7 +110,10 @@ impl Talk {
     pub fn during<T>(self, what: &'static str, work: impl FnOnce() -> T) -> T {
         let line = self.progress("neap: {spinner} {elapsed} {wide_msg}", 0);
         let line = line.with_message(what);
-        line.enable_steady_tick(TICK);
+        // The ticks are a thread's, which there may be no room for.
+        if !line.is_hidden() {
+            line.enable_steady_tick(TICK);
+        }
         work()
     }
 }
