@@ -9,6 +9,7 @@ use crate::output::Talk;
 use crate::supervise::Patience;
 use crate::view::guarded::hint;
 use neap_shared::stats::Bytes;
+use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -231,6 +232,11 @@ fn wait(
         let seconds = left().as_secs() + 1;
         line.set_message(format!("{seconds} s left, Ctrl-C to end early: {what}"));
         line.set_position(start.elapsed().as_millis() as u64);
+        if !line.is_hidden() {
+            // At the line's end, a terminal's `^C` would begin another line, and this one would
+            // stay. A terminal that is gone needs nothing.
+            let _ = io::stderr().write_all(b"\r");
+        }
         if patience.ends_within(LOOK.min(left())) {
             break;
         }

@@ -3,6 +3,7 @@
 use crate::profile::Planted;
 use crate::serve::Server;
 use crate::stage::{neap, printed};
+use crate::terminal::{PROMPT, Terminal};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -88,6 +89,22 @@ fn the_server_serves_sessions_too() {
         (&later["rate"], &later["session"]),
         (&whole["rate"], &Value::Null)
     );
+}
+
+#[test]
+fn the_line_of_progress_is_cleared_after_ctrl_c() {
+    let planted = Planted::start(&[], Some("4096"));
+    let mut shell = Terminal::shell();
+    shell.wait_for_bytes(PROMPT);
+    shell.resize(40, 200);
+    let (neap, pid) = (env!("CARGO_BIN_EXE_neap"), planted.pid());
+    shell.press(&format!("'{neap}' profile --for=1000s {pid}\r"));
+    shell.wait_for_bytes("Ctrl-C to end early");
+    // The line is filled with spaces, and the cursor then goes back to the first column, so `^C`
+    // stands on the line that is cleared.
+    shell.wait_for_bytes(" \r");
+    shell.press("\x03");
+    shell.wait_for_bytes("\r^C\r\x1b[2K");
 }
 
 /// A `neap profile` that runs until it is interrupted.
