@@ -281,7 +281,7 @@ pub static OPTIONS: &[Declaration] = &[
         default: "1M",
         flag: Flag::Value,
         group: Group::Tune,
-        doc: "Most bytes of free blocks that one thread's magazines may hold, deep ones apart.",
+        doc: "Most bytes of free blocks in one thread's magazines, counting up to 128 KiB of each.",
     },
     Declaration {
         name: "thp",
