@@ -6,8 +6,9 @@
 //! it afterwards, in both processes. Calls that share memory (threads, `vfork`) pass through. Neap
 //! does not see a program that issues system calls with its own machine instructions.
 //!
-//! `syscall` also notices a program that enters a sandbox by number, leaves or enters a namespace,
-//! for which it may have to be alone, gives up rights of the calling thread, or ends it.
+//! `syscall` also notices a program that enters a sandbox by number, or that leaves or enters a
+//! namespace, for which it may have to have one thread. It notices a thread that gives up rights or
+//! ends.
 
 use crate::imports::fail_raw;
 use crate::loader::{Symbol, wraps};
@@ -154,8 +155,8 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
     unsafe { next(number, a, b, c, d, e, f) }
 }
 
-/// What `syscall` hands over: copies of the process, and calls that enter a sandbox, that only a
-/// process with one thread may make, or that change or end the calling thread alone.
+/// What `syscall` hands over: copies of the process, and three other kinds of call. They enter a
+/// sandbox, need a process with one thread, or change or end the calling thread alone.
 ///
 /// # Safety
 /// - As `syscall(2)`.

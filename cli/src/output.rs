@@ -110,7 +110,7 @@ impl Talk {
     pub fn during<T>(self, what: &'static str, work: impl FnOnce() -> T) -> T {
         let line = self.progress("neap: {spinner} {elapsed} {wide_msg}", 0);
         let line = line.with_message(what);
-        // The ticks are a thread's, which there may be no room for.
+        // A thread draws the ticks, and there may be no room for one.
         if !line.is_hidden() {
             line.enable_steady_tick(TICK);
         }

@@ -33,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             settings::seconds().default_value("2400"),
             base(),
             settings::quick(),
-            settings::switch("install", "Install what the programs need, and end"),
+            settings::switch("install", "Install what the programs need, then exit"),
             settings::switch(
                 "no-counts",
                 "Skip the counts of instructions and system calls",

@@ -80,8 +80,9 @@ fn a_small_process_costs_little_more_than_without() {
     );
 }
 
-/// The loader ignores most of `LD_PRELOAD` in a program that gains privileges. One that is linked
-/// to the library, or preloads it by `/etc/ld.so.preload`, has it. Needs root, for such a program.
+/// A program that gains privileges has the library if it is linked to it, or if
+/// `/etc/ld.so.preload` names it. The loader ignores most of `LD_PRELOAD` there. Only root can make
+/// such a program.
 #[test]
 fn a_program_that_gains_privileges_ignores_all_options() {
     const NOBODY: u32 = 65534;

@@ -232,7 +232,7 @@ fn request(stream: &mut Timed) -> io::Result<Result<Request, Response>> {
 /// The request in these bytes; `None` if its end has not arrived.
 pub fn parsed(head: &[u8]) -> Result<Option<Request>, Response> {
     let alien = |error: &dyn std::fmt::Display| {
-        let why = format!("this is no request of HTTP/1.1: {error}");
+        let why = format!("this is not an HTTP/1.1 request: {error}");
         Response::refusal(StatusCode::BAD_REQUEST, why)
     };
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];

@@ -15,9 +15,9 @@ const PROCESSOR_BYTES: usize = 256 << 20;
 const MEMORY_PART: usize = 32;
 /// Most bytes one magazine may hold.
 pub const MAGAZINE_BYTES: usize = 128 << 10;
-/// The same of a deep magazine: one that the thread flushes and refills by turns.
+/// The same of a deep magazine: one that was refilled after a flush.
 pub const DEEP_BYTES: usize = 8 << 20;
-/// How many times its bound a thread's deep magazines may have beyond [`MAGAZINE_BYTES`] each.
+/// Beyond [`MAGAZINE_BYTES`] each, a thread's magazines may have this many times its bound.
 pub const DEEP_THREAD: usize = 8;
 /// Most entries of one magazine.
 pub const MAGAZINE_ENTRIES: usize = 2048;
@@ -56,13 +56,13 @@ fn default_for(machine: Machine) -> usize {
     most.max(LEAST_PROCESS_BYTES)
 }
 
-/// Which bytes of a thread's magazines a grant is about.
+/// Which bytes of a magazine a grant is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// What a magazine may have that need not be deep.
+    /// The first [`MAGAZINE_BYTES`].
     Plain,
-    /// What it may have beyond, while all magazines of the process have at most `most`, and at most
-    /// half of the process's bound.
+    /// Those beyond. They are granted while all magazines of the process have at most `most`, and
+    /// at most half of the process's bound.
     Deep {
         /// Bytes.
         most: usize,

@@ -43,14 +43,14 @@ const UNPROVEN_BYTES: usize = 2 << 10;
 /// hold one.
 const MISS_BYTES: usize = 512;
 
-/// All magazines together may have as many bytes as this many shards of cached spans for a deep
-/// magazine to grow.
+/// A magazine gets deeper only while all magazines together have at most the bytes of this many
+/// shards of cached spans.
 const DEEP_SHARDS: usize = 8;
 
 /// A miss of a deep magazine moves this part of it.
 const DEEP_PART: usize = 8;
 
-/// The same, of a thread that has more than its share of what the process may hold.
+/// After this many slow-path events, a thread that has more than its share shrinks a magazine.
 const OWING_EVERY: u32 = 8;
 
 /// What a thread has of the capacity that the process may grant.
@@ -262,8 +262,8 @@ impl Heap {
         Verdict::Granted
     }
 
-    /// No magazine gets deeper where no spans are cached, nor where only calls that magazines do
-    /// not serve give memory back.
+    /// No magazine gets deeper where no spans are cached, nor where the process has no purge thread
+    /// but needs one: only calls that miss the magazines give memory back there.
     fn deep(&self) -> Depth {
         let limits = self.pages.limits();
         let is_tended = limits.driver() == Driver::Thread || !is_missed();

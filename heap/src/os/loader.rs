@@ -445,7 +445,7 @@ fn may_have_own(object: &Loaded<'_>) -> bool {
     }
 }
 
-/// An object that the loader keeps while it is looked at.
+/// A loaded object. The loader does not unload it during the look.
 pub struct Loaded<'a> {
     /// How far its addresses are from those in its file.
     pub bias: usize,

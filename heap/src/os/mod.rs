@@ -23,12 +23,12 @@
 //! the C library's: another library may define the name first, and allocate in its function.
 //! `tests/structure` has the list of the names that remain.
 
-/// Calls the kernel by the name of a call, with up to six words. The negative number of an error,
-/// else the answer. Leaves `errno` alone. A fork's child that only ends would pay a page fault for
-/// each part of the C library that it touches.
+/// Makes the system call of this name, with up to six words. Returns the kernel's answer, or the
+/// negative number of an error. Leaves `errno` alone. Through the C library, a fork's child that
+/// only ends would pay a page fault for each part of that library that it touches.
 ///
 /// # Safety
-/// - As the call of this name with these arguments; it neither makes a process nor a thread.
+/// - As the call of this name with these arguments; it makes neither a process nor a thread.
 #[macro_export]
 macro_rules! kernel {
     ($name:ident $(, $argument:expr)*) => {

@@ -226,8 +226,8 @@ pub fn has_ended(id: i32) -> bool {
     id > 0 && is_missing(id) && !is_missing(thread_id())
 }
 
-/// Whether the kernel refuses to take a thread for the owner of a lock, because it has ended. The
-/// process's first thread keeps its TID as long as the process lives, so a signal would reach it.
+/// Whether the kernel refuses a thread as the owner of a lock, because the thread has ended. A
+/// signal would not tell: the process's first thread can get one until the process ends.
 fn owns_no_lock(id: i32) -> bool {
     const TRY: i32 = libc::FUTEX_TRYLOCK_PI | libc::FUTEX_PRIVATE_FLAG;
     let lock = AtomicU32::new(id as u32);

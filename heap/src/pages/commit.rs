@@ -22,8 +22,8 @@ use crate::os::{Huge, Os, OutOfMemory};
 /// Largest unit of commits, in slices (32 MiB).
 const MOST_UNIT: usize = 16 * HUGE_SLICES;
 
-/// Free slices that are not units become some only if they are this part of a batch at least:
-/// each time, the advice may part a mapping.
+/// Free slices become units only if they are more than this part of a batch, because each advice
+/// may split a mapping.
 const REOPENED_PART: usize = 4;
 
 /// The heap, locked, and committed room in it.

@@ -53,7 +53,7 @@ impl<O: Os> PageHeap<O> {
     /// that the program locked. Returns how many bytes are room or went back.
     pub(super) fn decommit_free(&self, slices: usize) -> usize {
         let is_charged = self.os.strict_commit() || self.os.data_limit().is_some();
-        // Not in vain: other blocks would get huge pages there.
+        // Splits no unit in vain, because later slabs could use its huge pages.
         if !is_charged && slices > self.locked().inner.counts.free_slices {
             return 0;
         }
@@ -87,7 +87,7 @@ impl<O: Os> PageHeap<O> {
         let mut locked = self.locked();
         let told = (locked.split_units()).include(unit.clone(), arena.layout().range(), usize::MAX);
         drop(locked);
-        // Even where it was told before: it may just have been asked for huge pages.
+        // Told even where it was told before, because it may since have been asked for huge pages.
         self.advise(told.unwrap_or(unit.clone()), Huge::Avoid);
         self.advise(unit, Huge::Split);
         self.locked().make_ordinary(arena, from);
@@ -156,7 +156,7 @@ impl<'h, O: Os> Locked<'h, O> {
         Some(self.set_aside(span, from, to - from))
     }
 
-    /// Makes the units ordinary that are all free and clean. Returns how many bytes they have.
+    /// Makes units that are all free and clean ordinary again. Returns how many bytes they have.
     fn split_untouched_units(&mut self) -> usize {
         let mut bytes = 0;
         for arena in self.heap.arenas() {

@@ -10,9 +10,9 @@
 //! mapped something over are marked in the same way. Where every commit is charged, Neap moves
 //! nothing, because the kernel may refuse the new mapping.
 //!
-//! Spans of which little was touched, in unknown places, are freed by the kernel's word: it says
-//! which pages are populated, and only these are dirty from then on. One query covers neighbouring
-//! spans, because a query costs ten times as much as one more span in it.
+//! When spans are freed of which the program touched few pages, Neap asks the kernel which pages
+//! are populated. Only these count as dirty from then on. One query covers neighbouring spans,
+//! because a query costs ten times as much as one more span in it.
 
 use super::arena::{Arena, Commit, SliceRef};
 use super::heap::{Locked, PageHeap};

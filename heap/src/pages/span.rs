@@ -555,9 +555,8 @@ const MOST_GRID: usize = 8;
 const TAIL_PART: usize = 16;
 
 /// At a multiple of how many slices a span of `slices` slices should begin, if its user requested
-/// `bytes`. Where spans
-/// of one length begin at multiples of it, the pages beyond the requested bytes stay untouched.
-/// Otherwise they are soon the resident pages of earlier spans.
+/// `bytes`. Where spans of one length begin at multiples of it, the pages beyond the requested
+/// bytes stay untouched. Otherwise they are soon the resident pages of earlier spans.
 pub(super) fn grid_of(slices: usize, bytes: usize) -> usize {
     let tail = |whole: usize| whole.saturating_sub(bytes) * TAIL_PART >= whole;
     let matters = slices <= MOST_GRID && tail(slices * SLICE_BYTES);

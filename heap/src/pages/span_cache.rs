@@ -135,7 +135,7 @@ impl SpanCache {
         if shard.wanted.load(Relaxed) == 0 {
             return Kept::No;
         }
-        // Before the turn, so that a cache without room costs little. Others may add spans.
+        // Before the turn, so that a full shard costs little. Other threads may add spans.
         let all = shard.slices.load(Relaxed) + record.slices.get();
         if all > room {
             return Kept::No;

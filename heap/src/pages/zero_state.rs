@@ -66,7 +66,7 @@ pub(super) struct DirtyRun {
 }
 
 impl DirtyRun {
-    /// A whole unit of huge pages. The kernel may have made all of it resident, whatever is dirty.
+    /// A whole unit of huge pages. The kernel may have made all of it resident, even clean pages.
     pub(super) fn unit(from: usize, address: usize) -> DirtyRun {
         let (to, bytes) = (from + HUGE_SLICES, HUGE_BYTES);
         DirtyRun {

@@ -158,8 +158,8 @@ pub fn disable() {
     tell_state();
 }
 
-/// The calling thread is about to end past the C library. If it is the process's first one, the
-/// purge thread may be the last from now on.
+/// The calling thread is about to end without the C library's knowledge. If it is the process's
+/// first one, the purge thread may be the last from now on.
 pub fn note_exit() {
     if thread::lasting_id() == thread::MAIN {
         HEAP.registry.note_main_left();
@@ -523,8 +523,8 @@ impl Watch {
         self.heed_tails();
     }
 
-    /// While cached spans and deep magazines are worth it, rounds come, because calls that these
-    /// serve wake no thread. Of an idle process, the third round takes all.
+    /// Rounds go on while cached spans and deep magazines have [`WAKE_BYTES`], because calls that
+    /// these serve wake no thread. The third round of an idle process takes all of them.
     fn await_cached(&mut self) {
         let deep = HEAP.deep.swap(0, Ordering::Relaxed);
         if HEAP.pages.cached_bytes() + deep >= WAKE_BYTES {

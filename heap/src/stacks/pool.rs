@@ -323,7 +323,7 @@ impl<'p> Locked<'p> {
         self.idle_since(size, u64::MAX, (most / 4).clamp(1, BATCH))
     }
 
-    /// Gives a returned stack up, as [`Locked::keep`] does with surplus ones.
+    /// Gives up a returned stack, as [`Locked::keep`] does surplus ones.
     #[cold]
     fn leave<'h>(&mut self, stack: &'h StackRecord) -> Batch<'h> {
         let mut batch = Batch::new();

@@ -295,7 +295,7 @@ fn free_units_are_purged_whole_and_others_open_again_once_they_are_free() {
         opened,
         "and serve slabs again as they are"
     );
-    // What never was a unit, and a unit that was split, are units after all of them was free.
+    // Slices that never were a unit, and a unit that was split, become units once all are free.
     let (first, others): (Vec<_>, Vec<_>) =
         (more.into_iter()).partition(|span| unit(span) == unit(&kept[0]) - 1);
     let (one, first) = first.split_at(1);
