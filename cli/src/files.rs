@@ -8,7 +8,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
-/// Writes `bytes` beside `file`, then renames them to it. Writes to a device or a pipe directly.
+/// Writes `bytes` beside `file`, then renames them to it, and lets no more users read an existing
+/// file than before. Writes to a device or a pipe directly.
 ///
 /// # Errors
 /// It could not be written; `file` is then unchanged.
@@ -98,16 +99,15 @@ enum Way {
 
 impl Way {
     fn to(file: &Path) -> io::Result<Self> {
-        let file = match fs::metadata(file) {
+        let (file, permissions) = match fs::metadata(file) {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(found) if !found.is_file() => return Ok(Self::Through),
-            Ok(_) => fs::canonicalize(file)?,
-            Err(_) => file.to_owned(),
+            Ok(found) => (fs::canonicalize(file)?, found.permissions()),
+            Err(_) => (file.to_owned(), Permissions::from_mode(0o666)),
         };
         let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let usual = Permissions::from_mode(0o666);
         let mut draft = Builder::new();
-        let draft = draft.permissions(usual).suffix(name);
+        let draft = draft.permissions(permissions).suffix(name);
         let draft = draft.tempfile_in(file.with_file_name("."))?;
         Ok(Self::Beside(draft, file))
     }
@@ -149,9 +149,12 @@ mod tests {
         check_writable(&file).unwrap();
         assert!(!file.exists());
         write(&file, b"one").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         check_writable(&link).unwrap();
         write(&link, b"two").unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"two");
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "others may read it now");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_dir(room.path()).unwrap().count(), 2);
     }
