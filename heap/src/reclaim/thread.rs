@@ -545,12 +545,16 @@ impl Watch {
         };
         let is_new = in_vain > self.false_alarms;
         self.false_alarms = in_vain;
+        // Read before the times below: a first thread that leaves later may still find this one
+        // awake, and not ring.
+        let had_left = HEAP.registry.has_main_left();
         let rest = match (is_new, self.round_at()) {
             (true, _) => Rest::Deaf(DEAF_MS << (in_vain - 1).min(MOST_DOUBLINGS)),
             (false, Some(_)) => Rest::Doze(self.next_ms().unwrap_or(LEAST_MS)),
             (false, None) => Rest::Park(self.next_ms()),
         };
-        let woken = HEAP.tide.bell.rest(rest, || has_work(rest));
+        let has_work = || has_work(rest) || HEAP.registry.has_main_left() != had_left;
+        let woken = HEAP.tide.bell.rest(rest, has_work);
         self.slept = Some((rest, woken));
     }
 
