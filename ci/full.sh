@@ -40,6 +40,7 @@ tier torture ci/torture.sh "$target/dist/libneap.so"
 tier aarch64 ci/aarch64.sh full
 # Other kernels and pages of 16 KiB, in each setting of huge pages, by an emulator.
 tier kernels ci/kernels.sh full
+tier cgroups-1 env PARTS=cgroups-1 ci/kernels.sh full bullseye bookworm
 # The tests of the tier `tests`, on the shipped library.
 tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
 # All tests in root's folder of mode 700, below /tmp, and on another file system. .ci/run covers the
