@@ -112,15 +112,20 @@ impl Budget {
         self.granted.load(Ordering::Relaxed)
     }
 
+    /// The most that a thread's magazines may have that are not deep, first capacities apart.
+    pub fn plain_bytes(&self) -> usize {
+        let thread = self.thread.load(Ordering::Relaxed);
+        thread - thread / FIRST_PART
+    }
+
     /// Grants `bytes` more to one of `threads` threads, which has `held` in this depth, if it may
     /// have them. Returns whether it did.
     ///
     /// Near the process's bound only threads that have less than their share get more.
     pub fn grant(&self, depth: Depth, held: usize, bytes: usize, threads: usize) -> Verdict {
-        let thread = self.thread.load(Ordering::Relaxed);
         let most = match depth {
-            Depth::Plain => thread - thread / FIRST_PART,
-            Depth::Deep { .. } => thread * DEEP_THREAD,
+            Depth::Plain => self.plain_bytes(),
+            Depth::Deep { .. } => self.thread.load(Ordering::Relaxed) * DEEP_THREAD,
         };
         if held + bytes > most {
             return Verdict::ThreadFull;

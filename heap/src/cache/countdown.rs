@@ -73,6 +73,15 @@ pub(super) enum Miss {
     Flush = 1,
 }
 
+/// How blocks move between a magazine and its slabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// As far as the last two misses show, one way.
+    OneWay,
+    /// This refill takes blocks that a larger magazine would still hold.
+    ToAndFro,
+}
+
 impl Countdown {
     /// Nothing is sampled.
     pub const fn off() -> Countdown {
@@ -85,14 +94,16 @@ impl Countdown {
         }
     }
 
-    /// Notes that the magazine is too small. Returns whether this is a refill after a flush: a
-    /// larger one would still hold blocks that are wanted now.
-    pub(super) fn note_miss(&self, miss: Miss) -> bool {
+    /// Notes that the magazine is too small, and tells whether this is a refill after a flush.
+    pub(super) fn note_miss(&self, miss: Miss) -> Flow {
         let before = self.misses.load(Ordering::Relaxed);
         let flag = (miss as u32) << FLUSHED.trailing_zeros();
         let misses = before.wrapping_add(1) & !FLUSHED;
         self.misses.store(misses | flag, Ordering::Relaxed);
-        before & !flag & FLUSHED != 0
+        match before & !flag & FLUSHED {
+            0 => Flow::OneWay,
+            _ => Flow::ToAndFro,
+        }
     }
 
     /// Misses since the magazine was last considered for shrinking.

@@ -41,7 +41,7 @@ use super::heap::Heap;
 use super::machine;
 use super::opened::Opened;
 use super::origin::Origin;
-use super::refill::{deep_bytes, first_capacity};
+use super::refill::first_capacity;
 use super::registry::{BATCH, Batch};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
@@ -137,7 +137,8 @@ impl Heap {
             let Some(mut open) = cache.open_other() else {
                 continue;
             };
-            self.deep.fetch_add(deep_bytes(&open), Ordering::Relaxed);
+            self.deep
+                .fetch_add(self.deep_bytes(&open), Ordering::Relaxed);
             let is_due = open.is_idle() || scope == Scope::All;
             if is_due && !open.inner.is_drained && self.offer_all(&mut open) {
                 let access = &open.inner.access;

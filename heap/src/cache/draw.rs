@@ -16,7 +16,7 @@
 
 use super::bounds::{FastPath, Held};
 use super::budget::Verdict;
-use super::countdown::Miss;
+use super::countdown::{Flow, Miss};
 use super::flush::give_one;
 use super::heap::Heap;
 use super::machine;
@@ -174,7 +174,7 @@ impl Heap {
         let first = most_capacity(class, bytes / FIRST_PART).min(MOST_FIRST);
         let mut wanted = (capacity * 2).clamp(first, most);
         while wanted > capacity {
-            match self.grow(open, class, wanted) {
+            match self.grow(open, class, wanted, Flow::OneWay) {
                 Verdict::Granted => return Share::Fair,
                 Verdict::ProcessFull if wanted == 1 => return Share::Crumbs,
                 Verdict::ProcessFull | Verdict::ThreadFull => wanted /= 2,

@@ -4,7 +4,7 @@ use super::bounds::array_bytes;
 use super::budget::{
     DEEP_BYTES, Depth, FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict,
 };
-use super::countdown::Miss;
+use super::countdown::{Flow, Miss};
 use super::heap::Heap;
 use super::magazine::GUARD;
 use super::misuse;
@@ -198,16 +198,16 @@ impl Heap {
 
     /// A magazine that misses is too small: double it, within the bounds.
     pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class, miss: Miss) -> Share {
-        let is_regret = open.countdown(class).note_miss(miss);
+        let flow = open.countdown(class).note_miss(miss);
         let capacity = open.magazine(class).bounds.capacity as usize;
         if capacity == 0 && open.countdown(class).misses() <= misses_before(class) {
             // Shows a drainer that the owner is at work.
             open.inner.events = open.inner.events.wrapping_add(1);
             return Share::Fair;
         }
-        let most = match is_regret && capacity >= most_capacity(class) {
-            true => DEEP_BYTES,
-            false => MAGAZINE_BYTES,
+        let most = match flow {
+            Flow::ToAndFro if capacity >= most_capacity(class) => DEEP_BYTES,
+            _ => MAGAZINE_BYTES,
         };
         let wanted = match capacity < first_capacity(class) {
             true => first_capacity(class),
@@ -216,7 +216,7 @@ impl Heap {
         if wanted <= capacity {
             return Share::Fair;
         }
-        match self.grow(open, class, wanted) {
+        match self.grow(open, class, wanted, flow) {
             Verdict::Granted => Share::Fair,
             Verdict::ThreadFull => {
                 // Another of its magazines may have more than it needs.
@@ -235,12 +235,14 @@ impl Heap {
         open: &mut Opened<'_>,
         class: Class,
         wanted: usize,
+        flow: Flow,
     ) -> Verdict {
         let more = (wanted - open.magazine(class).bounds.capacity as usize) * class.bytes();
         let held = open.inner.granted;
-        let deep = deep_bytes(open);
-        let is_deep = wanted > most_capacity(class) && !open.inner.access.path.is_closed();
-        let (depth, part) = match is_deep {
+        let deep = self.deep_bytes(open);
+        let is_over = wanted > most_capacity(class)
+            || flow == Flow::ToAndFro && held - deep + more > self.budget.plain_bytes();
+        let (depth, part) = match is_over && !open.inner.access.path.is_closed() {
             true => (self.deep(), deep),
             false => (Depth::Plain, held - deep),
         };
@@ -260,6 +262,22 @@ impl Heap {
         open.magazine(class).bounds.capacity = wanted as u32;
         open.magazine(class).publish();
         Verdict::Granted
+    }
+
+    /// Bytes that a thread's magazines may hold only because their blocks come and go: what a deep
+    /// one has beyond [`MAGAZINE_BYTES`], and all of them beyond the plain bound. Hardened mode,
+    /// which has bounds of its own, has none.
+    #[inline(never)]
+    pub(super) fn deep_bytes(&self, open: &Opened<'_>) -> usize {
+        if open.inner.access.path.is_closed() {
+            return 0;
+        }
+        let deep = |class: Class| {
+            let capacity = open.inner.bounds[class.index()].capacity as usize;
+            (capacity * class.bytes()).saturating_sub(MAGAZINE_BYTES)
+        };
+        let shallow = open.inner.granted - Class::all().map(deep).sum::<usize>();
+        open.inner.granted - shallow.min(self.budget.plain_bytes())
     }
 
     /// No magazine gets deeper where no spans are cached, nor where the process has no purge thread
@@ -433,20 +451,6 @@ fn capacity_of(class: Class, bytes: usize) -> usize {
     (bytes / class.bytes()).clamp(1, MAGAZINE_ENTRIES)
 }
 
-/// Bytes that a thread's magazines may hold only because they are deep. Hardened mode, which has
-/// bounds of its own, has none.
-#[inline(never)]
-pub(super) fn deep_bytes(open: &Opened<'_>) -> usize {
-    if open.inner.access.path.is_closed() {
-        return 0;
-    }
-    let deep = |class: Class| {
-        let capacity = open.inner.bounds[class.index()].capacity as usize;
-        (capacity * class.bytes()).saturating_sub(MAGAZINE_BYTES)
-    };
-    Class::all().map(deep).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -548,7 +552,7 @@ mod tests {
             let class = Class::of_size(64);
             (0..12).for_each(|_| cycle(cache, class, 5000));
             let mut open = cache.open();
-            let deep = deep_bytes(&open);
+            let deep = HEAP.deep_bytes(&open);
             (
                 deep,
                 open.inner.granted,
@@ -562,6 +566,40 @@ mod tests {
         );
         assert!(granted - deep <= THREAD_BYTES, "{granted}");
         assert_eq!(capacity, most_capacity(Class::of_size(64)));
+    }
+
+    /// 500 live blocks of 2 to 32 KiB, replaced at random.
+    #[test]
+    fn blocks_of_many_classes_that_come_and_go_have_room_beyond_the_plain_bound() {
+        HEAP.pages.limits().set_driver(Driver::Thread);
+        let granted = || {
+            let cache = own_cache::enter().expect("a cache");
+            let mut state = 1_u64;
+            let mut next = |below: u64| {
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                ((state >> 33) % below) as usize
+            };
+            let mut live = Vec::new();
+            for _ in 0..20_000 {
+                let class = Class::of_size((2 << 10) + next(30 << 10));
+                let held = own_cache::pop_held(cache, class);
+                live.push((
+                    class,
+                    held.unwrap_or_else(|| own_cache::refill(cache, class)),
+                ));
+                if live.len() > 500 {
+                    let (class, block) = live.swap_remove(next(500));
+                    own_cache::put(cache, class, block);
+                }
+            }
+            for (class, block) in live {
+                own_cache::put(cache, class, block);
+            }
+            cache.open().inner.granted
+        };
+        let granted = with_threads(1, granted, |got| got[0]);
+        let most = (1 + DEEP_THREAD) * THREAD_BYTES;
+        assert!(granted > 2 * THREAD_BYTES && granted <= most, "{granted}");
     }
 
     #[test]
