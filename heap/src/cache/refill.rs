@@ -15,7 +15,7 @@ use crate::base::policy::Driver;
 use crate::base::sync::{Ordering, fence, light_barrier};
 use crate::base::units::SLICE_BYTES;
 use crate::pages::Age;
-use crate::reclaim::start::is_missed;
+use crate::reclaim::start::is_spared;
 use crate::slab::class::Class;
 use crate::slab::depot_id::DepotId;
 use crate::slab::{Grain, LINE_BLOCKS};
@@ -282,10 +282,11 @@ impl Heap {
     }
 
     /// No magazine gets deeper where no spans are cached, nor where the process has no purge thread
-    /// but needs one: only calls that miss the magazines give memory back there.
+    /// but needs one, as a fork's child: there only calls that miss the magazines give memory back,
+    /// and start the thread, which answers tools.
     fn deep(&self) -> Depth {
         let limits = self.pages.limits();
-        let is_tended = limits.driver() == Driver::Thread || !is_missed();
+        let is_tended = limits.driver() == Driver::Thread || is_spared();
         let slices = limits.cache_slices() * usize::from(is_tended);
         Depth::Deep {
             most: slices * SLICE_BYTES * DEEP_SHARDS,

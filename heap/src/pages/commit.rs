@@ -450,8 +450,10 @@ impl<'h, O: Os> Locked<'h, O> {
     #[inline(never)]
     fn batch(&self, request: &SpanRequest) -> usize {
         let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
-        match request.is_for_slab() && !self.heap.os.strict_commit() {
-            true => self.heap.huge_policy().batch(slabs),
+        let batch = self.heap.huge_policy().batch(slabs);
+        // A small heap asks no question: before the heap's start, none was asked without the lock.
+        match batch > 0 && request.is_for_slab() && !self.heap.os.strict_commit() {
+            true => batch,
             false => 0,
         }
     }

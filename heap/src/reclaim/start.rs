@@ -169,8 +169,13 @@ fn is_own() -> bool {
     own
 }
 
+/// Whether the heap is so small that it needs no thread, and nobody asks for one.
+pub(crate) fn is_spared() -> bool {
+    HEAP.pages.extent() < START_BYTES && !is_missed()
+}
+
 /// Whether there is work for a thread. A few loads.
-pub(crate) fn is_missed() -> bool {
+fn is_missed() -> bool {
     let extent = HEAP.pages.extent();
     grown(extent) >= START_BYTES
         || (extent >= START_BYTES && HEAP.tide.is_wanted())
