@@ -15,7 +15,6 @@ use crate::base::policy::Driver;
 use crate::base::sync::{Ordering, fence, light_barrier};
 use crate::base::units::SLICE_BYTES;
 use crate::pages::Age;
-use crate::reclaim::start::is_spared;
 use crate::slab::class::Class;
 use crate::slab::depot_id::DepotId;
 use crate::slab::{Grain, LINE_BLOCKS};
@@ -281,12 +280,12 @@ impl Heap {
         open.inner.granted - shallow.min(self.budget.plain_bytes())
     }
 
-    /// No magazine gets deeper where no spans are cached, nor where the process has no purge thread
-    /// but needs one, as a fork's child: there only calls that miss the magazines give memory back,
-    /// and start the thread, which answers tools.
+    /// No magazine gets deeper where no spans are cached, nor before the process has a purge thread:
+    /// until then only calls that miss the magazines give memory back, and start the thread. Under a
+    /// limit of some MiB, deep magazines would hold what a request needs.
     fn deep(&self) -> Depth {
         let limits = self.pages.limits();
-        let is_tended = limits.driver() == Driver::Thread || is_spared();
+        let is_tended = limits.driver() == Driver::Thread;
         let slices = limits.cache_slices() * usize::from(is_tended);
         Depth::Deep {
             most: slices * SLICE_BYTES * DEEP_SHARDS,

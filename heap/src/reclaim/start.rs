@@ -169,11 +169,6 @@ fn is_own() -> bool {
     own
 }
 
-/// Whether the heap is so small that it needs no thread, and nobody asks for one.
-pub(crate) fn is_spared() -> bool {
-    HEAP.pages.extent() < START_BYTES && !is_missed()
-}
-
 /// Whether there is work for a thread. A few loads.
 fn is_missed() -> bool {
     let extent = HEAP.pages.extent();
