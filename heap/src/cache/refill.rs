@@ -280,9 +280,9 @@ impl Heap {
         open.inner.granted - shallow.min(self.budget.plain_bytes())
     }
 
-    /// No magazine gets deeper where no spans are cached, nor before the process has a purge thread:
-    /// until then only calls that miss the magazines give memory back, and start the thread. Under a
-    /// limit of some MiB, deep magazines would hold what a request needs.
+    /// No magazine gets deeper where no spans are cached, nor before the process has a purge
+    /// thread: until then only calls that miss the magazines give memory back, and start the
+    /// thread. Under a limit of some MiB, deep magazines would hold what a request needs.
     fn deep(&self) -> Depth {
         let limits = self.pages.limits();
         let is_tended = limits.driver() == Driver::Thread;
