@@ -94,7 +94,7 @@ fn finish(mut subject: Child, driver: Option<Command>) -> anyhow::Result<libc::r
     // SAFETY: all-zero is a valid value of this plain structure.
     let (mut usage, mut status): (libc::rusage, _) = (unsafe { std::mem::zeroed() }, 0);
     let id = subject.id() as i32;
-    // SAFETY: the call fills in both; nobody else waits for this child.
+    // SAFETY: the call fills in both; nothing else waits for this child.
     while unsafe { libc::wait4(id, &raw mut status, libc::WNOHANG, &raw mut usage) } == 0 {
         if !is_wanted || start.elapsed() > LONGEST {
             is_wanted = false;

@@ -17,7 +17,7 @@ const MEMORY_PART: usize = 32;
 pub const MAGAZINE_BYTES: usize = 128 << 10;
 /// The same of a deep magazine: one that was refilled after a flush.
 pub const DEEP_BYTES: usize = 8 << 20;
-/// Beyond [`MAGAZINE_BYTES`] each, a thread's magazines may have this many times its bound.
+/// Beyond the plain bound, a thread's magazines may have this many times the thread's bound.
 pub const DEEP_THREAD: usize = 8;
 /// Most entries of one magazine.
 pub const MAGAZINE_ENTRIES: usize = 2048;
@@ -59,7 +59,7 @@ fn default_for(machine: Machine) -> usize {
 /// Which bytes of a magazine a grant is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The first [`MAGAZINE_BYTES`].
+    /// Up to [`MAGAZINE_BYTES`], within the plain bound of the thread.
     Plain,
     /// Those beyond. They are granted while all magazines of the process have at most `most`, and
     /// at most half of the process's bound.
