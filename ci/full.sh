@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The long runs, on the shipped files: real programs at full size and their ledgers, all Python
-# modules, other projects' test suites, the torture test's 10^6 rounds, every experiment of the lab
-# (those on zeroing briefly), the case book, and the example beside redis-server. They take about
-# four hours on two otherwise idle cores (durations of two runs, and what bench may take), and fuzzing
-# at the end six and a half hours more. Each measurement limits its own time; a tier that has not
-# started after four and a half hours fails. With TIERS="NAME NAME…" in the environment, only the
-# named and the required tiers run.
+# modules, other projects' test suites, the torture test's 10^6 rounds, every experiment of the
+# lab (those on zeroing briefly), the case book, and the example beside redis-server. They take
+# about four hours on two otherwise idle cores (durations of two runs, and what bench may take),
+# and fuzzing at the end six and a half hours more. Each measurement limits its own time; a tier
+# that has not started after four and a half hours fails. With TIERS="NAME NAME…" in the
+# environment, only the named and the required tiers run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export REQUIRE_ALL=1 CARGO_TERM_COLOR=never
