@@ -332,8 +332,22 @@ fn forks_while_threads_come_and_go() {
 #[test]
 fn a_program_that_counts_its_threads_after_a_fork_finds_its_own() {
     let export = [OsStr::new("-Wl,--export-dynamic")];
-    if let Some(program) = compile_strictly("programs/purge/apart.c", Artifact::Program, &export) {
-        succeeds(&run(&program, &[], &[("NEAP_DECAY", "5000")]), "apart");
+    let Some(program) = compile_strictly("programs/purge/apart.c", Artifact::Program, &export)
+    else {
+        return;
+    };
+    let plain = ("NEAP_DECAY", "5000");
+    succeeds(&run(&program, &[], &[plain]), "apart");
+    let options = [
+        ("NEAP_GUARD", "20ms"),
+        ("NEAP_ANSWER", "1"),
+        ("NEAP_PURGE_THREAD", "always"),
+        ("NEAP_SAMPLE", "64K"),
+        ("NEAP_CHECK", "1"),
+    ];
+    for option in options {
+        let output = run(&program, &[OsStr::new("unmeasured")], &[plain, option]);
+        succeeds(&output, option.0);
     }
 }
 

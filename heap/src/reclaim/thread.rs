@@ -283,14 +283,12 @@ pub enum After {
 /// thread is started by these.
 ///
 /// If the program counts its threads afterwards, the thread ends before, and is started again
-/// [`APART_MS`] later at the earliest. Not where the program has other threads, or wants ours from
-/// the start. The thread may need a lock that the call interrupted, as a handler of signals. So
-/// this waits [`END_MS`] at most.
+/// [`APART_MS`] later at the earliest. Not where the program has other threads. The thread may need
+/// a lock that the call interrupted, as a handler of signals. So this waits [`END_MS`] at most.
 pub fn fork_whole(after: After, fork: impl FnOnce() -> i32) -> i32 {
     start_none_during(|| {
-        let is_alone = HEAP.registry.count() <= 1 && !is_wanted_from_start();
         let ends = after == After::Counts
-            && is_alone
+            && HEAP.registry.count() <= 1
             && STATE.load(Ordering::SeqCst) != AWAY
             && may_be_own_process();
         if ends {
