@@ -8,6 +8,7 @@ use super::arena::{Arena, Commit, SliceRef};
 use super::heap::{Locked, PageHeap};
 use super::huge::{Policy, mark};
 use super::span::{Age, SpanRecord, State};
+use super::zero_state::Dirty;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os, OutOfMemory};
 use core::ops::Range;
@@ -74,9 +75,10 @@ impl<O: Os> PageHeap<O> {
         bytes
     }
 
-    /// If the slice is in a unit, makes the unit an ordinary part of the arena. Free spans in it
-    /// that were dirty count as old from now on. The lock is not held while the kernel splits the
-    /// huge page; meanwhile spans of the unit may be taken and freed.
+    /// If the slice is in a unit, makes the unit an ordinary part of the arena. Every free page of
+    /// it counts as dirty from then on, because a fault in one page made the whole huge page
+    /// resident. The lock is not held while the kernel splits the huge page; meanwhile spans of the
+    /// unit may be taken and freed.
     pub(super) fn split_unit(&self, place: SliceRef<'_>) {
         if !place.record().is_huge() {
             return;
@@ -90,7 +92,7 @@ impl<O: Os> PageHeap<O> {
         // Told even where it was told before, because it may since have been asked for huge pages.
         self.advise(told.unwrap_or(unit.clone()), Huge::Avoid);
         self.advise(unit, Huge::Split);
-        self.locked().make_ordinary(arena, from);
+        self.locked().make_ordinary(arena, from, Dirty::All);
     }
 
     /// Where the kernel uses huge pages everywhere: asks for none at the edges of a range that was
@@ -166,7 +168,7 @@ impl<'h, O: Os> Locked<'h, O> {
                 let end = span.end();
                 let is_whole = span.slices.get() == HUGE_SLICES && span.dirty.get() == 0;
                 if span.state() == State::Free && span.is_huge() && is_whole {
-                    self.make_ordinary(arena, index);
+                    self.make_ordinary(arena, index, Dirty::AsBefore);
                     bytes += HUGE_BYTES;
                 }
                 index = end;
@@ -176,9 +178,9 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it
-    /// that were dirty count as old from now on.
+    /// that are dirty count as old from now on.
     #[inline(never)]
-    fn make_ordinary(&mut self, arena: &'h Arena, from: usize) {
+    fn make_ordinary(&mut self, arena: &'h Arena, from: usize, dirty: Dirty) {
         if !arena.record(from).is_huge() {
             return;
         }
@@ -191,6 +193,8 @@ impl<'h, O: Os> Locked<'h, O> {
                 self.detach(span);
                 self.unqueue(span);
                 span.set_state(State::Blank);
+                arena.note_writes(span, dirty);
+                span.know_clean(0);
                 self.add_free(span, Age::Old);
             }
         }
