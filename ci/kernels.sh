@@ -6,9 +6,9 @@
 #                                packages none with 64 KiB)
 #
 # `quick` takes 5.10 with huge pages `always`, and a few tests. `full` takes each kernel, each
-# setting of huge pages, and the tests of everything that depends on the kernel. Then, with
-# `madvise`, it takes each overcommit mode, control groups, an unprivileged user, and the experiment
-# on calloc.
+# setting of huge pages, and the tests of everything that depends on the kernel, control groups and
+# the experiment on calloc among them. Then, with `madvise`, it takes each overcommit mode and an
+# unprivileged user.
 #
 # qemu boots each kernel without hardware support, with a small initramfs. The guest has this
 # machine's files, which it cannot change, and memory of its own below /mnt, /run and /dev/shm; on
@@ -172,6 +172,9 @@ GUEST
         tests guards "huge pages $setting"
         [ "$extent" = quick ] || [[ $1 = arm* ]] || part "calloc, huge pages $setting" . \
             "$target/dist/neap-lab calloc --peers neap,glibc --only 100M,none,read --rounds 6 --records /mnt"
+        [ "$extent" = quick ] || part "cgroups, version 2, huge pages $setting" capi \
+            "echo +memory >/sys/fs/cgroup/cgroup.subtree_control &&
+                $surface_tests --color=never cgroup:: --skip redis"
     done
     [ "$extent" = full ] || return 0
     echo "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled"
@@ -180,8 +183,6 @@ GUEST
         tests model "overcommit mode $mode"
     done
     echo "echo 0 >/proc/sys/vm/overcommit_memory"
-    part "cgroups, version 2" capi "echo +memory >/sys/fs/cgroup/cgroup.subtree_control &&
-        $surface_tests --color=never cgroup:: --skip redis"
     # Debian builds 6.12 without it. Where groups of version 2 were, its mount fails.
     [[ ${PARTS:-} != *cgroups-1* ]] || part cgroups-1 capi "umount /sys/fs/cgroup &&
         mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory &&

@@ -100,6 +100,15 @@ pub fn most_dirty(used: usize, own: usize, group: usize, demand: usize) -> usize
     own.saturating_sub(used).min(for_group)
 }
 
+/// A group that leaves the heap less than this is small.
+const SMALL_GROUP: usize = 1 << 30;
+
+/// Whether a control group leaves the heap, with `group` bytes, too little for huge pages that the
+/// program may not fill: less than a GiB, or than room for `demand` beside what the heap held.
+pub fn is_small_group(group: usize, demand: usize) -> bool {
+    group < SMALL_GROUP.max(demand.saturating_add(demand / DEMANDS))
+}
+
 /// Shards of the cache of spans.
 pub const CACHE_SHARDS: usize = 16;
 /// Most bytes of the spans of a shard: 16 blocks of 1 MiB.

@@ -432,13 +432,15 @@ impl<O: Os> PageHeap<O> {
         self.huge.store(policy as u8, Relaxed);
     }
 
-    /// Gives the kernel the policy's advice for a new mapping of an arena (by default there is
-    /// none), and again what it was told about parts of it.
+    /// Gives the kernel the policy's advice for a new mapping of an arena, and again what it was
+    /// told about parts of it. By default there is none. But where the kernel uses huge pages
+    /// unasked, they make the unused ends of blocks resident: a small group has no room for these.
     pub(super) fn advise_mapping(&self, mut range: Range<usize>) {
+        let are_harmful = || self.limits.has_small_group() && self.os.has_huge_everywhere();
         match self.huge_policy() {
-            Policy::Auto => {}
-            Policy::Never => return self.advise(range, Huge::Avoid),
             Policy::Always => self.advise(range.clone(), Huge::Want),
+            Policy::Auto if !are_harmful() => {}
+            Policy::Auto | Policy::Never => return self.advise(range, Huge::Avoid),
         }
         let told = |range: &_| self.locked().split_units().told_in(range);
         while let Some(part) = told(&range) {

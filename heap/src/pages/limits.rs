@@ -126,6 +126,11 @@ impl Limits {
         self.group.load(Relaxed) != usize::MAX
     }
 
+    /// Whether the group leaves too little for huge pages that the program may not fill.
+    pub(super) fn has_small_group(&self) -> bool {
+        policy::is_small_group(self.group.load(Relaxed), self.group_demand.load(Relaxed))
+    }
+
     /// Notes that the group was read, or cannot be. Free spans have `dirty` bytes of dirty pages.
     pub fn put_off_reading(&self, dirty: usize) {
         let step = self.group_step.load(Relaxed);

@@ -369,6 +369,43 @@ fn where_huge_pages_are_everywhere_purged_ranges_have_none_at_their_edges() {
     }
 }
 
+/// The kernel would make the unused ends of blocks resident.
+#[test]
+fn a_small_group_gets_no_huge_pages_unasked() {
+    const GIB: usize = 1 << 30;
+    for (most, demand, is_small) in [
+        (GIB / 2, 0, true),
+        (4 * GIB, 2 * GIB, false),
+        (4 * GIB, 3 * GIB, true),
+        (usize::MAX, 3 * GIB, false),
+    ] {
+        for huge_everywhere in [true, false] {
+            let heap = heap(Conditions {
+                huge_everywhere,
+                most_claimed: GIB,
+                ..Conditions::default()
+            });
+            let (share, first) = (GroupShare::ALL, large(&heap, 1).unwrap());
+            let share = GroupShare {
+                most,
+                demand,
+                ..share
+            };
+            heap.limits().set_group(share, 0);
+            let block = large(&heap, 4 * HUGE_SLICES).unwrap();
+            let end = block.base.addr().get() + 4 * HUGE_BYTES;
+            let said = heap.os().advice();
+            let avoids = |said: &(usize, usize, Huge)| {
+                said.2 == Huge::Avoid && (said.0..=said.0 + said.1).contains(&end)
+            };
+            assert_eq!(said.iter().any(avoids), is_small && huge_everywhere);
+            assert_eq!(said.is_empty(), !(is_small && huge_everywhere));
+            free(&heap, first, Dirty::AsBefore);
+            assert_eq!(heap.check(), Ok(()));
+        }
+    }
+}
+
 #[test]
 fn the_policy_is_told_to_the_kernel() {
     for (policy, advice) in [
