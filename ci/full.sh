@@ -42,7 +42,7 @@ tier aarch64 ci/aarch64.sh full
 tier kernels ci/kernels.sh full
 tier cgroups-1 env PARTS=cgroups-1 ci/kernels.sh full bullseye bookworm
 # The tests of the tier `tests`, on the shipped library.
-tier preload env LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
+tier preload env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-c --test preload
 # All tests in root's folder of mode 700, below /tmp, and on another file system. .ci/run covers the
 # worst place.
 tier strangers ci/stranger.sh root tmp mount

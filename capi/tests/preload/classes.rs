@@ -1,7 +1,7 @@
 //! Other size classes (`NEAP_CLASSES`): programs run under random ones as under those that are
 //! built in, and a file that is none changes nothing.
 
-use crate::support::{Artifact, Built, compile, library, run, succeeds, text};
+use crate::support::{Artifact, Built, compile, is_full, library, run, succeeds, text};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,8 @@ fn blocks_are_right_under_random_classes() {
     let Some(program) = program("programs/classes.c") else {
         return;
     };
-    for seed in 1..=12 {
+    let seeds = if is_full() { 24 } else { 6 };
+    for seed in 1..=seeds {
         let sizes = random_sizes(seed);
         let file = File::of(&sizes);
         let mode = match seed % 6 {
@@ -113,7 +114,8 @@ fn other_programs_run_under_random_classes() {
         };
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
         // Odd: callers of `operator new` in the tests look for 16.
-        for seed in [21, 23, 25] {
+        let seeds = if is_full() { &[21, 23, 25][..] } else { &[21] };
+        for &seed in seeds {
             let sizes = random_sizes(seed);
             let file = File::of(&sizes);
             let output = run(&program, &arguments, &[("NEAP_CLASSES", file.path())]);

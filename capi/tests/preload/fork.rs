@@ -141,7 +141,7 @@ fn fork_in_a_handler_that_interrupted_a_threads_first_allocation_or_its_end() {
     let file = env::temp_dir().join(format!("neap-fork-steps-{}", std::process::id()));
     let name = file.to_str().expect("a path of UTF-8");
     let variables = [NONE, ("NEAP_STATS", "json"), ("NEAP_STATS_FILE", name)];
-    let forks = rounds(60).parse::<u32>().expect("a number").min(2000);
+    let forks = rounds(30).parse::<u32>().expect("a number").min(2000);
     let forks = forks.to_string();
     for stepped in ["first", "end"] {
         for copy in ["fork", "clone"] {

@@ -480,8 +480,11 @@ fn a_process_of_split_huge_pages_has_few_mappings() {
     let Some(program) = built("mappings", Artifact::Program) else {
         return;
     };
-    let is_full = std::env::var_os("TEST_TIER").is_some_and(|tier| tier == "full");
-    let mib = if is_full { "6144" } else { "1024" };
+    let mib = if crate::support::is_full() {
+        "6144"
+    } else {
+        "1024"
+    };
     for kind in ["plain", "mixed"] {
         let output = run(&program, &[mib, kind].map(OsStr::new), &[]);
         succeeds(&output, &format!("mappings {mib} {kind}"));

@@ -100,6 +100,11 @@ impl Machine {
     }
 }
 
+/// Whether tests that repeat something are to do so as often as in `ci/full.sh`: `TEST_TIER=full`.
+pub fn is_full() -> bool {
+    std::env::var_os("TEST_TIER").is_some_and(|tier| tier == "full")
+}
+
 /// Runs programs for AArch64.
 const EMULATOR: &str = "qemu-aarch64";
 
