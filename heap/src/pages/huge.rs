@@ -23,8 +23,8 @@ use crate::os::Huge;
 use core::ops::Range;
 
 /// From this size of all slabs on, new slabs come from units, so that the last, partly empty unit
-/// is at most a sixteenth of them.
-const LEAST_SLAB_BYTES: usize = 32 << 20;
+/// is at most a quarter of them. Decision 9 compares this bound with 32 MiB.
+const LEAST_SLAB_BYTES: usize = 8 << 20;
 
 /// A batch of units is this part of all slabs ...
 const BATCH_PART: usize = 8;

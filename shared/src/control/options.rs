@@ -317,7 +317,7 @@ pub static OPTIONS: &[Declaration] = &[
         group: Group::Tune,
         doc: doc(
             "Where the kernel may use huge pages. `auto`: for new slabs of processes that have \
-              32 MiB of slabs. `never`: nowhere. `always`: everywhere, which is faster, and \
+              8 MiB of slabs. `never`: nowhere. `always`: everywhere, which is faster, and \
               resident memory may grow.",
         ),
     },
