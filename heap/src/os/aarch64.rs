@@ -132,18 +132,6 @@ pub(super) unsafe fn store_tag(pointer: usize) {
     }
 }
 
-/// Gives 32 bytes the tag of the pointer to them.
-///
-/// # Safety
-/// - Memory is tagged, and the 32 bytes at the pointer are the caller's.
-#[inline(always)]
-pub(super) unsafe fn store_two_tags(pointer: usize) {
-    // SAFETY: changes no bytes.
-    unsafe {
-        core::arch::asm!(".arch_extension memtag", "st2g {0}, [{0}]", in(reg) pointer, options(nostack));
-    }
-}
-
 /// Sets the register TCO, and returns what it was.
 ///
 /// # Safety
@@ -164,13 +152,11 @@ pub(super) unsafe fn set_unchecked(new: u64) -> u64 {
     before
 }
 
-/// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
-/// that handler in its own place.
-///
-/// [`Call::handler`]: super::fault::Call::handler
+/// Defines a handler of signals by name. It calls a function that fills `handler` of a `Call`, and
+/// then that handler in its own place.
 #[cfg(not(loom))]
 macro_rules! in_its_place {
-    ($(#[$doc:meta])* $name:ident, $judge:ident) => {
+    ($(#[$doc:meta])* $name:ident, $judge:ident, $call:ty) => {
         $(#[$doc])*
         #[unsafe(naked)]
         unsafe extern "C" fn $name(

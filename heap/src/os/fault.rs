@@ -146,23 +146,20 @@ impl Watch {
         if self.action_now().is_none() {
             return false;
         }
-        self.with_before(|before| {
-            if self.is_watching() {
-                return true;
-            }
+        let mut before = self.before();
+        if !self.is_watching() {
             // From here on, a `sigaction` of another thread waits for the lock, or settles
             // afterwards.
             self.in_force.store(true, Ordering::Release);
-            let done = before.take_over();
-            self.in_force.store(done, Ordering::Release);
-            done
-        })
+            self.in_force.store(before.take_over(), Ordering::Release);
+        }
+        self.is_watching()
     }
 
     /// Installs our handler again, which is to run on another stack from now on.
     fn move_handler(&'static self) {
         if self.action_now().is_some_and(|now| is_ours(&now)) {
-            self.with_before(|before| _ = install(self.signal, &before.get()));
+            install(self.signal, &self.before().get());
         }
     }
 
@@ -177,17 +174,20 @@ impl Watch {
         may_be && self.action_now().is_some_and(|now| !is_ours(&now))
     }
 
-    /// Calls `work` with the program's action, which no other thread reaches meanwhile.
-    fn with_before<R>(&'static self, work: impl FnOnce(&mut Before<'_>) -> R) -> R {
-        let mask = lock(&self.locked);
-        let result = work(&mut Before {
-            watch: self,
-            // SAFETY: `locked` is held.
-            actions: unsafe { &mut *self.before.get() },
-        });
-        self.locked.store(0, Ordering::Release);
-        mask_signals(mask);
-        result
+    /// Takes [`Watch::locked`], with all signals masked.
+    #[inline(never)]
+    fn before(&'static self) -> Before {
+        let mask = mask_signals(SignalMask::all());
+        let mut tries = 0u32;
+        while self.locked.swap(1, Ordering::Acquire) != 0 {
+            tries += 1;
+            // The thread that holds it may be of a lower priority, on this processor.
+            match tries % TRIES {
+                0 => _ = futex::wait(&self.locked, 1, Some(1)),
+                _ => spin_loop(),
+            }
+        }
+        Before { watch: self, mask }
     }
 
     /// The action that the kernel has.
@@ -204,17 +204,16 @@ impl Watch {
 /// # Safety
 /// - `old` is null or points to a structure, which may be written.
 pub unsafe fn settle(signal: c_int, new: Option<usize>, old: *mut Action) {
-    watch_of(signal).with_before(|before| {
-        // SAFETY: the caller's promise.
-        if let Some(old) = unsafe { old.as_mut() }.filter(|old| is_ours(old)) {
-            // The other thread may have found the new one already.
-            *old = match Some(before.get().sa_sigaction) == new {
-                true => before.previous(),
-                false => before.get(),
-            };
-        }
-        before.take_over();
-    });
+    let mut before = watch_of(signal).before();
+    // SAFETY: the caller's promise.
+    if let Some(old) = unsafe { old.as_mut() }.filter(|old| is_ours(old)) {
+        // The other thread may have found the new one already.
+        *old = match Some(before.get().sa_sigaction) == new {
+            true => before.previous(),
+            false => before.get(),
+        };
+    }
+    before.take_over();
 }
 
 /// Whether another handler has replaced ours, in a program whose `sigaction` is the C library's.
@@ -230,7 +229,7 @@ pub fn is_replaced() -> bool {
 pub fn come_back() {
     for watch in WATCHES.iter().filter(|watch| watch.is_watching()) {
         if !watch.is_back.swap(true, Ordering::Relaxed) {
-            watch.with_before(|before| _ = before.take_over());
+            watch.before().take_over();
         }
     }
 }
@@ -257,18 +256,17 @@ pub unsafe fn program_action(signal: c_int, new: *const Action, old: *mut Action
     // Both may be the same structure.
     // SAFETY: the caller's promise.
     let new = unsafe { new.as_ref() }.copied();
-    let (last, done) = watch_of(signal).with_before(|before| {
-        // A handler that was set in another way than by this function has replaced ours.
-        if let Some(other) = before.watch.action_now().filter(|now| !is_ours(now)) {
-            before.set(other);
-        }
-        let last = before.get();
-        let done = new.is_none_or(|new| {
-            before.set(new);
-            install(signal, &new).is_some()
-        });
-        (last, done)
+    let mut before = watch_of(signal).before();
+    // A handler that was set in another way than by this function has replaced ours.
+    if let Some(other) = before.watch.action_now().filter(|now| !is_ours(now)) {
+        before.set(other);
+    }
+    let last = before.get();
+    let done = new.is_none_or(|new| {
+        before.set(new);
+        install(signal, &new).is_some()
     });
+    drop(before);
     // SAFETY: the caller's promise.
     if let Some(old) = unsafe { old.as_mut() } {
         *old = last;
@@ -277,12 +275,13 @@ pub unsafe fn program_action(signal: c_int, new: *const Action, old: *mut Action
 }
 
 /// The program's action, while [`Watch::locked`] is held.
-struct Before<'w> {
+struct Before {
     watch: &'static Watch,
-    actions: &'w mut [MaybeUninit<Action>; 2],
+    /// The mask of signals before.
+    mask: SignalMask,
 }
 
-impl Before<'_> {
+impl Before {
     /// Puts our handler in front of what the kernel has, and of what other threads set meanwhile.
     fn take_over(&mut self) -> bool {
         let mut replaced = self.watch.action_now();
@@ -295,41 +294,35 @@ impl Before<'_> {
 
     /// Once it was set.
     fn get(&self) -> Action {
-        let current = self.watch.current.load(Ordering::Relaxed);
-        // SAFETY: `set` wrote it before it named it; `begin` sets one before all else.
-        unsafe { self.actions[current].assume_init() }
+        self.numbered(self.watch.current.load(Ordering::Relaxed))
     }
 
-    /// The action that the last one replaced.
+    /// The action that the last one replaced. `take_over` sets one before it installs ours, and
+    /// what it replaced after that, so both are written once ours was in front.
     fn previous(&self) -> Action {
-        let other = 1 - self.watch.current.load(Ordering::Relaxed);
-        // SAFETY: `take_over` sets one before it installs ours, and what it replaced after that, so
-        // both are written once ours was in front.
-        unsafe { self.actions[other].assume_init() }
+        self.numbered(1 - self.watch.current.load(Ordering::Relaxed))
+    }
+
+    fn numbered(&self, which: usize) -> Action {
+        // SAFETY: the lock is held. `set` wrote the current one before it named it, and `begin`
+        // sets one before all else; `previous` says why the other one is written.
+        unsafe { (*self.watch.before.get())[which].assume_init() }
     }
 
     fn set(&mut self, action: Action) {
         let other = 1 - self.watch.current.load(Ordering::Relaxed);
-        self.actions[other].write(action);
+        // SAFETY: the lock is held, and no reference to the actions is kept.
+        unsafe { (*self.watch.before.get())[other].write(action) };
         // A fork copies either all of this or nothing.
         self.watch.current.store(other, Ordering::Release);
     }
 }
 
-/// Takes [`Watch::locked`]. Returns the mask of signals before.
-#[inline(never)]
-fn lock(word: &futex::Word) -> SignalMask {
-    let mask = mask_signals(SignalMask::all());
-    let mut tries = 0u32;
-    while word.swap(1, Ordering::Acquire) != 0 {
-        tries += 1;
-        // The thread that holds it may be of a lower priority, on this processor.
-        match tries % TRIES {
-            0 => _ = futex::wait(word, 1, Some(1)),
-            _ => spin_loop(),
-        }
+impl Drop for Before {
+    fn drop(&mut self) {
+        self.watch.locked.store(0, Ordering::Release);
+        mask_signals(self.mask);
     }
-    mask
 }
 
 /// Tries to take the lock before a thread sleeps for a moment.
@@ -387,7 +380,7 @@ fn install(signal: c_int, before: &Action) -> Option<Action> {
 in_its_place! {
     /// Our handler: calls [`judge`], and then the program's handler in its own place. So that one
     /// returns to the kernel, and a walk through the stack comes from it to what was interrupted.
-    on_fault, judge
+    on_fault, judge, Call
 }
 
 /// Looks at a signal, and says which handler follows, and where.
@@ -396,7 +389,15 @@ in_its_place! {
 /// - Called by [`on_fault`], with what the kernel handed over.
 unsafe extern "C" fn judge(signal: c_int, call: &mut Call) {
     // SAFETY: the kernel hands over filled structures; a fault's has an address.
-    let (code, fault) = unsafe { ((*call.info).si_code, fault_of(call.info, call.context)) };
+    let (code, address, Interrupted { pc, access, .. }) = unsafe {
+        let (info, context) = (&*call.info, call.context.cast());
+        (info.si_code, info.si_addr().addr(), interrupted(context))
+    };
+    let fault = Fault {
+        address,
+        pc,
+        access,
+    };
     // Codes of 0 and below are not the kernel's: a program sent the signal.
     let is_fault = code > 0;
     let verdict = match is_fault {
@@ -453,24 +454,23 @@ fn set_default(signal: c_int) {
 
 /// The program's action, if that is a handler. Otherwise does what the kernel would do.
 fn next_of(signal: c_int, is_fault: bool) -> Option<Action> {
-    let before = watch_of(signal).with_before(|before| {
-        let now = before.get();
-        if now.sa_flags & libc::SA_RESETHAND != 0 {
-            // It asked to be called once only.
-            let mut default = now;
-            default.sa_sigaction = libc::SIG_DFL;
-            before.set(default);
-        }
-        now
-    });
-    match before.sa_sigaction {
+    let mut before = watch_of(signal).before();
+    let now = before.get();
+    if now.sa_flags & libc::SA_RESETHAND != 0 {
+        // It asked to be called once only.
+        let mut default = now;
+        default.sa_sigaction = libc::SIG_DFL;
+        before.set(default);
+    }
+    drop(before);
+    match now.sa_sigaction {
         // The kernel does not let faults be ignored.
         libc::SIG_IGN if !is_fault => None,
         libc::SIG_DFL | libc::SIG_IGN => {
             die(signal, is_fault);
             None
         }
-        _ => Some(before),
+        _ => Some(now),
     }
 }
 
@@ -484,17 +484,21 @@ fn die(signal: c_int, is_fault: bool) {
     }
 }
 
+/// What a signal interrupted.
+struct Interrupted {
+    stack: usize,
+    pc: usize,
+    access: Access,
+}
+
 /// # Safety
-/// - The arguments are those of a handler of a fault.
+/// - The context is the kernel's.
 #[cfg(target_arch = "x86_64")]
-unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
+unsafe fn interrupted(context: *const libc::ucontext_t) -> Interrupted {
     // SAFETY: the caller's promise.
-    let (address, registers) = unsafe {
-        let context = context.cast::<libc::ucontext_t>();
-        ((*info).si_addr().addr(), (*context).uc_mcontext.gregs)
-    };
-    Fault {
-        address,
+    let registers = unsafe { (*context).uc_mcontext.gregs };
+    Interrupted {
+        stack: registers[libc::REG_RSP as usize] as usize,
         pc: registers[libc::REG_RIP as usize] as usize,
         // The second bit of the processor's error code.
         access: match registers[libc::REG_ERR as usize] & 2 {
@@ -505,16 +509,15 @@ unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
 }
 
 /// # Safety
-/// - The arguments are those of a handler of a fault.
+/// - The context is the kernel's.
 #[cfg(target_arch = "aarch64")]
-unsafe fn fault_of(info: *mut libc::siginfo_t, context: *mut c_void) -> Fault {
-    // SAFETY: the kernel's structures.
-    unsafe {
-        Fault {
-            address: (*info).si_addr().addr(),
-            pc: (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize,
-            access: Access::Unknown,
-        }
+unsafe fn interrupted(context: *const libc::ucontext_t) -> Interrupted {
+    // SAFETY: the caller's promise.
+    let registers = unsafe { &(*context).uc_mcontext };
+    Interrupted {
+        stack: registers.sp as usize,
+        pc: registers.pc as usize,
+        access: Access::Unknown,
     }
 }
 
@@ -598,7 +601,7 @@ impl Call {
     unsafe fn place_on_interrupted(&self) -> Option<Place> {
         let context = self.context.cast::<libc::ucontext_t>();
         // SAFETY: the kernel filled it.
-        let (alternate, interrupted) = unsafe { ((*context).uc_stack, stack_pointer(context)) };
+        let (alternate, interrupted) = unsafe { ((*context).uc_stack, interrupted(context).stack) };
         let start = alternate.ss_sp.addr();
         let is_on_it = |at: usize| (start..start + alternate.ss_size).contains(&at);
         if !is_on_it(self.stack) || is_on_it(interrupted) {
@@ -607,16 +610,6 @@ impl Call {
         // SAFETY: the caller's promise.
         unsafe { self.place_below(interrupted) }
     }
-}
-
-/// The stack pointer of what a signal interrupted.
-///
-/// # Safety
-/// - The context is the kernel's.
-#[cfg(target_arch = "x86_64")]
-unsafe fn stack_pointer(context: *const libc::ucontext_t) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe { (*context).uc_mcontext.gregs[libc::REG_RSP as usize] as usize }
 }
 
 /// The frame of x86-64: where the handler returns to, the context, and the information. The state
@@ -691,16 +684,6 @@ unsafe fn state_bytes(state: *const u8) -> usize {
         [IS_EXTENDED, bytes] => bytes as usize,
         _ => OLDEST,
     }
-}
-
-/// The stack pointer of what a signal interrupted.
-///
-/// # Safety
-/// - The context is the kernel's.
-#[cfg(target_arch = "aarch64")]
-unsafe fn stack_pointer(context: *const libc::ucontext_t) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe { (*context).uc_mcontext.sp as usize }
 }
 
 /// The frame of AArch64: the information and the context, and above them a record for walks through

@@ -5,7 +5,7 @@
 //! On machines without tags [`is_on`] is the constant `false`, and nothing here costs an
 //! instruction.
 
-use super::arch::{load_tag, random_tag, set_unchecked, store_tag, store_two_tags};
+use super::arch::{load_tag, random_tag, set_unchecked, store_tag};
 use super::process;
 use super::process::auxiliary;
 use crate::base::sync::plain::{AtomicBool, Ordering};
@@ -104,16 +104,9 @@ pub unsafe fn choose(address: usize, excluded: u16) -> usize {
 #[inline]
 pub unsafe fn paint(pointer: usize, bytes: usize) {
     debug_assert!(is_on() && (pointer | bytes).is_multiple_of(GRANULE));
-    let (mut at, end) = (pointer, pointer + bytes);
-    // SAFETY: within the caller's bytes.
-    unsafe {
-        while end - at >= 2 * GRANULE {
-            store_two_tags(at);
-            at += 2 * GRANULE;
-        }
-        if at != end {
-            store_tag(at);
-        }
+    for at in (pointer..pointer + bytes).step_by(GRANULE) {
+        // SAFETY: within the caller's bytes.
+        unsafe { store_tag(at) };
     }
 }
 

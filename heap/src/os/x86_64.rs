@@ -98,7 +98,7 @@ pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
     }
 }
 
-/// Memory has no tags: stands for AArch64's instruction, and is never called, as are the next four.
+/// Memory has no tags: stands for AArch64's instruction. Never called, as are the next three.
 ///
 /// # Safety
 /// - None.
@@ -118,21 +118,15 @@ pub(super) unsafe fn store_tag(_pointer: usize) {}
 
 /// # Safety
 /// - None.
-pub(super) unsafe fn store_two_tags(_pointer: usize) {}
-
-/// # Safety
-/// - None.
 pub(super) unsafe fn set_unchecked(_new: u64) -> u64 {
     0
 }
 
-/// Defines a handler of signals by name. It calls a function that fills [`Call::handler`], and then
-/// that handler in its own place.
-///
-/// [`Call::handler`]: super::fault::Call::handler
+/// Defines a handler of signals by name. It calls a function that fills `handler` of a `Call`, and
+/// then that handler in its own place.
 #[cfg(not(loom))]
 macro_rules! in_its_place {
-    ($(#[$doc:meta])* $name:ident, $judge:ident) => {
+    ($(#[$doc:meta])* $name:ident, $judge:ident, $call:ty) => {
         $(#[$doc])*
         #[unsafe(naked)]
         unsafe extern "C" fn $name(
@@ -164,7 +158,7 @@ macro_rules! in_its_place {
                 "jmp rcx",
                 "2: ret",
                 ".cfi_endproc",
-                call = const size_of::<$crate::os::fault::Call>(),
+                call = const size_of::<$call>(),
                 judge = sym $judge,
             )
         }
