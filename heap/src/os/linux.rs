@@ -1,53 +1,59 @@
-//! The real [`Os`].
+//! What Neap asks of an operating system ([`Os`]), and what Linux does then.
 
 use super::file::read_file;
 use super::loader::keep_errno;
 use super::lock_order::assert_free;
-use super::process::{clock_time, is_memory_locked, limit_of, usage};
-use super::{
-    Answers, Claim, ClaimError, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError,
-    Unknown,
+use super::mapping::{
+    self, Claim, ClaimError, OutOfMemory, RESERVED, RemapError, at_break, follows_advice, map,
+    map_reserved, reserve_and_trim, reserve_anywhere, reserve_below,
 };
-use super::{mapping, pagemap, process, tagging, write_guard};
+use super::pagemap::{self, Answers, Populated, Unknown};
+use super::process::{self, clock_time, is_memory_locked, limit_of, usage};
+use super::tagging;
+use super::write_guard::{self, GuardRefused};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
-use core::ffi::{CStr, c_void};
+use core::ffi::CStr;
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use super::mapping::reserve_anywhere;
-pub use super::mapping::scatter;
-pub use super::mapping::test_advice;
-use super::mapping::{
-    RESERVED, at_break, follows_advice, map, map_reserved, reserve_and_trim, reserve_below, unmap,
-};
+pub use super::mapping::{scatter, test_advice};
 
-/// Linux.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Linux;
+/// The result of a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purged {
+    /// The pages read as zero from now on.
+    Zero,
+    /// The kernel refused (locked memory …): contents unchanged or unknown.
+    MaybeDirty,
+}
 
-static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Advice to the kernel about huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Huge {
+    /// `MADV_HUGEPAGE`.
+    Want,
+    /// `MADV_NOHUGEPAGE`.
+    Avoid,
+    /// Splits existing huge pages into ordinary ones at once. Otherwise, if a huge page is given
+    /// back in parts, the process keeps these parts until memory is short, whatever the resident
+    /// size says.
+    Split,
+}
 
-/// The cached answer about `vm.overcommit_memory`.
-static STRICT: AtomicU8 = AtomicU8::new(UNASKED);
-/// Whether the kernel uses huge pages unasked.
-static HUGE: AtomicU8 = AtomicU8::new(UNASKED);
-const UNASKED: u8 = 0;
-const NO: u8 = 1;
-const YES: u8 = 2;
-
-impl Os for Linux {
+/// What Neap requires of an operating system. [`Linux`] is the real one, and what it does stands
+/// here; the one of the tests does something of its own in each of these.
+///
+/// Addresses and lengths are multiples of [`Os::page_bytes`] unless said otherwise.
+pub trait Os: Sync {
+    /// Bytes in an OS page (4, 16 or 64 KiB), constant for the process.
     #[inline]
     fn page_bytes(&self) -> usize {
-        if cfg!(target_arch = "x86_64") {
-            return 4096;
-        }
-        match PAGE_BYTES.load(Ordering::Relaxed) {
-            0 => ask_page_bytes(),
-            known => known,
-        }
+        process::page_bytes()
     }
 
+    /// Reserves `bytes` of address space at a multiple of `align` (a power of two): no access, no
+    /// commit charge.
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         assert_free();
         if let Some(base) = reserve_anywhere(bytes, align) {
@@ -58,42 +64,61 @@ impl Os for Linux {
             return Some(first);
         }
         // SAFETY: mapped just above, not used by anybody.
-        unsafe { unmap(first.as_ptr(), bytes) };
+        unsafe { mapping::unmap(first.as_ptr(), bytes) };
         // Just below it there is room, as a rule, and so nothing over the limit on the address
         // space is asked for.
-        reserve_below(first, bytes, align)
-            .or_else(|| reserve_and_trim(bytes, align, self.page_bytes()))
+        reserve_below(first, bytes, align).or_else(|| reserve_and_trim(bytes, align))
     }
 
+    /// The address of a range of `bytes` bytes, at a multiple of `align` (a power of two), of which
+    /// nothing is mapped, as a rule, and where the kernel maps nothing of its own choice. Each
+    /// owner's ranges differ from others', and its `nth` from those before. Ranges of different
+    /// lengths may overlap. `None` where addresses are few.
+    fn claim(&self, bytes: usize, align: usize, owner: usize, nth: usize) -> Option<NonNull<u8>> {
+        assert_free();
+        mapping::claim(bytes, align, owner, nth)
+    }
+
+    /// Maps a part of a range from [`Os::claim`]; it reads as zero once committed, and is a
+    /// reservation from now on, together with the parts beside it.
+    ///
+    /// # Safety
+    /// - The part is in a claimed range. With [`Claim::Extended`], the page before it is the
+    ///   caller's and in use by no one, or committed and as it was.
+    unsafe fn map_claimed(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        claim: Claim,
+    ) -> Result<(), ClaimError> {
+        assert_free();
+        // SAFETY: the caller's promise.
+        unsafe { mapping::map_claimed(addr, bytes, claim) }
+    }
+
+    /// Gives a reservation back, or a part of one.
+    ///
+    /// # Safety
+    /// - No thread uses the range, nor will.
     unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         assert_free();
         // SAFETY: the caller's promise: out of use.
-        unsafe { unmap(base.as_ptr(), bytes) };
+        unsafe { mapping::unmap(base.as_ptr(), bytes) };
     }
 
+    /// Like [`Os::reserve`], for when no mapping can be added: moves the program break (`brk`),
+    /// which extends an existing mapping. The range is committed at once. Never given back.
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         assert_free();
         keep_errno(|| at_break(bytes, align))
     }
 
-    fn claim(&self, bytes: usize, align: usize, owner: usize, nth: usize) -> Option<NonNull<u8>> {
-        assert_free();
-        mapping::claim(bytes, align, owner, nth, self.page_bytes())
-    }
-
-    unsafe fn map_claimed(
-        &self,
-        addr: NonNull<u8>,
-        bytes: usize,
-        as_what: Claim,
-    ) -> Result<(), ClaimError> {
-        assert_free();
-        // SAFETY: the caller's promise.
-        unsafe { mapping::map_claimed(addr, bytes, as_what, self.page_bytes()) }
-    }
-
+    /// Makes a reserved range readable and writable; it reads as zero if it has not been committed
+    /// since reserve or uncommit.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation.
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
-        assert_free();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the caller's promise: a range of one reservation.
         let permit = |access| unsafe { mapping::protect(addr.as_ptr(), bytes, access) };
@@ -103,18 +128,24 @@ impl Os for Linux {
         refused_if(!is_permitted)
     }
 
+    /// Takes a range back to the state after `reserve`: contents lost, commit charge returned.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation and no thread uses it.
     unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
-        assert_free();
         // A new mapping, not `mprotect`: only that returns the commit charge.
         let flags = RESERVED | libc::MAP_FIXED;
-        let at: *mut c_void = addr.as_ptr().cast();
         // SAFETY: the caller's promise: the range lies in one reservation and no thread uses it.
-        let mapped = unsafe { map(at, bytes, libc::PROT_NONE, flags) };
-        refused_if(mapped == libc::MAP_FAILED)
+        let mapped = unsafe { map(addr.as_ptr(), bytes, libc::PROT_NONE, flags) };
+        refused_if(mapped.is_none())
     }
 
+    /// Gives the pages of a committed range back to the kernel; the range stays committed. Refused
+    /// where the program locked memory.
+    ///
+    /// # Safety
+    /// - The range is committed and no thread uses it.
     unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
-        assert_free();
         if is_memory_locked() {
             return Purged::MaybeDirty;
         }
@@ -122,8 +153,11 @@ impl Os for Linux {
         unsafe { discard(addr, bytes, libc::MADV_DONTNEED) }
     }
 
+    /// The same, locked or not.
+    ///
+    /// # Safety
+    /// - As [`Os::purge`].
     unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
-        assert_free();
         // SAFETY: as above.
         unsafe {
             match discard(addr, bytes, libc::MADV_DONTNEED) {
@@ -135,12 +169,16 @@ impl Os for Linux {
         }
     }
 
+    /// Whether the program is known to have locked all its memory, so that no page may be purged.
     fn is_locked(&self) -> bool {
         is_memory_locked()
     }
 
+    /// Advises the kernel on huge pages for a range. Failure is not an error.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation.
     unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge) {
-        assert_free();
         let advise = |at: NonNull<u8>, bytes, advice| {
             // SAFETY: the caller's promise; the advice changes no contents.
             unsafe { mapping::advise(at.as_ptr(), bytes, advice) };
@@ -156,6 +194,11 @@ impl Os for Linux {
         }
     }
 
+    /// Calls `visit` with every run of populated pages of a committed range, in the order of
+    /// addresses. All others read as zero.
+    ///
+    /// # Safety
+    /// - The range is committed.
     unsafe fn populated(
         &self,
         addr: NonNull<u8>,
@@ -164,13 +207,20 @@ impl Os for Linux {
     ) -> Result<(), Unknown> {
         assert_free();
         // SAFETY: the caller's promise.
-        unsafe { pagemap::populated(addr, bytes, self.page_bytes(), visit) }
+        unsafe { pagemap::populated(addr, bytes, visit) }
     }
 
+    /// How [`Os::populated`] is answered.
     fn answers(&self) -> Answers {
-        pagemap::answers(self.page_bytes())
+        pagemap::answers()
     }
 
+    /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On
+    /// an error the contents of `from` are what they were. Refused if `from` consists of more than
+    /// `most_pieces` mappings of the kernel's, each of which takes a call of its own.
+    ///
+    /// # Safety
+    /// - Both ranges are committed, `bytes` long, disjoint, and no other thread uses either.
     unsafe fn move_pages(
         &self,
         from: NonNull<u8>,
@@ -178,17 +228,25 @@ impl Os for Linux {
         bytes: usize,
         most_pieces: usize,
     ) -> Result<(), RemapError> {
-        assert_free();
         // SAFETY: the caller's promise.
-        unsafe { mapping::move_pages(from, to, bytes, most_pieces, self.page_bytes()) }
+        unsafe { mapping::move_pages(from, to, bytes, most_pieces) }
     }
 
+    /// Maps a committed range afresh: it stays committed and reads as zero, and its mapping can
+    /// merge with its neighbours'. On an error its contents are unknown.
+    ///
+    /// # Safety
+    /// - The range is committed and no thread uses it.
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
-        assert_free();
         // SAFETY: the caller's promise.
-        unsafe { mapping::renew(addr, bytes, self.page_bytes()) }
+        unsafe { mapping::renew(addr, bytes) }
     }
 
+    /// Makes every access to a committed range fault, without a mapping of its own; its contents
+    /// are lost. [`Os::purge`] leaves it so. [`Os::populated`] reports it as if it were in swap.
+    ///
+    /// # Safety
+    /// - The range is committed and no thread uses it.
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
         if !follows_advice() {
             return Err(GuardRefused);
@@ -202,11 +260,24 @@ impl Os for Linux {
         }
     }
 
+    /// Takes back what [`Os::install_guard`] did anywhere in a committed range; the guards' pages
+    /// read as zero. Other pages stay as they are.
+    ///
+    /// # Safety
+    /// - The range is committed.
     unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
         // SAFETY: the caller's promise.
         unsafe { advise_guard(addr, bytes, MADV_GUARD_REMOVE) }
     }
 
+    /// Makes every write to a committed range fault, without a mapping of its own. The range was
+    /// purged, or such a guard before. Registers up to all of `within` for that, but at least
+    /// `least`, which contain the range. Returns the guard's [generation](Os::write_guards).
+    /// [`Os::purge`] takes the guard away.
+    ///
+    /// # Safety
+    /// - All three are the heap's, and no thread uses the range, which is committed.
+    /// - No other thread calls this or [`Os::write_guards`] meanwhile.
     unsafe fn install_write_guard(
         &self,
         addr: NonNull<u8>,
@@ -215,16 +286,16 @@ impl Os for Linux {
         least: Range<usize>,
     ) -> Result<u64, GuardRefused> {
         assert_free();
-        let guard = write_guard::Guard {
-            start: addr,
-            bytes,
-            page: self.page_bytes(),
-        };
+        let guard = write_guard::Guard { start: addr, bytes };
         let most = self.most_mappings();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { write_guard::install(guard, within, least, most) })
+        unsafe { write_guard::install(guard, within, least, most) }
     }
 
+    /// Takes back what [`Os::install_write_guard`] did.
+    ///
+    /// # Safety
+    /// - The range is committed, and no thread uses it.
     unsafe fn remove_write_guard(
         &self,
         addr: NonNull<u8>,
@@ -232,9 +303,11 @@ impl Os for Linux {
     ) -> Result<(), GuardRefused> {
         assert_free();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { write_guard::remove(addr, bytes, self.page_bytes()) })
+        unsafe { write_guard::remove(write_guard::Guard { start: addr, bytes }) }
     }
 
+    /// The generation of the write guards that hold. All others are gone: in a fork's child, or
+    /// when the program closed a descriptor, which is noticed here if the kernel `is_asked`.
     fn write_guards(&self, is_asked: bool) -> u64 {
         match is_asked {
             true => write_guard::generation_now(),
@@ -242,12 +315,17 @@ impl Os for Linux {
         }
     }
 
+    /// Makes every access to a committed range fault, by a mapping of its own. [`Os::commit`] takes
+    /// it back.
+    ///
+    /// # Safety
+    /// - The range is committed and no thread uses it.
     unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
-        assert_free();
         // SAFETY: the caller's promise.
         refused_if(!unsafe { mapping::protect(addr.as_ptr(), bytes, libc::PROT_NONE) })
     }
 
+    /// How many mappings the process may have (`vm.max_map_count`).
     fn most_mappings(&self) -> usize {
         match MOST_MAPPINGS.load(Ordering::Relaxed) {
             0 => ask_most_mappings(),
@@ -255,11 +333,13 @@ impl Os for Linux {
         }
     }
 
+    /// Monotonic time in ms, cheap and coarse.
     fn now_ms(&self) -> u64 {
         let time = clock_time(libc::CLOCK_MONOTONIC_COARSE);
         time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
     }
 
+    /// Whether the kernel uses huge pages wherever it can, unasked.
     fn has_huge_everywhere(&self) -> bool {
         // In a sandbox there is no answer, so that no advice follows from it.
         let may_ask = match HUGE.load(Ordering::Relaxed) {
@@ -270,20 +350,37 @@ impl Os for Linux {
         may_ask && remembers(&HUGE, setting, b"[always]")
     }
 
+    /// Whether every commit is charged against a limit (`vm.overcommit_memory` = 2).
     fn strict_commit(&self) -> bool {
         remembers(&STRICT, c"/proc/sys/vm/overcommit_memory", b"2")
     }
 
+    /// `RLIMIT_AS` in bytes, if there is one.
     fn address_limit(&self) -> Option<usize> {
         assert_free();
         limit_of(libc::RLIMIT_AS)
     }
 
+    /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
     fn data_limit(&self) -> Option<usize> {
         assert_free();
         limit_of(libc::RLIMIT_DATA)
     }
 }
+
+/// Linux.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Linux;
+
+impl Os for Linux {}
+
+/// The cached answer about `vm.overcommit_memory`.
+static STRICT: AtomicU8 = AtomicU8::new(UNASKED);
+/// Whether the kernel uses huge pages unasked.
+static HUGE: AtomicU8 = AtomicU8::new(UNASKED);
+const UNASKED: u8 = 0;
+const NO: u8 = 1;
+const YES: u8 = 2;
 
 /// Not in the `libc` crate for every C library.
 const MADV_DONTNEED_LOCKED: i32 = 24;
@@ -312,17 +409,6 @@ fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
 }
 
 #[cold]
-fn ask_page_bytes() -> usize {
-    // The kernel refuses advice about an address inside a page, even for no bytes.
-    // SAFETY: it changes nothing.
-    let is_start = |at: &usize| unsafe { kernel!(madvise, *at, 0, 0) == 0 };
-    let answer = (12..20).map(|shift| 1 << shift).find(is_start);
-    let answer = answer.unwrap_or(64 << 10);
-    PAGE_BYTES.store(answer, Ordering::Relaxed);
-    answer
-}
-
-#[cold]
 fn ask_most_mappings() -> usize {
     assert_free();
     let mut text = [0; 24];
@@ -340,7 +426,6 @@ fn ask_most_mappings() -> usize {
 /// # Safety
 /// - The range is committed; with [`MADV_GUARD_INSTALL`], no thread uses it.
 unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(), GuardRefused> {
-    assert_free();
     const TRIES: usize = 8;
     for _ in 0..TRIES {
         // SAFETY: the caller's promise.

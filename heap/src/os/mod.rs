@@ -2,8 +2,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `system` | the trait [`Os`]: what the page heap needs of an operating system |
-//! | `linux`, `mapping` | the real one; mappings, some of them at chosen addresses |
+//! | `linux` | the trait [`Os`]: what the page heap needs of an operating system, and what Linux does |
+//! | `mapping` | mappings, some of them at chosen addresses |
 //! | `pagemap` | which pages are populated |
 //! | `file`, `process`, `thread` | thin wrappers by noun; whether Neap may query the kernel |
 //! | `cgroup` | files that one thread reads now and then: the control group's limits, pressure |
@@ -67,7 +67,6 @@ pub mod pagemap;
 pub mod process;
 #[cfg(not(loom))]
 pub mod shared;
-mod system;
 pub mod tagging;
 pub mod thread;
 pub mod write_guard;
@@ -80,9 +79,9 @@ mod arch;
 mod arch;
 
 pub use arch::clear_streaming;
+pub use linux::{Huge, Os, Purged};
+pub use mapping::{Claim, ClaimError, OutOfMemory, RemapError};
+pub use pagemap::{Answers, Backing, Populated, Unknown};
 #[doc(hidden)]
 pub use syscalls::{Sysno, raw_syscall};
-pub use system::{
-    Answers, Backing, Claim, ClaimError, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged,
-    RemapError, Unknown,
-};
+pub use write_guard::GuardRefused;

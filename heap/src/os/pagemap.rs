@@ -22,12 +22,53 @@
 
 use super::file::{self, KeptFile, OpenFile};
 use super::mapping::Wiped;
-use super::{Answers, Backing, Populated, Unknown, process};
+use super::process::{self, page_bytes};
 use crate::base::sync::plain::{AtomicBool, AtomicU32, Ordering};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use neap_shared::pagemap::{HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, Sought, ZERO_PAGE};
+
+/// What backs populated pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// RAM.
+    Ram,
+    /// RAM, as a huge page.
+    HugePage,
+    /// RAM that is not the process's alone: the page of zeros, or one that `fork` left to both. A
+    /// write would copy it.
+    Shared,
+    /// Swap: touching them waits for a disk.
+    Swap,
+}
+
+/// A run of populated OS pages: not known to be zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Populated {
+    /// Address of the first.
+    pub start: usize,
+    /// Bytes of the run.
+    pub bytes: usize,
+    /// What backs them.
+    pub backing: Backing,
+}
+
+/// How the kernel answers questions about populated pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// By runs: what is not populated costs next to nothing.
+    Runs,
+    /// Page by page, whether populated or not.
+    Pages,
+}
+
+/// The kernel cannot say which pages are populated, from an address on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Everything before it was reported.
+    pub from: usize,
+}
 
 /// The state of the descriptor. All zero in a new page, and in a child after fork.
 #[repr(C)]
@@ -81,15 +122,14 @@ struct Proven {
     way: Way,
 }
 
-/// The process's pagemap, opened at the first need. `None` when there is none. An OS page
-/// has `page` bytes.
-fn proven(page: usize) -> Option<Proven> {
+/// The process's pagemap, opened at the first need. `None` when there is none.
+fn proven() -> Option<Proven> {
     if !ALLOWED.load(Ordering::Relaxed) {
         return None;
     }
-    let kept = kept(page)?;
+    let kept = kept()?;
     match kept.state.load(Ordering::Acquire) {
-        NONE => kept.open(page),
+        NONE => kept.open(),
         OPENING if kept.owner_is_gone() => {
             kept.forget(OPENING);
             None
@@ -104,19 +144,19 @@ fn proven(page: usize) -> Option<Proven> {
                 return None;
             }
             kept.forget(state);
-            kept.open(page)
+            kept.open()
         }
     }
 }
 
 /// Opens the process's pagemap, if there is one, so that the first query need not.
-pub fn prepare(page: usize) {
-    let _ = proven(page);
+pub fn prepare() {
+    let _ = proven();
 }
 
 /// How questions are answered.
-pub(super) fn answers(page: usize) -> Answers {
-    match proven(page) {
+pub(super) fn answers() -> Answers {
+    match proven() {
         Some(Proven { way: Way::Read, .. }) => Answers::Pages,
         _ => Answers::Runs,
     }
@@ -130,13 +170,12 @@ pub(super) fn answers(page: usize) -> Answers {
 pub(super) unsafe fn populated(
     start: NonNull<u8>,
     bytes: usize,
-    page: usize,
     mut visit: impl FnMut(Populated),
 ) -> Result<(), Unknown> {
     let from = start.as_ptr().addr();
-    let proven = proven(page).ok_or(Unknown { from })?;
+    let proven = proven().ok_or(Unknown { from })?;
     let (number, way) = (proven.file.descriptor, proven.way);
-    let answered = ask(number, way, from, from + bytes, page, &mut visit);
+    let answered = ask(number, way, from, from + bytes, &mut visit);
     // Another thread may have put another file there during the query, and taken it away again.
     // Then none of the answer counts, not even its begin.
     if !proven.file.is_ours() {
@@ -167,7 +206,7 @@ impl Kept {
     }
 
     /// Opens the file, if no other thread does, and if it has not failed too often.
-    fn open(&self, page: usize) -> Option<Proven> {
+    fn open(&self) -> Option<Proven> {
         if self.attempts.load(Ordering::Relaxed) >= MOST_ATTEMPTS {
             return None;
         }
@@ -177,7 +216,7 @@ impl Kept {
             .ok()?;
         self.owner.store(me, Ordering::Relaxed);
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
-        let opened = open_pagemap().filter(|file| self.accepts(file.descriptor, page));
+        let opened = open_pagemap().filter(|file| self.accepts(file.descriptor));
         opened.inspect(|&file| LAST.set(file));
         let state = opened.map_or(NONE, |_| OPENING + attempt);
         self.state.store(state, Ordering::Release);
@@ -186,8 +225,8 @@ impl Kept {
 
     /// Whether the file just opened tells the truth about this page, which was written, and the
     /// next, which never was. Closes it if not.
-    fn accepts(&self, number: i32, page: usize) -> bool {
-        let way = truthful_way(number, core::ptr::from_ref(self).addr(), page);
+    fn accepts(&self, number: i32) -> bool {
+        let way = truthful_way(number, core::ptr::from_ref(self).addr());
         self.reads.store(way == Some(Way::Read), Ordering::Relaxed);
         if way.is_none() {
             file::close(number);
@@ -210,8 +249,8 @@ fn open_pagemap() -> Option<OpenFile> {
 }
 
 /// The page that fork wipes, and behind it one that no code touches.
-fn kept(page: usize) -> Option<&'static Kept> {
-    let kept = KEPT.open(2 * page);
+fn kept() -> Option<&'static Kept> {
+    let kept = KEPT.open(2 * page_bytes());
     if kept.is_none() {
         forbid();
     }
@@ -244,14 +283,13 @@ pub(super) fn ask(
     way: Way,
     start: usize,
     end: usize,
-    page: usize,
     visit: &mut impl FnMut(Populated),
 ) -> Result<(), Unknown> {
     let mut at = start;
     while at < end {
         let answered = match way {
             Way::Scan => scan(number, at, end, visit),
-            Way::Read => read(number, at, end, page, visit),
+            Way::Read => read(number, at, end, visit),
         };
         at = answered.ok_or(Unknown { from: at })?;
     }
@@ -261,7 +299,8 @@ pub(super) fn ask(
 /// Which kind of query gives correct answers: that the page at `written` is populated and the
 /// process's own, and the one after it, which no code ever touched, is not. An emulator's pagemap
 /// may describe other addresses than ours, and fails both tests.
-fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
+fn truthful_way(number: i32, written: usize) -> Option<Way> {
+    let page = page_bytes();
     let is_true = |way: &Way| {
         let (mut found, end) = (0, written + 2 * page);
         let visit = &mut |run: Populated| {
@@ -270,7 +309,7 @@ fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
                 found += run.bytes + run.start - written;
             }
         };
-        ask(number, *way, written, end, page, visit).is_ok() && found == page
+        ask(number, *way, written, end, visit).is_ok() && found == page
     };
     [Way::Scan, Way::Read].into_iter().find(is_true)
 }
@@ -323,13 +362,8 @@ fn within(region: Region, from: usize, to: usize) -> Option<Populated> {
 
 /// Reads the words of the next pages. Returns up to where. Out of line, as [`scan`].
 #[inline(never)]
-fn read(
-    number: i32,
-    at: usize,
-    end: usize,
-    page: usize,
-    visit: &mut impl FnMut(Populated),
-) -> Option<usize> {
+fn read(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -> Option<usize> {
+    let page = page_bytes();
     let mut words = [0u64; MOST_WORDS];
     let pages = ((end - at) / page).min(MOST_WORDS);
     let offset = i64::try_from(at / page * size_of::<u64>()).ok()?;
@@ -375,10 +409,6 @@ mod tests {
     use core::ptr::NonNull;
     use std::vec::Vec;
 
-    fn page() -> usize {
-        Linux.page_bytes()
-    }
-
     /// Each in a child, because the state is the process's.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
         succeeds(Limit::None, work)
@@ -387,12 +417,12 @@ mod tests {
     #[test]
     fn a_descriptor_is_kept_high_and_closed_by_exec() {
         assert!(in_child(|| {
-            let first = proven(page()).unwrap().file.descriptor;
+            let first = proven().unwrap().file.descriptor;
             // SAFETY: plain numbers.
             let flags = unsafe { libc::fcntl(first, libc::F_GETFD) };
             first >= file::ABOVE[0]
                 && flags & libc::FD_CLOEXEC != 0
-                && proven(page()).unwrap().file.descriptor == first
+                && proven().unwrap().file.descriptor == first
         }));
     }
 
@@ -400,7 +430,7 @@ mod tests {
     fn errno_survives() {
         assert!(in_child(|| {
             loader::set_errno(77);
-            proven(page()).is_some() && loader::errno() == 77
+            proven().is_some() && loader::errno() == 77
         }));
     }
 
@@ -408,16 +438,16 @@ mod tests {
     fn a_closed_descriptor_is_opened_again_and_not_for_ever() {
         assert!(in_child(|| {
             for _ in 0..MOST_ATTEMPTS {
-                file::close(proven(page()).unwrap().file.descriptor);
+                file::close(proven().unwrap().file.descriptor);
             }
-            proven(page()).is_none()
+            proven().is_none()
         }));
     }
 
     #[test]
     fn an_answer_of_a_descriptor_replaced_meanwhile_does_not_count() {
         assert!(in_child(|| {
-            let first = proven(page()).unwrap();
+            let first = proven().unwrap();
             assert!(first.file.is_ours());
             file::close(first.file.descriptor);
             !first.file.is_ours()
@@ -427,11 +457,11 @@ mod tests {
     #[test]
     fn a_replaced_descriptor_is_left_alone() {
         assert!(in_child(|| {
-            let first = proven(page()).unwrap().file.descriptor;
+            let first = proven().unwrap().file.descriptor;
             let other = file::open_read(c"/dev/null").unwrap();
             // SAFETY: plain numbers.
             unsafe { libc::dup2(other, first) };
-            let second = proven(page()).unwrap().file.descriptor;
+            let second = proven().unwrap().file.descriptor;
             // Still open on what the program put there.
             second != first && file::file_identity(first) == file::file_identity(other)
         }));
@@ -440,10 +470,10 @@ mod tests {
     #[test]
     fn a_child_opens_its_own() {
         assert!(in_child(|| {
-            let parents = proven(page()).unwrap().file.descriptor;
+            let parents = proven().unwrap().file.descriptor;
             let identity = file::file_identity(parents);
             in_child(|| {
-                let own = proven(page()).unwrap().file.descriptor;
+                let own = proven().unwrap().file.descriptor;
                 // The parent's is still open here, and not taken for ours.
                 own != parents
                     && file::file_identity(parents) == identity
@@ -455,7 +485,7 @@ mod tests {
     #[test]
     fn a_child_of_fork_closes_the_parents() {
         assert!(in_child(|| {
-            let parents = proven(page()).unwrap().file.descriptor;
+            let parents = proven().unwrap().file.descriptor;
             in_child(|| {
                 close_inherited();
                 file::file_identity(parents).is_none()
@@ -467,7 +497,7 @@ mod tests {
     fn a_forbidden_file_is_not_opened() {
         assert!(in_child(|| {
             forbid();
-            proven(page()).is_none() && KEPT.find().is_none()
+            proven().is_none() && KEPT.find().is_none()
         }));
     }
 
@@ -480,7 +510,7 @@ mod tests {
             };
             // SAFETY: a valid buffer; only this child is limited.
             unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) };
-            proven(page()).is_none()
+            proven().is_none()
         }));
     }
 
@@ -511,7 +541,7 @@ mod tests {
             found.extend(first..first + run.bytes / page);
         };
         // SAFETY: the memory of `memory`.
-        unsafe { populated(base, PAGES * page, page, visit) }.map(|()| found)
+        unsafe { populated(base, PAGES * page, visit) }.map(|()| found)
     }
 
     #[test]
@@ -538,7 +568,7 @@ mod tests {
             let base = memory();
             // SAFETY: memory of ours.
             assert_eq!(unsafe { base.read_volatile() }, 0);
-            let way = proven(Linux.page_bytes()).unwrap().way;
+            let way = proven().unwrap().way;
             let answer = asked(base).unwrap();
             answer.is_empty() || (way == Way::Read && answer == [0])
         }));
@@ -554,8 +584,8 @@ mod tests {
             let visit = &mut |run: Populated| {
                 found.extend((0..run.bytes / page).map(|next| (run.start - start) / page + next));
             };
-            let number = proven(page).unwrap().file.descriptor;
-            let answer = ask(number, Way::Read, start, start + PAGES * page, page, visit);
+            let number = proven().unwrap().file.descriptor;
+            let answer = ask(number, Way::Read, start, start + PAGES * page, visit);
             answer.is_ok() && found == written
         }));
     }
@@ -576,8 +606,8 @@ mod tests {
                     let first = (run.start - start) / page;
                     found[first..first + run.bytes / page].fill(Some(run.backing));
                 };
-                let number = proven(page).unwrap().file.descriptor;
-                let answer = ask(number, Way::Read, start, start + 4 * page, page, visit);
+                let number = proven().unwrap().file.descriptor;
+                let answer = ask(number, Way::Read, start, start + 4 * page, visit);
                 answer.is_ok() && found == wanted
             };
             let (shared, own) = (Some(Backing::Shared), Some(Backing::Ram));
@@ -592,14 +622,14 @@ mod tests {
     #[test]
     fn a_file_that_does_not_tell_the_truth_is_seen() {
         assert!(succeeds(Limit::None, || {
-            let (base, page) = (memory(), Linux.page_bytes());
+            let base = memory();
             let start = base.as_ptr().addr();
-            let number = proven(page).unwrap().file.descriptor;
-            assert_eq!(truthful_way(number, start, page), None, "nothing written");
+            let number = proven().unwrap().file.descriptor;
+            assert_eq!(truthful_way(number, start), None, "nothing written");
             touch(base, 0);
-            assert!(truthful_way(number, start, page).is_some());
+            assert!(truthful_way(number, start).is_some());
             touch(base, 1);
-            truthful_way(number, start, page).is_none()
+            truthful_way(number, start).is_none()
         }));
     }
 

@@ -13,7 +13,7 @@ use super::arch;
 use super::file::write_all;
 pub use super::loader::auxiliary;
 use super::loader::{self, keep_errno};
-use crate::base::sync::plain::{AtomicBool, AtomicI8, AtomicI32, AtomicPtr, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicI8, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt::{self, Write};
 use core::mem::{MaybeUninit, transmute};
@@ -56,6 +56,31 @@ pub(crate) fn own() -> i32 {
 /// that the C library does not know of.
 pub(crate) fn is_own() -> bool {
     own() == process_id()
+}
+
+static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes in an OS page.
+#[inline]
+pub(super) fn page_bytes() -> usize {
+    if cfg!(target_arch = "x86_64") {
+        return 4096;
+    }
+    match PAGE_BYTES.load(Ordering::Relaxed) {
+        0 => ask_page_bytes(),
+        known => known,
+    }
+}
+
+#[cold]
+fn ask_page_bytes() -> usize {
+    // The kernel refuses advice about an address inside a page, even for no bytes.
+    // SAFETY: it changes nothing.
+    let is_start = |at: &usize| unsafe { kernel!(madvise, *at, 0, 0) == 0 };
+    let answer = (12..20).map(|shift| 1 << shift).find(is_start);
+    let answer = answer.unwrap_or(64 << 10);
+    PAGE_BYTES.store(answer, Ordering::Relaxed);
+    answer
 }
 
 /// Whether a process with this ID exists.

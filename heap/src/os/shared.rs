@@ -123,8 +123,7 @@ fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
             0
         )
     };
-    let base = mapping::mapped(at);
-    NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED)
+    mapping::mapped(at)
 }
 
 /// Sends one datagram with a descriptor. Does not wait.

@@ -22,9 +22,8 @@
 //! [generation]: Own::generation
 
 use super::file::{self, KeptFile, OpenFile};
-use super::mapping::Wiped;
-use super::process::{self, process_id};
-use super::{GuardRefused, mapping};
+use super::mapping::{self, Wiped};
+use super::process::{self, page_bytes, process_id};
 use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -32,6 +31,10 @@ use neap_shared::userfaultfd::{
     API, KNOWS_WRITES, PROTECTED, REGISTER, SIGBUS, USER_MODE_ONLY, VERSION, WRITE_PROTECT, WRITES,
     ZERO_PAGE,
 };
+
+/// The kernel has no such guards, or not for this memory (for example, because it is locked).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardRefused;
 
 /// Mappings that a registered range costs if it continues no other.
 const MAPPINGS_EACH: usize = 2;
@@ -96,8 +99,6 @@ pub(super) fn generation_now() -> u64 {
 pub(super) struct Guard {
     pub(super) start: NonNull<u8>,
     pub(super) bytes: usize,
-    /// Bytes of an OS page.
-    pub(super) page: usize,
 }
 
 /// Makes some pages a guard. Registers up to all of `within`, but at least `least`, which contain
@@ -116,7 +117,7 @@ pub(super) unsafe fn install(
     if !may_ask || !mapping::follows_advice() {
         return Err(GuardRefused);
     }
-    let own = OWN.open(guard.page).ok_or(GuardRefused)?;
+    let own = OWN.open(page_bytes()).ok_or(GuardRefused)?;
     let generation = own.generation_now().or_else(|| own.open());
     let generation = generation.ok_or(GuardRefused)?;
     // Linux 6.18 merges no range that it was asked for a page of, before that was registered.
@@ -141,7 +142,7 @@ pub(super) unsafe fn install(
     }
     if failure != 0 {
         // Some of its pages may be protected.
-        guard.for_each_page(|at| write_protect(at, guard.page, 0));
+        guard.for_each_page(|at| write_protect(at, page_bytes(), 0));
         return Err(GuardRefused);
     }
     Ok(generation)
@@ -151,11 +152,8 @@ pub(super) unsafe fn install(
 ///
 /// # Safety
 /// - The range is committed, and no thread uses it.
-pub(super) unsafe fn remove(
-    start: NonNull<u8>,
-    bytes: usize,
-    page: usize,
-) -> Result<(), GuardRefused> {
+pub(super) unsafe fn remove(guard: Guard) -> Result<(), GuardRefused> {
+    let Guard { start, bytes } = guard;
     // SAFETY: the caller's promise.
     let discarded = unsafe { mapping::advise(start.as_ptr(), bytes, libc::MADV_DONTNEED) };
     // Where the guards are gone, there is nothing to take back.
@@ -163,15 +161,11 @@ pub(super) unsafe fn remove(
         return Ok(());
     }
     // Locked memory is not discarded. A sandbox may kill for the request.
-    if !process::may_query() {
-        return Err(GuardRefused);
-    }
     // Page by page, because older kernels refuse a range of several mappings.
-    let guard = Guard { start, bytes, page };
-    match guard.for_each_page(|at| write_protect(at, page, 0)) {
-        0 => Ok(()),
-        _ => Err(GuardRefused),
+    if process::may_query() && guard.for_each_page(|at| write_protect(at, page_bytes(), 0)) == 0 {
+        return Ok(());
     }
+    Err(GuardRefused)
 }
 
 impl Own {
@@ -253,7 +247,7 @@ impl Guard {
         let start = self.start.as_ptr().addr();
         match protect(start, self.bytes) {
             // Not registered, or in several mappings.
-            libc::ENOENT => self.for_each_page(|at| protect(at, self.page)),
+            libc::ENOENT => self.for_each_page(|at| protect(at, page_bytes())),
             failure => failure,
         }
     }
@@ -261,7 +255,7 @@ impl Guard {
     /// Asks something for all pages. Returns the first `errno`, or 0.
     fn for_each_page(self, mut ask: impl FnMut(usize) -> i32) -> i32 {
         let start = self.start.as_ptr().addr();
-        let pages = (start..start + self.bytes).step_by(self.page);
+        let pages = (start..start + self.bytes).step_by(page_bytes());
         pages.fold(0, |first, at| match (first, ask(at)) {
             (0, failure) => failure,
             (first, _) => first,
@@ -376,7 +370,7 @@ mod tests {
             let install = |from, pages: usize| {
                 let start = NonNull::new(at(from)).unwrap();
                 let bytes = pages * page;
-                let guard = Guard { start, bytes, page };
+                let guard = Guard { start, bytes };
                 // SAFETY: this test's own pages.
                 unsafe { install(guard, all.clone(), all.clone(), 1 << 16) }
             };

@@ -371,7 +371,7 @@ fn start_masked() -> bool {
     shared::claim();
     if HEAP.pages.limits().has_group() {
         // In a group at its limit, the purge thread would wait for memory to open the file.
-        pagemap::prepare(Linux.page_bytes());
+        pagemap::prepare();
     }
     // The thread opens no file.
     Linux.has_huge_everywhere();

@@ -49,7 +49,7 @@ fn paths_of(tree: &str) -> Vec<String> {
 /// The paths that a file names: in its `use` statements, and inline from `crate::` or `super::` on.
 fn paths_named(text: &str) -> Vec<String> {
     let (mut named, mut body) = (Vec::new(), String::new());
-    let mut is_test_only = false;
+    let (mut is_test_only, mut is_in_tests) = (false, false);
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         let statement = line.trim_start();
@@ -64,10 +64,11 @@ fn paths_named(text: &str) -> Vec<String> {
             if !is_test_only {
                 named.extend(paths_of(tree.split(';').next().unwrap()));
             }
-        } else {
+        } else if !is_in_tests {
             body.push_str(line);
             body.push('\n');
         }
+        is_in_tests = statement == "#[cfg(test)]";
         is_test_only = statement.starts_with("#[cfg(") && statement.contains("test");
     }
     for root in ["crate::", "super::"] {
@@ -81,13 +82,30 @@ fn paths_named(text: &str) -> Vec<String> {
     named
 }
 
+/// The modules that a file declares with a file of another name beside it, and these files.
+fn placed_modules(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("#[path = \"").skip(1).filter_map(|rest| {
+        let (place, rest) = rest.split_once("\"]")?;
+        let (declaration, _) = rest.split_once(';')?;
+        Some((declaration.split_once("mod ")?.1, place))
+    })
+}
+
 /// Which file imports which: both by their place in `modules`.
 fn imports(files: &[(String, String)]) -> Vec<BTreeSet<usize>> {
-    let modules: BTreeMap<Vec<String>, usize> = files
+    let mut modules: BTreeMap<Vec<String>, usize> = files
         .iter()
         .enumerate()
         .map(|(at, (file, _))| (module_of(file), at))
         .collect();
+    for (file, text) in files {
+        for (name, place) in placed_modules(text) {
+            let module = |last: &str| [module_of(file), vec![last.to_string()]].concat();
+            if let Some(&at) = modules.get(&module(place.trim_end_matches(".rs"))) {
+                modules.insert(module(name), at);
+            }
+        }
+    }
     let target = |from: &str, path: &str| {
         let mut words: Vec<String> = path.split("::").map(|word| word.trim().into()).collect();
         let mut at = module_of(from);
@@ -239,6 +257,16 @@ fn the_check_sees_a_circle() {
             "#[cfg(test)]\nuse crate::e;\nuse crate::a::f as g;\n",
         ),
         file("e.rs", "use super::d;\n"),
+        file(
+            "f/mod.rs",
+            "#[path = \"g.rs\"]\nmod one;\n#[path = \"h.rs\"]\nmod h;\npub use i::I;\n",
+        ),
+        file("f/g.rs", ""),
+        file(
+            "f/h.rs",
+            "use super::one::G;\n#[cfg(test)]\nsuper::j::f();\n",
+        ),
+        file("f/i.rs", "use super::one::G;\nuse super::h;\n"),
     ];
     assert_eq!(
         in_cycles(&files),
