@@ -90,7 +90,7 @@ impl Version {
 /// Room to read and to build paths in. Not on the stack, because the caller's may be a coroutine's.
 struct Work {
     group: [u8; 2048],
-    path: Path,
+    path: [u8; PATH_BYTES],
     text: [u8; 4096],
 }
 
@@ -98,27 +98,52 @@ struct Work {
 unsafe impl Zeroable for Work {}
 
 /// guarded by: the [`Inquiry`]
-static DESK: Late<Work> = Late::new();
+static WORK: Late<Work> = Late::new();
 
-/// A path under construction, always with room for the 0 at its end.
-struct Path {
-    bytes: [u8; PATH_BYTES],
-    len: usize,
+/// What reads the files of an inquiry.
+struct Desk<'a> {
+    inquiry: &'a Inquiry,
+    path: &'a mut [u8; PATH_BYTES],
+    text: &'a mut [u8],
 }
 
-impl Path {
-    /// Makes it of these parts; `None` if they are too long.
-    fn set(&mut self, parts: &[&[u8]]) -> Option<&CStr> {
-        self.len = 0;
-        for part in parts {
-            let end = self.len + part.len();
-            let room = self.bytes[..PATH_BYTES - 1].get_mut(self.len..end)?;
-            room.copy_from_slice(part);
-            self.len = end;
-        }
-        self.bytes[self.len] = 0;
-        CStr::from_bytes_until_nul(&self.bytes).ok()
+impl<'a> Desk<'a> {
+    /// A desk, and room for the text that names the process's groups. `None` if there is no memory
+    /// for them.
+    fn open(inquiry: &'a mut Inquiry) -> Option<(Self, &'a mut [u8])> {
+        // SAFETY: one thread has the inquiry, of which this is the only borrow.
+        let Work { group, path, text } = unsafe { WORK.open()?.as_mut() };
+        let desk = Desk {
+            inquiry,
+            path,
+            text,
+        };
+        Some((desk, group))
     }
+
+    fn read(&mut self, path: &[&[u8]]) -> Option<&[u8]> {
+        let read = self.inquiry.read(joined(self.path, path)?, self.text)?;
+        Some(&self.text[..read])
+    }
+
+    /// Whether the text of a file is `wanted`.
+    fn has(&mut self, path: &[&[u8]], wanted: fn(&[u8]) -> bool) -> bool {
+        self.read(path).is_some_and(wanted)
+    }
+}
+
+/// A path of these parts; `None` if they are too long.
+fn joined<'r>(room: &'r mut [u8; PATH_BYTES], parts: &[&[u8]]) -> Option<&'r CStr> {
+    let mut len = 0;
+    for part in parts {
+        let end = len + part.len();
+        room[..PATH_BYTES - 1]
+            .get_mut(len..end)?
+            .copy_from_slice(part);
+        len = end;
+    }
+    room[len] = 0;
+    CStr::from_bytes_until_nul(room).ok()
 }
 
 /// The limit cannot be determined now, for example because the process has no descriptor left.
@@ -126,28 +151,16 @@ impl Path {
 pub struct Unanswered;
 
 /// The limit that leaves the process's group the least room; `None` when there is no limit.
-pub fn group_limit(inquiry: &Inquiry) -> Result<Option<GroupLimit>, Unanswered> {
-    let mut desk = DESK.open().ok_or(Unanswered)?;
-    // SAFETY: one thread has the inquiry.
-    let Work { group, path, text } = unsafe { desk.as_mut() };
-    let read = inquiry.read(c"/proc/self/cgroup", group);
-    let group = &group[..read.ok_or(Unanswered)?];
-    let mut tightest = |version| {
-        let group = group_in(group, version)?;
-        tightest(
-            version,
-            group,
-            &mut Desk {
-                inquiry,
-                path,
-                text,
-            },
-        )
-    };
-    let (two, one) = (tightest(Version::Two), tightest(Version::One));
-    let limits = [two, one].into_iter().flatten();
-    Ok(limits.min_by_key(GroupLimit::room))
+pub fn group_limit(inquiry: &mut Inquiry) -> Result<Option<GroupLimit>, Unanswered> {
+    let (mut desk, group) = Desk::open(inquiry).ok_or(Unanswered)?;
+    let read = desk.inquiry.read(GROUPS, group).ok_or(Unanswered)?;
+    let mut tightest = |version| tightest(version, group_in(&group[..read], version)?, &mut desk);
+    let limits = [tightest(Version::Two), tightest(Version::One)];
+    Ok(limits.into_iter().flatten().min_by_key(GroupLimit::room))
 }
+
+/// Names the process's groups.
+const GROUPS: &CStr = c"/proc/self/cgroup";
 
 /// The group's path in `/proc/self/cgroup`: lines of `number:controllers:path`, version 2 without
 /// controllers.
@@ -163,20 +176,6 @@ fn group_in(text: &[u8], version: Version) -> Option<&[u8]> {
         };
         ours.then_some(path)
     })
-}
-
-/// What reads a group's files.
-struct Desk<'a> {
-    inquiry: &'a Inquiry,
-    path: &'a mut Path,
-    text: &'a mut [u8],
-}
-
-impl Desk<'_> {
-    fn read(&mut self, path: &[&[u8]]) -> Option<&[u8]> {
-        let read = self.inquiry.read(self.path.set(path)?, self.text)?;
-        Some(&self.text[..read])
-    }
 }
 
 /// The tightest limit of a group and its ancestors.
@@ -240,30 +239,18 @@ fn number(text: &[u8]) -> Option<usize> {
 /// Whether the process is short of memory: tasks wait for it, and either the machine has little
 /// left or the tasks belong to the process's own group (of version 2). Otherwise other groups have
 /// reached their own limits.
-pub fn is_short_of_memory(inquiry: &Inquiry) -> bool {
-    let Some(mut desk) = DESK.open() else {
+pub fn is_short_of_memory(inquiry: &mut Inquiry) -> bool {
+    let Some((mut desk, group)) = Desk::open(inquiry) else {
         return false;
-    };
-    // SAFETY: one thread has the inquiry.
-    let Work { group, path, text } = unsafe { desk.as_mut() };
-    let mut desk = Desk {
-        inquiry,
-        path,
-        text,
     };
     // The machine's pressure includes that of every group.
-    if !desk
-        .read(&[b"/proc/pressure/memory"])
-        .is_some_and(is_stalled)
-    {
+    if !desk.has(&[b"/proc/pressure/memory"], is_stalled) {
         return false;
     }
-    if desk.read(&[b"/proc/meminfo"]).is_some_and(has_little_left) {
-        return true;
-    }
-    let read = inquiry.read(c"/proc/self/cgroup", group);
-    read.and_then(|read| group_in(&group[..read], Version::Two))
-        .is_some_and(|own| is_group_stalled(own, &mut desk))
+    desk.has(&[b"/proc/meminfo"], has_little_left)
+        || (desk.inquiry.read(GROUPS, group))
+            .and_then(|read| group_in(&group[..read], Version::Two))
+            .is_some_and(|own| is_group_stalled(own, &mut desk))
 }
 
 /// Whether tasks of a group of version 2 wait for memory. Excludes the root group, which stands for
@@ -272,9 +259,7 @@ fn is_group_stalled(group: &[u8], desk: &mut Desk<'_>) -> bool {
     let group = group.strip_suffix(b"/").unwrap_or(group);
     Version::Two.mounts().iter().any(|mount| {
         desk.read(&[mount, group, b"/cgroup.events"]).is_some()
-            && desk
-                .read(&[mount, group, b"/memory.pressure"])
-                .is_some_and(is_stalled)
+            && desk.has(&[mount, group, b"/memory.pressure"], is_stalled)
     })
 }
 
@@ -422,8 +407,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_makes_sense() {
-        let inquiry = Inquiry::begin().expect("no other test asks");
-        if let Ok(Some(told)) = group_limit(&inquiry) {
+        let mut inquiry = Inquiry::begin().expect("no other test asks");
+        if let Ok(Some(told)) = group_limit(&mut inquiry) {
             assert!(told.limit > 0 && told.used > 0);
         }
         let mut text = [0; 256];
@@ -445,18 +430,17 @@ mod tests {
             let limited = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) } == 0;
             end_inherited();
             let inquiry = Inquiry::begin();
-            limited && inquiry.is_some_and(|inquiry| group_limit(&inquiry) == Err(Unanswered))
+            limited
+                && inquiry.is_some_and(|mut inquiry| group_limit(&mut inquiry) == Err(Unanswered))
         }));
     }
 
     #[test]
     fn a_path_too_long_is_no_path() {
-        let mut path = Path {
-            bytes: [0; PATH_BYTES],
-            len: 0,
-        };
-        assert!(path.set(&[&[b'a'; 1000], &[b'b'; 23]]).is_some());
-        assert!(path.set(&[&[b'a'; 1000], &[b'b'; 24]]).is_none());
-        assert_eq!(path.set(&[b"/a", b"/b"]), Some(c"/a/b"));
+        let mut path = [0; PATH_BYTES];
+        let mut set = |parts: &[&[u8]]| joined(&mut path, parts).map(CStr::to_owned);
+        assert!(set(&[&[b'a'; 1000], &[b'b'; 23]]).is_some());
+        assert!(set(&[&[b'a'; 1000], &[b'b'; 24]]).is_none());
+        assert_eq!(set(&[b"/a", b"/b"]).as_deref(), Some(c"/a/b"));
     }
 }

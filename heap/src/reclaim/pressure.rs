@@ -24,7 +24,7 @@ impl Heap {
         if !is_due() {
             return false;
         }
-        let Some(inquiry) = Inquiry::begin().filter(|_| is_due()) else {
+        let Some(mut inquiry) = Inquiry::begin().filter(|_| is_due()) else {
             return false;
         };
         let timed = self.pressure.is_outdated(now);
@@ -37,7 +37,7 @@ impl Heap {
             return true;
         }
         // Without an answer what was said last stays in force.
-        if let Ok(group) = cgroup::group_limit(&inquiry) {
+        if let Ok(group) = cgroup::group_limit(&mut inquiry) {
             let most_held = &self.pressure.most_held;
             let before = most_held.load(Ordering::Relaxed);
             let forgotten = if timed { before / FORGET_PART } else { 0 };
@@ -49,7 +49,7 @@ impl Heap {
                 .note_group(group.map_or(usize::MAX, |group| group.limit));
         }
         if timed {
-            let short = cgroup::is_short_of_memory(&inquiry);
+            let short = cgroup::is_short_of_memory(&mut inquiry);
             self.pressure.short.store(short, Ordering::Relaxed);
         }
         true
