@@ -13,8 +13,8 @@
 //!   bounded. A surplus goes back to the page heap at once, oldest first. Its guards are removed
 //!   first, because only this layer knows of them, and zeroing a guarded page would fault.
 //! - Guards come from [`Os::install_guard`]; if the kernel refuses, from
-//!   [`Os::install_write_guard`] ([`write_guards`]); if that is refused as well, from
-//!   [`Os::protect`]. The last cost two mappings each, so [`guard`] counts and limits them.
+//!   [`Os::install_write_guard`]; if that is refused as well, from [`Os::protect`]. The last cost
+//!   two mappings each, so [`guards`] counts and limits them.
 //!
 //! The pool's lock is held across no system calls but those for metadata and for write guards.
 //! Without the lock, a thread changes only a stack that it alone holds.
@@ -24,15 +24,13 @@
 //! [`Os::install_guard`]: crate::os::Os::install_guard
 //! [`Os::protect`]: crate::os::Os::protect
 
-mod guard;
+mod guards;
 mod pool;
 mod record;
 pub mod stack;
 #[cfg(test)]
 #[path = "../testing/stacks/mod.rs"]
 mod tests;
-mod write_guards;
 
-pub use guard::StackTotals;
 pub use pool::Pool;
-pub use record::{NotInUse, Overflow, Size, StackError, StackRecord, State, TAG};
+pub use record::{NotInUse, Overflow, Size, StackError, StackRecord, StackTotals, State, TAG};

@@ -1,10 +1,9 @@
 //! Hands out stacks and takes them back; keeps ended ones warm, trims them, then gives them to the
 //! page heap.
 
-use super::guard::{self, Counts, StackTotals};
 use super::record::{
-    List, MOST_SLICES, NotInUse, Overflow, SIZES, Size, StackError, StackRecord, State, Store, TAG,
-    pointer, record,
+    Counts, Guard, List, MOST_SLICES, NotInUse, Overflow, SIZES, Size, StackError, StackRecord,
+    StackTotals, State, Store, TAG, bytes_of, from, pointer, record,
 };
 use crate::base::policy::{Age, KEPT_BYTES, TRIM_BYTES, most_idle_stacks};
 use crate::base::sync::UnsafeCell;
@@ -146,13 +145,12 @@ impl Pool {
         unsafe { Self::cool(pages.os(), stack) };
         stack.set_ended_at(pages.os().now_ms());
         let size = stack.size();
-        let mut surplus = match pages.is_stack_mapped_over(stack.base()) {
+        let surplus = match pages.is_stack_mapped_over(stack.base()) {
             true => self.locked().leave(stack),
             false => self.guarded(pages).keep(stack, size),
         };
         // SAFETY: taken out of the list of idle stacks, by this thread.
-        unsafe { self.retire(pages, surplus.stacks(), Age::New) };
-        Ok(surplus.stacks().len())
+        Ok(unsafe { self.retire(pages, surplus, Age::New) })
     }
 
     /// The stack that contains `address`, guard included; `None` if there is none. Takes no lock.
@@ -205,10 +203,10 @@ impl Pool {
             used,
             idle,
             address: counts.address.load(Relaxed),
-            guards: counts.advised.load(Relaxed),
-            mapped_guards: counts.mapped.load(Relaxed),
-            write_guards: counts.written.load(Relaxed),
-            unguarded: counts.unguarded.load(Relaxed),
+            guards: counts.of(Guard::Advice).load(Relaxed),
+            mapped_guards: counts.of(Guard::Mapping).load(Relaxed),
+            write_guards: counts.of(Guard::Write).load(Relaxed),
+            unguarded: counts.of(Guard::Lost).load(Relaxed),
             created: counts.created.load(Relaxed),
             recycled,
             lost: counts.lost.load(Relaxed),
@@ -257,9 +255,7 @@ fn is_clean_below_top<O: Os>(pages: &PageHeap<O>, span: &Span<'_>) -> bool {
 impl<'p> Locked<'p> {
     /// A stack that was in use before.
     fn reuse<'h>(&mut self, size: Size) -> Option<&'h StackRecord> {
-        let idle = &mut self.inner.idle[size.number()];
-        let stack = idle.newest()?;
-        idle.remove(stack);
+        let stack = self.inner.idle[size.number()].pop()?;
         self.inner.recycled += 1;
         self.hand_out(stack);
         Some(stack)
@@ -285,66 +281,38 @@ const BATCH: usize = 16;
 /// Bytes below the stack pointer that a function may use without moving it.
 const RED_ZONE: usize = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 
-/// Stacks to give up.
-pub(super) struct Batch<'h> {
-    stacks: [Option<&'h StackRecord>; BATCH],
-    count: usize,
-}
-
-impl<'h> Batch<'h> {
-    fn new() -> Self {
-        Self {
-            stacks: [None; BATCH],
-            count: 0,
-        }
-    }
-
-    fn push(&mut self, stack: &'h StackRecord) {
-        self.stacks[self.count] = Some(stack);
-        self.count += 1;
-    }
-
-    pub(super) fn stacks(&mut self) -> &mut [Option<&'h StackRecord>] {
-        &mut self.stacks[..self.count]
-    }
-}
-
 impl<'p> Locked<'p> {
-    /// Keeps a returned stack warm. Returns the surplus.
-    pub(super) fn keep<'h>(&mut self, stack: &'h StackRecord, size: Size) -> Batch<'h> {
+    /// Keeps a returned stack warm. Returns the first of the surplus.
+    pub(super) fn keep<'h>(&mut self, stack: &StackRecord, size: Size) -> Option<&'h StackRecord> {
         self.inner.used -= 1;
         stack.set_state(State::Idle);
         let idle = &mut self.inner.idle[size.number()];
         idle.push(stack);
         let most = most_idle_stacks(size.bytes());
         if idle.len() <= most {
-            return Batch::new();
+            return None;
         }
-        self.idle_since(size, u64::MAX, (most / 4).clamp(1, BATCH))
+        let left = idle.len() - (most / 4).clamp(1, BATCH);
+        self.take_idle(size, |newer, _| newer < left)
     }
 
     /// Gives up a returned stack, as [`Locked::keep`] does surplus ones.
     #[cold]
-    fn leave<'h>(&mut self, stack: &'h StackRecord) -> Batch<'h> {
-        let mut batch = Batch::new();
+    fn leave<'h>(&mut self, stack: &'h StackRecord) -> Option<&'h StackRecord> {
         self.inner.used -= 1;
         stack.set_state(State::Leaving);
-        batch.push(stack);
-        batch
+        Some(stack)
     }
 
-    /// Removes up to `most` stacks from a list, oldest first, that ended at `until_ms` or before.
-    fn idle_since<'h>(&mut self, size: Size, until_ms: u64, most: usize) -> Batch<'h> {
-        let idle = &mut self.inner.idle[size.number()];
-        let mut batch = Batch::new();
-        while batch.count < most
-            && let Some(stack) = idle.oldest().filter(|stack| stack.ended_at() <= until_ms)
-        {
-            idle.remove(stack);
-            stack.set_state(State::Leaving);
-            batch.push(stack);
-        }
-        batch
+    /// Takes idle stacks out of their list, by [`List::cut`]. Returns the first of them.
+    fn take_idle<'h>(
+        &mut self,
+        size: Size,
+        stays: impl Fn(usize, &StackRecord) -> bool,
+    ) -> Option<&'h StackRecord> {
+        let first = self.inner.idle[size.number()].cut(stays);
+        from(first).for_each(|stack| stack.set_state(State::Leaving));
+        first
     }
 }
 
@@ -365,35 +333,42 @@ impl Pool {
     }
 
     fn retire_size<O: Os>(&self, pages: &PageHeap<O>, size: Size, until_ms: u64) -> usize {
-        let mut bytes = 0;
-        loop {
-            let mut batch = self.locked().idle_since(size, until_ms, BATCH);
-            if batch.count == 0 {
-                return bytes;
-            }
-            bytes += batch.count * size.span_bytes();
-            // SAFETY: taken out of the list, by this thread.
-            unsafe { self.retire(pages, batch.stacks(), Age::Old) };
-        }
+        let stays = |_, stack: &StackRecord| stack.ended_at() > until_ms;
+        let old = self.locked().take_idle(size, stays);
+        // SAFETY: taken out of the list, by this thread.
+        unsafe { self.retire(pages, old, Age::Old) * size.span_bytes() }
     }
 
-    /// Gives stacks up.
+    /// Gives up a stack, and those that follow it in its list. Returns how many.
     ///
     /// # Safety
     /// - They are [`State::Leaving`], of one size, and held by this thread.
-    pub(super) unsafe fn retire<O: Os>(
+    unsafe fn retire<O: Os>(
         &self,
         pages: &PageHeap<O>,
-        stacks: &mut [Option<&StackRecord>],
+        first: Option<&StackRecord>,
         age: Age,
-    ) {
-        stacks.sort_unstable_by_key(|stack| stack.map(StackRecord::base));
-        let is_next = |stack: &Option<&StackRecord>, next: &Option<&StackRecord>| {
-            stack.map(StackRecord::top) == next.map(StackRecord::base)
-        };
-        for neighbours in stacks.chunk_by(is_next) {
-            // SAFETY: the caller's promise.
-            unsafe { self.give_up(pages, neighbours, age) };
+    ) -> usize {
+        let (mut stacks, mut given_up) = (from(first), 0);
+        loop {
+            let (mut batch, mut count) = ([None; BATCH], 0);
+            for (place, stack) in batch.iter_mut().zip(&mut stacks) {
+                *place = Some(stack);
+                count += 1;
+            }
+            if count == 0 {
+                return given_up;
+            }
+            given_up += count;
+            let batch = &mut batch[..count];
+            batch.sort_unstable_by_key(|stack| stack.map(StackRecord::base));
+            let is_next = |stack: &Option<&StackRecord>, next: &Option<&StackRecord>| {
+                stack.map(StackRecord::top) == next.map(StackRecord::base)
+            };
+            for neighbours in batch.chunk_by(is_next) {
+                // SAFETY: the caller's promise.
+                unsafe { self.give_up(pages, neighbours, age) };
+            }
         }
     }
 
@@ -430,13 +405,13 @@ impl Pool {
             }
             stack.set_state(State::Blank);
         }
-        let (base, bytes) = (first.base() as *mut u8, guard::bytes_of(stacks.clone()));
+        let (base, bytes) = (first.base() as *mut u8, bytes_of(stacks.clone()));
         if let Some(base) = NonNull::new(base) {
             // SAFETY: spans allocated by `make`, without guards and out of use.
             unsafe { pages.free_querying_kernel(base, bytes, age) };
         }
         let locked = self.locked();
-        stacks.for_each(|stack| locked.inner.store.give(stack));
+        stacks.for_each(|stack| locked.inner.store.free.push(stack));
     }
 
     /// Trims a stack that just ended, if a trim is due.

@@ -1,6 +1,6 @@
-//! The record of one stack, the sizes of stacks, the store of records, and lists of them. Records
-//! are cut from metadata spans and kept in a free list. Their memory is never used for anything
-//! else.
+//! The record of one stack, the sizes of stacks, the store of records, lists of them, and figures.
+//! Records are cut from metadata spans and kept in a free list. Their memory is never used for
+//! anything else.
 
 use crate::base::sync::plain::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
@@ -82,6 +82,9 @@ pub(super) enum Guard {
     Lost = 4,
 }
 
+/// How many kinds of guards there are.
+const GUARDS: usize = 5;
+
 /// The record of one stack. Zeroed memory is a blank record. All fields are separate words, because
 /// a fault handler reads them without the lock.
 #[derive(Debug)]
@@ -92,9 +95,9 @@ pub struct StackRecord {
     base: AtomicUsize,
     /// The user's name for the stack: null, or a C string that outlives its use.
     owner: AtomicPtr<c_char>,
-    /// Neighbours in a list; guarded by the pool's lock.
-    pub(super) older: AtomicPtr<StackRecord>,
-    pub(super) newer: AtomicPtr<StackRecord>,
+    /// The next one in a list. Written by the thread that alone has the record, or under the pool's
+    /// lock.
+    older: AtomicPtr<StackRecord>,
     /// When the stack ended, in ms. Written while [`State::Leaving`].
     ended_at: AtomicU64,
     /// Bytes of address space given back since the last trim. Written while [`State::Leaving`].
@@ -137,12 +140,8 @@ impl StackRecord {
 
     /// The stack's owner.
     pub fn state(&self) -> State {
-        match self.state.load(Acquire) {
-            1 => State::Used,
-            2 => State::Idle,
-            3 => State::Leaving,
-            _ => State::Blank,
-        }
+        use State::{Blank, Idle, Leaving, Used};
+        [Blank, Used, Idle, Leaving][usize::from(self.state.load(Acquire)) % 4]
     }
 
     pub(super) fn set_state(&self, state: State) {
@@ -158,13 +157,8 @@ impl StackRecord {
     }
 
     pub(super) fn guard(&self) -> Guard {
-        match self.guard.load(Relaxed) {
-            1 => Guard::Advice,
-            2 => Guard::Mapping,
-            3 => Guard::Write,
-            4 => Guard::Lost,
-            _ => Guard::None,
-        }
+        use Guard::{Advice, Lost, Mapping, None, Write};
+        [None, Advice, Mapping, Write, Lost][usize::from(self.guard.load(Relaxed)) % GUARDS]
     }
 
     pub(super) fn set_guard(&self, guard: Guard) {
@@ -183,6 +177,12 @@ impl StackRecord {
     ///   of faults reads it.
     pub unsafe fn set_owner(&self, name: *const c_char) {
         self.owner.store(name.cast_mut(), Relaxed);
+    }
+
+    /// The next one in its list.
+    pub(super) fn older<'h>(&self) -> Option<&'h StackRecord> {
+        // SAFETY: null, or a record.
+        unsafe { record(self.older.load(Relaxed)) }
     }
 
     pub(super) fn ended_at(&self) -> u64 {
@@ -291,7 +291,7 @@ impl Size {
 #[derive(Debug)]
 pub(super) struct Store {
     /// Free records.
-    free: *mut StackRecord,
+    pub(super) free: List,
     /// The newest span. The first record of each is no stack's: it leads to the span before it,
     /// and has the span's slices.
     newest: *mut StackRecord,
@@ -312,7 +312,7 @@ const MOST_AT_ONCE: usize = 256;
 impl Store {
     pub(super) const fn new() -> Self {
         Self {
-            free: null_mut(),
+            free: List::new(),
             newest: null_mut(),
             next: null_mut(),
             left: 0,
@@ -325,9 +325,7 @@ impl Store {
         &mut self,
         span: impl Fn(usize) -> Option<NonNull<u8>>,
     ) -> Option<&'h StackRecord> {
-        // SAFETY: null, or a free record.
-        if let Some(free) = unsafe { record(self.free) } {
-            self.free = free.older.load(Relaxed);
+        if let Some(free) = self.free.pop() {
             return Some(free);
         }
         if self.left == 0 {
@@ -365,10 +363,7 @@ impl Store {
     pub(super) fn all<'h>(&self) -> impl Iterator<Item = &'h StackRecord> + use<'h> {
         let (newest, next) = (self.newest, self.next);
         // SAFETY: null, or the first record of a span.
-        let spans = core::iter::successors(unsafe { record(newest) }, |head| unsafe {
-            // SAFETY: as above.
-            record(head.older.load(Relaxed))
-        });
+        let spans = from(unsafe { record(newest) });
         spans.flat_map(move |head| {
             let (first, slices) = (pointer(head), head.untrimmed.load(Relaxed));
             let (mut at, end) = (HEAD, slices * PER_SLICE);
@@ -382,18 +377,11 @@ impl Store {
             })
         })
     }
-
-    /// Takes back a blank record.
-    pub(super) fn give(&mut self, blank: &StackRecord) {
-        blank.older.store(self.free, Relaxed);
-        self.free = pointer(blank);
-    }
 }
 
-/// A list of records, linked through the records.
+/// A list of records, linked through the records, newest first.
 #[derive(Debug)]
 pub(super) struct List {
-    oldest: *mut StackRecord,
     newest: *mut StackRecord,
     count: usize,
 }
@@ -401,7 +389,6 @@ pub(super) struct List {
 impl List {
     pub(super) const fn new() -> Self {
         Self {
-            oldest: null_mut(),
             newest: null_mut(),
             count: 0,
         }
@@ -411,42 +398,135 @@ impl List {
         self.count
     }
 
-    pub(super) fn newest<'h>(&self) -> Option<&'h StackRecord> {
-        // SAFETY: the ends of a list are null or in it.
-        unsafe { record(self.newest) }
-    }
-
-    pub(super) fn oldest<'h>(&self) -> Option<&'h StackRecord> {
-        // SAFETY: as above.
-        unsafe { record(self.oldest) }
-    }
-
     pub(super) fn push(&mut self, entry: &StackRecord) {
         entry.older.store(self.newest, Relaxed);
-        entry.newer.store(null_mut(), Relaxed);
-        match self.newest() {
-            Some(newest) => newest.newer.store(pointer(entry), Relaxed),
-            None => self.oldest = pointer(entry),
-        }
         self.newest = pointer(entry);
         self.count += 1;
     }
 
-    /// Removes an entry of this list.
-    pub(super) fn remove(&mut self, entry: &StackRecord) {
-        let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
-        // SAFETY: links of a list lead to its entries.
-        match unsafe { record(older) } {
-            Some(older) => older.newer.store(newer, Relaxed),
-            None => self.oldest = newer,
-        }
-        // SAFETY: as above.
-        match unsafe { record(newer) } {
-            Some(newer) => newer.older.store(older, Relaxed),
-            None => self.newest = older,
-        }
+    pub(super) fn pop<'h>(&mut self) -> Option<&'h StackRecord> {
+        // SAFETY: null, or a record.
+        let entry = unsafe { record(self.newest) }?;
+        self.newest = entry.older.swap(null_mut(), Relaxed);
         self.count -= 1;
+        Some(entry)
     }
+
+    /// Takes out the first entry that does not stay, and all that are older. `stays` gets how many
+    /// are newer.
+    pub(super) fn cut<'h>(
+        &mut self,
+        stays: impl Fn(usize, &StackRecord) -> bool,
+    ) -> Option<&'h StackRecord> {
+        let (mut last, mut count) = (None::<&StackRecord>, 0);
+        // SAFETY: null, or a record.
+        let mut at = unsafe { record(self.newest) };
+        while let Some(entry) = at.filter(|entry| stays(count, entry)) {
+            (last, at, count) = (at, entry.older(), count + 1);
+        }
+        match last {
+            Some(last) => last.older.store(null_mut(), Relaxed),
+            None => self.newest = null_mut(),
+        }
+        self.count = count;
+        at
+    }
+}
+
+/// A record, and those that follow it in its list.
+pub(super) fn from<'h>(
+    first: Option<&'h StackRecord>,
+) -> impl Iterator<Item = &'h StackRecord> + use<'h> {
+    core::iter::successors(first, |entry| entry.older())
+}
+
+/// Total address space of some stacks, in bytes.
+pub(super) fn bytes_of<'h>(stacks: impl Iterator<Item = &'h StackRecord>) -> usize {
+    stacks.map(|stack| stack.size().span_bytes()).sum()
+}
+
+/// The figures of stacks at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackTotals {
+    /// Stacks in the program's hands.
+    pub used: usize,
+    /// Ended stacks that are kept warm.
+    pub idle: usize,
+    /// Bytes of address space of all of these, guards included.
+    pub address: usize,
+    /// Guards that cost no mapping.
+    pub guards: usize,
+    /// Guards that cost two mappings each.
+    pub mapped_guards: usize,
+    /// Guards against writes, which cost no mapping.
+    pub write_guards: usize,
+    /// Stacks that have lost a guard against writes, because the kernel refused another.
+    pub unguarded: usize,
+    /// Stacks taken from the page heap so far.
+    pub created: usize,
+    /// How often a stack was handed out again.
+    pub recycled: usize,
+    /// Stacks never used again, because the kernel would not remove their guards.
+    pub lost: usize,
+    /// Estimated bytes of page tables for these stacks. A table of one OS page describes as many
+    /// pages as it has entries of 8 bytes (2 MiB of address space on x86-64). A stack needs its
+    /// share of a table for its address space, and at most two tables: one for its guard, one for
+    /// the pages in use.
+    pub page_tables: usize,
+}
+
+/// The running counts behind [`StackTotals`].
+#[derive(Debug)]
+pub(super) struct Counts {
+    /// Stacks with a guard of each kind; of [`Guard::None`], the count means nothing.
+    guards: [AtomicUsize; GUARDS],
+    pub(super) created: AtomicUsize,
+    pub(super) lost: AtomicUsize,
+    pub(super) address: AtomicUsize,
+    pub(super) page_tables: AtomicUsize,
+}
+
+impl Counts {
+    pub(super) const fn new() -> Self {
+        Self {
+            guards: [const { AtomicUsize::new(0) }; GUARDS],
+            created: AtomicUsize::new(0),
+            lost: AtomicUsize::new(0),
+            address: AtomicUsize::new(0),
+            page_tables: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many stacks have such a guard.
+    pub(super) fn of(&self, guard: Guard) -> &AtomicUsize {
+        &self.guards[guard as usize]
+    }
+
+    /// Notes which guard a stack has from now on.
+    pub(super) fn note(&self, stack: &StackRecord, guard: Guard) {
+        self.of(guard).fetch_add(1, Relaxed);
+        self.of(stack.guard()).fetch_sub(1, Relaxed);
+        stack.set_guard(guard);
+    }
+
+    /// Counts a stack that came from the page heap.
+    pub(super) fn add(&self, size: Size, page: usize) {
+        self.created.fetch_add(1, Relaxed);
+        self.address.fetch_add(size.span_bytes(), Relaxed);
+        self.page_tables.fetch_add(tables(size, page), Relaxed);
+    }
+
+    /// Counts a stack that went back or was lost.
+    pub(super) fn remove(&self, size: Size, page: usize) {
+        self.address.fetch_sub(size.span_bytes(), Relaxed);
+        self.page_tables.fetch_sub(tables(size, page), Relaxed);
+    }
+}
+
+/// Bytes of page tables that one stack accounts for.
+fn tables(size: Size, page: usize) -> usize {
+    let entries = page / size_of::<u64>();
+    (size.span_bytes() / entries).min(2 * page)
 }
 
 #[cfg(test)]

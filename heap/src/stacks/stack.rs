@@ -24,8 +24,8 @@ use crate::os::thread::Key;
 use crate::pages::STACK_BYTES;
 use crate::reclaim::start::end_slow_path;
 use core::ffi::{CStr, c_void};
+use core::mem;
 use core::ptr::NonNull;
-use core::{fmt, mem};
 use neap_shared::stats::StackFigures;
 
 /// A stack, on which its owner runs a coroutine. Dropping it returns it to the heap.
@@ -191,11 +191,26 @@ pub fn report_overflows() -> bool {
 
 /// In the handler: no lock, no allocation.
 fn report(fault: &Fault) -> Verdict {
-    let address = fault.address;
-    let Some(overflow) = Pool::overflow_at(&HEAP.pages, address) else {
+    let Some(overflow) = Pool::overflow_at(&HEAP.pages, fault.address) else {
         return Verdict::Foreign;
     };
-    warn(format_args!("{}", Line { address, overflow }));
+    let (owner, is_used) = (overflow.owner(), overflow.state == State::Used);
+    let [begin, end] = if owner.is_empty() {
+        ["", ""]
+    } else {
+        [" (owner \"", "\")"]
+    };
+    warn(format_args!(
+        "stack overflow at {:#x}, in the guard of a stack of {} bytes{begin}{}{end}{}",
+        fault.address,
+        overflow.bytes,
+        Lossy(owner),
+        if is_used {
+            ""
+        } else {
+            ", which was given back before"
+        },
+    ));
     Verdict::Final
 }
 
@@ -208,30 +223,6 @@ impl Overflow {
         // SAFETY: the caller that named the stack promised a string that lives as long as the stack
         // is in use.
         unsafe { CStr::from_ptr(self.owner) }.to_bytes()
-    }
-}
-
-struct Line {
-    address: usize,
-    overflow: Overflow,
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, overflow } = self;
-        let bytes = overflow.bytes;
-        write!(
-            out,
-            "stack overflow at {address:#x}, in the guard of a stack of {bytes} bytes"
-        )?;
-        let owner = overflow.owner();
-        if !owner.is_empty() {
-            write!(out, " (owner \"{}\")", Lossy(owner))?;
-        }
-        if overflow.state != State::Used {
-            out.write_str(", which was given back before")?;
-        }
-        Ok(())
     }
 }
 

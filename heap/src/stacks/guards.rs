@@ -1,18 +1,28 @@
-//! Guards against writes, where the kernel has none by advice, and their return when they are lost.
+//! The guards of stacks.
 //!
-//! All of them are of one generation. They are gone in a fork's child, and when the program closes
-//! the descriptor behind them. The child has them back before `fork` returns, or, if it was made in
-//! a way that Neap does not see, before it gets a stack or gives one back; the program at the next
-//! new stack or round. Records change from and to [`Guard::Write`] under
-//! the pool's lock, which is held across the system calls for that.
+//! A guard is by advice; where the kernel has none, against writes; where that is refused as well,
+//! a mapping, of which there may be few.
+//!
+//! All guards against writes are of one generation. They are gone in a fork's child, and when the
+//! program closes the descriptor behind them. The child has them back before `fork` returns, or, if
+//! it was made in a way that Neap does not see, before it gets a stack or gives one back; the
+//! program at the next new stack or round. Records change from and to [`Guard::Write`] under the
+//! pool's lock, which is held across the system calls for that.
 
-use super::guard::{self, Counts};
 use super::pool::{Locked, Pool};
-use super::record::{Guard, StackError, StackRecord};
+use super::record::{Counts, Guard, StackError, StackRecord, bytes_of};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, SLICE_BYTES};
 use crate::os::{GuardRefused, Os, Purged, fault};
 use crate::pages::PageHeap;
+use core::ptr::NonNull;
+
+/// Mappings per guard made by `mprotect`: the guard splits its mapping in two and adds its own.
+const MAPPINGS_EACH: usize = 2;
+/// Such guards may use one part in this many of the process's mappings. Of the rest, ranges of
+/// write guards may use half. A quarter remains for the program and the page heap: by default as
+/// many as 8,000 threads need for their stacks.
+const SHARE: usize = 2;
 
 impl Pool {
     /// [`Pool::locked`], after the guards against writes were installed again, if this process is
@@ -37,7 +47,7 @@ impl Pool {
 
     /// Whether there are guards against writes, or were before a fork.
     pub fn has_write_guards(&self) -> bool {
-        self.counts.written.load(Relaxed) != 0
+        self.counts.of(Guard::Write).load(Relaxed) != 0
     }
 
     /// Installs the guards against writes again, in a child that `fork` made.
@@ -59,11 +69,10 @@ impl Pool {
         stack: &StackRecord,
     ) -> Result<(), StackError> {
         debug_assert_eq!(stack.guard(), Guard::None);
-        let (start, bytes) = guard::range_of(pages.os(), stack);
+        let (start, bytes) = range_of(pages.os(), stack);
         // SAFETY: the caller's promise; the guard's pages are the span's lowest.
         if unsafe { pages.os().install_guard(start, bytes) }.is_ok() {
-            stack.set_guard(Guard::Advice);
-            self.counts.advised.fetch_add(1, Relaxed);
+            self.counts.note(stack, Guard::Advice);
             return Ok(());
         }
         // SAFETY: the caller's promise. Behind the other guards, pages would stay resident.
@@ -76,7 +85,7 @@ impl Pool {
             return Ok(());
         }
         // SAFETY: as above.
-        unsafe { guard::protect(pages.os(), &self.counts, stack) }
+        unsafe { protect_by_mapping(pages.os(), &self.counts, stack) }
     }
 
     /// Removes the guards of neighbouring stacks. Returns false if the kernel refuses; some guards
@@ -90,25 +99,43 @@ impl Pool {
         os: &O,
         stacks: impl Iterator<Item = &'h StackRecord> + Clone,
     ) -> bool {
-        let mut removed = true;
         for stack in stacks.clone().filter(|stack| stack.guard() == Guard::Write) {
-            // Under the lock, another thread cannot install it again.
+            // Under the lock, another thread cannot install it again. It may just have, by a
+            // mapping.
             let _locked = self.locked();
-            if stack.guard() != Guard::Write {
-                // It just did, by a mapping.
-                continue;
-            }
-            let (start, bytes) = guard::range_of(os, stack);
-            // SAFETY: the caller's promise.
-            if unsafe { os.remove_write_guard(start, bytes) }.is_ok() {
-                stack.set_guard(Guard::None);
-                self.counts.written.fetch_sub(1, Relaxed);
-            } else {
-                removed = false;
+            let (start, bytes) = range_of(os, stack);
+            if stack.guard() == Guard::Write
+                // SAFETY: the caller's promise.
+                && unsafe { os.remove_write_guard(start, bytes) }.is_ok()
+            {
+                self.counts.note(stack, Guard::None);
             }
         }
-        // SAFETY: as above.
-        removed & unsafe { guard::remove(os, stacks, &self.counts) }
+        let Some(first) = stacks.clone().next() else {
+            return true;
+        };
+        let (start, bytes) = (range_of(os, first).0, bytes_of(stacks.clone()));
+        let has = |guard| stacks.clone().any(|stack| stack.guard() == guard);
+        // SAFETY: the caller's promise: everything between the guards is committed and belongs to
+        // the stacks.
+        let (advised, mapped) = unsafe {
+            (
+                !has(Guard::Advice) || os.remove_guard(start, bytes).is_ok(),
+                !has(Guard::Mapping) || os.commit(start, bytes).is_ok(),
+            )
+        };
+        for stack in stacks.clone() {
+            let is_gone = match stack.guard() {
+                Guard::Advice => advised,
+                Guard::Mapping => mapped,
+                Guard::Write => false,
+                Guard::None | Guard::Lost => true,
+            };
+            if is_gone {
+                self.counts.note(stack, Guard::None);
+            }
+        }
+        stacks.into_iter().all(|stack| stack.guard() == Guard::None)
     }
 }
 
@@ -132,8 +159,7 @@ impl Locked<'_> {
             self.restore(pages, counts);
         }
         self.inner.generation = generation;
-        stack.set_guard(Guard::Write);
-        counts.written.fetch_add(1, Relaxed);
+        counts.note(stack, Guard::Write);
         true
     }
 
@@ -149,12 +175,10 @@ impl Locked<'_> {
     #[cold]
     fn restore<O: Os>(&mut self, pages: &PageHeap<O>, counts: &Counts) {
         self.inner.generation = 0;
-        for stack in self.inner.store.all() {
-            if stack.guard() != Guard::Write {
-                continue;
-            }
-            // SAFETY: the guard's pages are not the program's, and `remove` takes the lock before
-            // it gives the pages up.
+        let all = self.inner.store.all();
+        for stack in all.filter(|stack| stack.guard() == Guard::Write) {
+            // SAFETY: the guard's pages are not the program's, and `remove_guards` takes the lock
+            // before it gives the pages up.
             unsafe {
                 match write_guard(pages, stack) {
                     // If they are lost once more meanwhile, the next look at them shows it.
@@ -162,13 +186,8 @@ impl Locked<'_> {
                         self.inner.generation = generation;
                     }
                     Ok(_) => {}
-                    Err(_) => {
-                        counts.written.fetch_sub(1, Relaxed);
-                        if guard::protect(pages.os(), counts, stack).is_err() {
-                            counts.unguarded.fetch_add(1, Relaxed);
-                            stack.set_guard(Guard::Lost);
-                        }
-                    }
+                    Err(_) if protect_by_mapping(pages.os(), counts, stack).is_ok() => {}
+                    Err(_) => counts.note(stack, Guard::Lost),
                 }
             }
         }
@@ -189,7 +208,38 @@ unsafe fn write_guard<O: Os>(
         true => wide,
         false => least.clone(),
     };
-    let (start, bytes) = guard::range_of(pages.os(), stack);
+    let (start, bytes) = range_of(pages.os(), stack);
     // SAFETY: the caller's promise, and what an arena has mapped is the heap's.
     unsafe { pages.os().install_write_guard(start, bytes, within, least) }
+}
+
+/// Installs a guard that is a mapping of its own, if there may be another.
+///
+/// # Safety
+/// - The stack's memory is committed, and only this thread uses the guard's pages.
+unsafe fn protect_by_mapping<O: Os>(
+    os: &O,
+    counts: &Counts,
+    stack: &StackRecord,
+) -> Result<(), StackError> {
+    let most = os.most_mappings() / SHARE / MAPPINGS_EACH;
+    let (mapped, (guard, bytes)) = (counts.of(Guard::Mapping), range_of(os, stack));
+    // `mprotect` fails here only if there are too many mappings.
+    // SAFETY: the caller's promise.
+    if mapped.fetch_add(1, Relaxed) >= most || unsafe { os.protect(guard, bytes) }.is_err() {
+        mapped.fetch_sub(1, Relaxed);
+        return Err(StackError::OutOfMappings);
+    }
+    // Only now: who gives up a stack with a guard against writes waits for the lock.
+    counts.of(stack.guard()).fetch_sub(1, Relaxed);
+    stack.set_guard(Guard::Mapping);
+    Ok(())
+}
+
+/// The stack's guard: its first byte, and its bytes.
+fn range_of<O: Os>(os: &O, stack: &StackRecord) -> (NonNull<u8>, usize) {
+    debug_assert_ne!(stack.base(), 0);
+    // SAFETY: the base of a stack is an address in an arena.
+    let start = unsafe { NonNull::new_unchecked(stack.base() as *mut u8) };
+    (start, stack.limit(os.page_bytes()) - stack.base())
 }
