@@ -22,9 +22,9 @@ use neap_heap::os::thread::with_signals_masked;
 
 // SAFETY: as glibc declares the function.
 static REGISTER: Next<Register> = unsafe { Next::new(c"__register_atfork") };
-#[cfg(panic = "abort")]
-// SAFETY: as C libraries declare the function.
-static AT_FORK: Next<AtFork> = unsafe { Next::new(c"pthread_atfork") };
+/// Of other C libraries.
+// SAFETY: as they declare the function, but for the last argument, whose register it ignores.
+static AT_FORK: Next<Register> = unsafe { Next::new(c"pthread_atfork") };
 
 /// Whether others have registered handlers.
 static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
@@ -39,8 +39,6 @@ pub(crate) fn around<T>(fork: impl FnOnce() -> T) -> T {
 
 type Handler = Option<unsafe extern "C" fn()>;
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int;
-#[cfg(panic = "abort")]
-type AtFork = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
 
 /// What glibc's `pthread_atfork` calls, which is linked statically into each library.
 ///
@@ -61,7 +59,7 @@ unsafe extern "C" fn __register_atfork(
         HAS_OTHERS.store(true, Ordering::Relaxed);
     }
     // SAFETY: the caller's promise.
-    unsafe { register(before, in_parent, in_child, library) }.unwrap_or(libc::ENOSYS)
+    unsafe { register(before, in_parent, in_child, library) }
 }
 
 /// Looks the wrapped function up, where the C library has it.
@@ -71,7 +69,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// `None` where the C library is not glibc.
+/// Has the C library register handlers.
 ///
 /// # Safety
 /// - As [`__register_atfork`].
@@ -80,11 +78,12 @@ unsafe fn register(
     in_parent: Handler,
     in_child: Handler,
     library: *const c_void,
-) -> Option<c_int> {
-    // SAFETY: null, or glibc's function of this name and so of this type; the caller's promise.
-    unsafe {
-        let next = REGISTER.found();
-        Some(next?(before, in_parent, in_child, library))
+) -> c_int {
+    let next = if is_glibc() { &REGISTER } else { &AT_FORK };
+    match next.found() {
+        // SAFETY: a function of this type; the caller's promise.
+        Some(next) => unsafe { next(before, in_parent, in_child, library) },
+        None => libc::ENOSYS,
     }
 }
 
@@ -110,15 +109,6 @@ core::arch::global_asm!(
 /// - The handlers may be called at every fork.
 #[cfg(panic = "abort")]
 unsafe extern "C" fn at_fork(before: Handler, in_parent: Handler, in_child: Handler) -> c_int {
-    // SAFETY: the caller's promise; this library is never unloaded. Null, or the C library's
-    // function of this name and so of this type.
-    let result = unsafe {
-        match is_glibc() {
-            true => register(before, in_parent, in_child, null()),
-            false => AT_FORK
-                .found()
-                .map(|other| other(before, in_parent, in_child)),
-        }
-    };
-    result.unwrap_or(libc::ENOSYS)
+    // SAFETY: the caller's promise; this library is never unloaded.
+    unsafe { register(before, in_parent, in_child, null()) }
 }

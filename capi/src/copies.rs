@@ -155,6 +155,34 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
     unsafe { next(number, a, b, c, d, e, f) }
 }
 
+/// The calls that [`seen`] looks at.
+const SEEN: &[c_long] = &[
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_fork,
+    libc::SYS_prctl,
+    libc::SYS_seccomp,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_capset,
+    libc::SYS_landlock_restrict_self,
+    libc::SYS_exit,
+];
+
+/// The kernel's numbers of calls are below this one.
+const NUMBERS: usize = 512;
+
+/// A bit for each number: whether it is in [`SEEN`].
+static IS_SEEN: [u64; NUMBERS / 64] = {
+    let (mut bits, mut at) = ([0; NUMBERS / 64], 0);
+    while at < SEEN.len() {
+        bits[SEEN[at] as usize / 64] |= 1 << (SEEN[at] % 64);
+        at += 1;
+    }
+    bits
+};
+
 /// What `syscall` hands over: copies of the process, and three other kinds of call. They enter a
 /// sandbox, need a process with one thread, or change or end the calling thread alone.
 ///
@@ -272,42 +300,17 @@ unsafe extern "C" fn raw() {
 unsafe extern "C" fn syscall(number: c_long) -> c_long {
     core::arch::naked_asm!(
         ".cfi_startproc",
-        "cmp rdi, {clone}",
-        "je 2f",
-        "cmp rdi, {fork}",
-        "je 2f",
-        "cmp rdi, {clone3}",
-        "je 2f",
-        "cmp rdi, {prctl}",
-        "je 2f",
-        "cmp rdi, {seccomp}",
-        "je 2f",
-        "cmp rdi, {unshare}",
-        "je 2f",
-        "cmp rdi, {setns}",
-        "je 2f",
-        "cmp rdi, {capset}",
-        "je 2f",
-        "cmp rdi, {landlock}",
-        "je 2f",
-        "cmp rdi, {exit}",
-        "je 2f",
-        "jmp qword ptr [rip + {next}]",
+        "cmp rdi, {numbers}",
+        "jae 2f",
+        "bt qword ptr [rip + {is_seen}], rdi",
+        "jc {seen}",
         "2:",
-        "jmp {seen}",
+        "jmp qword ptr [rip + {next}]",
         ".cfi_endproc",
-        clone = const libc::SYS_clone,
-        fork = const libc::SYS_fork,
-        clone3 = const libc::SYS_clone3,
-        prctl = const libc::SYS_prctl,
-        seccomp = const libc::SYS_seccomp,
-        unshare = const libc::SYS_unshare,
-        setns = const libc::SYS_setns,
-        capset = const libc::SYS_capset,
-        landlock = const libc::SYS_landlock_restrict_self,
-        exit = const libc::SYS_exit,
-        next = sym SYSCALL,
+        numbers = const NUMBERS,
+        is_seen = sym IS_SEEN,
         seen = sym seen,
+        next = sym SYSCALL,
     )
 }
 
@@ -349,40 +352,23 @@ unsafe extern "C" fn raw() {
 unsafe extern "C" fn syscall(number: c_long) -> c_long {
     core::arch::naked_asm!(
         ".cfi_startproc",
-        "cmp x0, #{clone}",
-        "b.eq 2f",
-        "cmp x0, #{clone3}",
-        "b.eq 2f",
-        "cmp x0, #{prctl}",
-        "b.eq 2f",
-        "cmp x0, #{seccomp}",
-        "b.eq 2f",
-        "cmp x0, #{unshare}",
-        "b.eq 2f",
-        "cmp x0, #{setns}",
-        "b.eq 2f",
-        "cmp x0, #{capset}",
-        "b.eq 2f",
-        "cmp x0, #{landlock}",
-        "b.eq 2f",
-        "cmp x0, #{exit}",
-        "b.eq 2f",
+        "cmp x0, #{numbers}",
+        "b.hs 2f",
+        "adrp x16, {is_seen}",
+        "add x16, x16, :lo12:{is_seen}",
+        "lsr x17, x0, #6",
+        "ldr x16, [x16, x17, lsl #3]",
+        "lsr x16, x16, x0",
+        "tbz x16, #0, 2f",
+        "b {seen}",
+        "2:",
         "adrp x16, {next}",
         "ldr x16, [x16, :lo12:{next}]",
         "br x16",
-        "2:",
-        "b {seen}",
         ".cfi_endproc",
-        clone = const libc::SYS_clone,
-        clone3 = const libc::SYS_clone3,
-        prctl = const libc::SYS_prctl,
-        seccomp = const libc::SYS_seccomp,
-        unshare = const libc::SYS_unshare,
-        setns = const libc::SYS_setns,
-        capset = const libc::SYS_capset,
-        landlock = const libc::SYS_landlock_restrict_self,
-        exit = const libc::SYS_exit,
-        next = sym SYSCALL,
+        numbers = const NUMBERS,
+        is_seen = sym IS_SEEN,
         seen = sym seen,
+        next = sym SYSCALL,
     )
 }

@@ -10,13 +10,13 @@
 //! | `cxx/` | the 20 replaceable forms of `operator new` and `operator delete` |
 //! | `process.rs` | `unshare` `setns` `capset` `fork` `forkpty`: the purge thread makes way; `_exit` `_Exit`: statistics are written on this way out as well |
 //! | `copies.rs` | `clone` `_Fork` `syscall`: copies of the process past `fork`, and sandboxes entered by number |
-//! | `dlopen.rs` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `at_fork.rs` | `__register_atfork`, which glibc's `pthread_atfork` calls: Neap's handlers come first |
 //! | `signals.rs` | `sigaction` `signal`: the report of a guarded block comes before the program's own handler |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
 //! | `start.rs` | the constructor; `neap_start_purge_thread` `neap_version` |
 //! | `watch.rs` | `mmap` `mmap64` `munmap` `mremap` `shmat` `madvise` `ioctl` `prctl`: calls that map over the heap or unmap its pages, fill them or advise on them, or enter a sandbox |
-//! | `imports.rs`, `loader.rs` | no name: what the library takes from the C library, and asks the loader |
+//! | `loader.rs` | `dlopen`, with `RTLD_DEEPBIND` taken out; what the library asks the loader |
+//! | `imports.rs` | no name: what the library takes from the C library |
 //! | `options.rs` | no name: the options `deepbind` and `children`, and programs with a sanitizer |
 //!
 //! `errno` follows one rule: a C entry point that fails to get memory sets `ENOMEM`. Nothing else
@@ -31,7 +31,6 @@ mod at_fork;
 mod c;
 mod copies;
 mod cxx;
-mod dlopen;
 mod imports;
 mod loader;
 mod options;

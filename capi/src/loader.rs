@@ -1,10 +1,14 @@
-//! Questions to the dynamic loader, and the functions that this library's functions wrap
-//! ([`Next`]).
+//! Questions to the dynamic loader, its `dlopen`, and the functions that this library's functions
+//! wrap ([`Next`]).
 //!
-//! They are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
+//! The questions are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
+//!
+//! `dlopen` has `RTLD_DEEPBIND` taken out. An object loaded with that flag binds its own `malloc`
+//! and `free` to the C library, past a preloaded allocator; blocks then cross between two heaps.
+//! Debian's PHP loads its extensions so. The option `deepbind` keeps the flag.
 
-use crate::imports::{IN_ARCHIVE, address_of, optional, symbol};
-use core::ffi::{CStr, c_void};
+use crate::imports::{IN_ARCHIVE, address_of, late_dlopen, optional, symbol};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::marker::PhantomData;
 use core::mem::transmute_copy;
 use core::ops::Range;
@@ -161,16 +165,65 @@ macro_rules! wraps {
 }
 pub(crate) use wraps;
 
-/// Calls the next library's function, which the constructor found, or else the kernel.
-macro_rules! next_or_kernel {
-    ($place:ident($($argument:expr),*), $name:ident) => {
-        match $place.get() {
-            Some(next) => next($($argument),*),
-            None => $crate::imports::result_of(neap_heap::kernel!($name $(, $argument)*)) as _,
+/// Functions of the C library's names, each with what it does around `next`: a call of the next
+/// library's function, which the constructor found, or else of the kernel. Arguments behind `...`
+/// are variable in C; on the machines that Neap runs on they come in the same registers. `look`
+/// looks the next library's functions up.
+macro_rules! wrappers {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $kind:ty),* $(; $dots:tt $($more:ident: $other:ty),+)?)
+            -> $result:ty = |$next:ident| $body:block
+    )*) => {
+        #[allow(non_upper_case_globals, reason = "the functions' names")]
+        pub(crate) mod wrapped {
+            use super::*;
+            use $crate::loader::{Next, named};
+            $(
+                pub(super) static $name: Next<unsafe extern "C" fn($($kind),* $(, $dots)?) -> $result> =
+                    // SAFETY: as the C library declares the function of this name.
+                    unsafe { Next::new(named!($name)) };
+            )*
+
+            /// Looks these functions up.
+            pub(crate) fn look() {
+                $($name.symbol.look();)*
+            }
+        }
+
+        $(
+            $(#[$doc])*
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(
+                $($argument: $kind,)* $($($more: $other),+)?
+            ) -> $result {
+                // SAFETY: as the C library declares the function; without one, as the kernel's call
+                // of this number. The caller's promise.
+                let $next = || unsafe {
+                    match wrapped::$name.get() {
+                        Some(next) => next($($argument,)* $($($more),+)?),
+                        None => $crate::imports::result_of(
+                            neap_heap::kernel!($name $(, $argument)* $($(, $more)+)?)
+                        ) as _,
+                    }
+                };
+                $body
+            }
+        )*
+    };
+}
+pub(crate) use wrappers;
+
+/// A name as a C string.
+macro_rules! named {
+    ($name:ident) => {
+        match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => unreachable!(),
         }
     };
 }
-pub(crate) use next_or_kernel;
+pub(crate) use named;
 
 /// A function of the next library in the search order, of the type `F`.
 pub(crate) struct Next<F> {
@@ -261,4 +314,106 @@ pub(crate) fn has_looked() -> bool {
 /// From now on other threads may open and close libraries.
 pub(crate) fn note_looked() {
     LOOKED.store(true, Ordering::Relaxed);
+}
+
+/// The body of a function of two words and perhaps a reference, which goes on in the function that
+/// `plan` chooses, as if its own caller had called that: with the same return address, and no frame
+/// of Rust between the caller and what that function throws. `plan` gets the two words, which it
+/// may change, and the reference.
+///
+/// ```text
+///   on entry:       rdi, rsi words   rdx reference   [rsp] return address
+///   plan(words, reference) → rax target
+///   at the jump:    rdi, rsi words                   [rsp] the same return address
+/// ```
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump_by {
+    ($plan:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "push rsi",
+            ".cfi_adjust_cfa_offset 8",
+            "push rdi",
+            ".cfi_adjust_cfa_offset 8",
+            "mov rdi, rsp",
+            "mov rsi, rdx",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 8",
+            "call {plan}",
+            "add rsp, 8",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rdi",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rsi",
+            ".cfi_adjust_cfa_offset -8",
+            "jmp rax",
+            ".cfi_endproc",
+            plan = sym $plan,
+        )
+    };
+}
+
+/// The same: `x0` and `x1` are the words, `x2` the reference, `x30` the return address.
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump_by {
+    ($plan:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "stp x29, x30, [sp, #-32]!",
+            ".cfi_def_cfa_offset 32",
+            ".cfi_offset x29, -32",
+            ".cfi_offset x30, -24",
+            "stp x0, x1, [sp, #16]",
+            "mov x29, sp",
+            "add x0, sp, #16",
+            "mov x1, x2",
+            "bl {plan}",
+            "mov x16, x0",
+            "ldp x0, x1, [sp, #16]",
+            "ldp x29, x30, [sp], #32",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            ".cfi_def_cfa_offset 0",
+            "br x16",
+            ".cfi_endproc",
+            plan = sym $plan,
+        )
+    };
+}
+pub(crate) use jump_by;
+
+/// Whether the option `deepbind` leaves the flag to the C library.
+static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Leaves `RTLD_DEEPBIND` in the flags from now on.
+pub(crate) fn keep_deepbind() {
+    DEEPBIND_KEPT.store(true, Ordering::Relaxed);
+}
+
+pub(crate) static DLOPEN: Symbol = Symbol::new(c"dlopen");
+
+/// Where a `dlopen` of a file with a mode goes. Takes the flag out of the mode.
+extern "C" fn plan_dlopen([_file, mode]: &mut [usize; 2]) -> NonNull<c_void> {
+    extern "C" fn refuse(_file: *const c_char, _mode: c_int) -> *mut c_void {
+        null_mut()
+    }
+    // The new object may take addresses that belonged to an earlier one.
+    neap_instruments::unwind::forget();
+    if !DEEPBIND_KEPT.load(Ordering::Relaxed) {
+        *mode &= !(libc::RTLD_DEEPBIND as usize);
+    }
+    let found = NonNull::new(DLOPEN.found()).or_else(|| NonNull::new(late_dlopen()));
+    // The process may have no other.
+    found.unwrap_or_else(|| NonNull::new(refuse as *mut c_void).expect("a function's address"))
+}
+
+/// The loader's `dlopen` with `RTLD_DEEPBIND` taken out of `mode`. The loader resolves `$ORIGIN`,
+/// `RUNPATH` and namespaces by its caller's address, so this ends in a jump.
+///
+/// # Safety
+/// - `file` is null or a C string; loading runs the object's constructors.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void {
+    jump_by!(plan_dlopen)
 }

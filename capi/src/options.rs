@@ -9,8 +9,8 @@
 //! process. So it says what it does, takes itself out of `LD_PRELOAD`, and executes the program
 //! again, before anything else of the process has run.
 
-use crate::dlopen;
 use crate::imports::{self, optional};
+use crate::loader::keep_deepbind;
 use core::ffi::{CStr, c_char};
 use neap_heap::kernel;
 use neap_heap::os::process;
@@ -29,7 +29,7 @@ pub unsafe fn read(envp: *mut *mut c_char) {
     for string in unsafe { process::strings_of(envp) } {
         // SAFETY: a C string.
         match parse(unsafe { CStr::from_ptr(string) }.to_bytes()) {
-            Some(("deepbind", Value::Choice("keep"))) => dlopen::keep_deepbind(),
+            Some(("deepbind", Value::Choice("keep"))) => keep_deepbind(),
             // SAFETY: the caller's promise.
             Some(("children", Value::Choice("0"))) => unsafe { _ = leave_preload(envp) },
             _ => {}

@@ -10,7 +10,7 @@
 use crate::at_fork;
 use crate::copies::{self, hold_for};
 use crate::imports::optional;
-use crate::loader::{self, next_or_kernel, wraps};
+use crate::loader::{self, wrappers, wraps};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::{NonNull, null};
@@ -23,9 +23,6 @@ use neap_heap::reclaim::thread::{self as purge, After};
 use neap_instruments::statistics;
 
 wraps! {
-    UNSHARE: c"unshare", unsafe extern "C" fn(c_int) -> c_int;
-    SETNS: c"setns", unsafe extern "C" fn(c_int, c_int) -> c_int;
-    CAPSET: c"capset", unsafe extern "C" fn(*mut c_void, *const c_void) -> c_int;
     FORK: c"fork", unsafe extern "C" fn() -> c_int;
     FORKPTY: c"forkpty", Forkpty;
 }
@@ -39,42 +36,40 @@ static COUNTS_THREADS: AtomicBool = AtomicBool::new(false);
 /// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
     look();
+    wrapped::look();
     // New in 3.12.
     let python = loader::listed(c"PyErr_GetRaisedException");
     COUNTS_THREADS.store(python.is_some(), Ordering::Relaxed);
 }
 
-/// Leaves what the process shares with others. Only a process with one thread may leave some of it.
-///
-/// # Safety
-/// - As `unshare(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    let _alone = hold_for(flags);
-    // SAFETY: as C declares the function; without one, as the kernel's call of this number.
-    unsafe { next_or_kernel!(UNSHARE(flags), unshare) }
-}
+wrappers! {
+    /// Leaves what the process shares with others. Only a process with one thread may leave some of
+    /// it.
+    ///
+    /// # Safety
+    /// - As `unshare(2)`.
+    fn unshare(flags: c_int) -> c_int = |next| {
+        let _alone = hold_for(flags);
+        next()
+    }
 
-/// Enters a namespace. Only a process with one thread may enter some of them.
-///
-/// # Safety
-/// - As `setns(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
-    let _alone = hold_for(kind);
-    // SAFETY: as in `unshare`.
-    unsafe { next_or_kernel!(SETNS(file, kind), setns) }
-}
+    /// Enters a namespace. Only a process with one thread may enter some of them.
+    ///
+    /// # Safety
+    /// - As `setns(2)`.
+    fn setns(file: c_int, kind: c_int) -> c_int = |next| {
+        let _alone = hold_for(kind);
+        next()
+    }
 
-/// Sets the capabilities of the calling thread. A purge thread from before would keep its own.
-///
-/// # Safety
-/// - As `capset(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
-    let _alone = purge::hold();
-    // SAFETY: as in `unshare`.
-    unsafe { next_or_kernel!(CAPSET(header, data), capset) }
+    /// Sets the capabilities of the calling thread. A purge thread from before would keep its own.
+    ///
+    /// # Safety
+    /// - As `capset(2)`.
+    fn capset(header: *mut c_void, data: *const c_void) -> c_int = |next| {
+        let _alone = purge::hold();
+        next()
+    }
 }
 
 /// Forks. The program's own handlers run within it, and may free much.
@@ -83,7 +78,7 @@ unsafe extern "C" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
 /// - As `fork(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> c_int {
-    // SAFETY: as in `unshare`; without the C library's own there is none that runs handlers.
+    // SAFETY: as C declares the function; without one, there is none that runs handlers.
     around(&mut || unsafe {
         match FORK.found() {
             Some(next) => next(),
@@ -103,7 +98,7 @@ unsafe extern "C" fn forkpty(
     settings: *const c_void,
     window: *const c_void,
 ) -> c_int {
-    // SAFETY: as in `unshare`.
+    // SAFETY: as C declares the function.
     around(&mut || unsafe {
         match FORKPTY.found() {
             Some(next) => next(file, name, settings, window),

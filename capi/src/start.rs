@@ -11,7 +11,7 @@
 
 use crate::cxx;
 use crate::imports::{self, IN_ARCHIVE, is_static};
-use crate::{copies, dlopen, loader, options, watch};
+use crate::{copies, loader, options, watch};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use core::ptr::null_mut;
@@ -70,10 +70,10 @@ fn look() {
     }
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     crate::signals::begin();
-    watch::look();
+    watch::wrapped::look();
     crate::process::begin();
     copies::begin();
-    dlopen::begin();
+    loader::DLOPEN.look();
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     crate::at_fork::begin();
     loader::note_looked();

@@ -1,8 +1,8 @@
 //! The 20 replaceable forms of C++'s `operator new` and `operator delete`.
 //!
-//! `new.rs` and `delete.rs` define the symbols; their fast paths are `malloc` and `free`. The
-//! out-of-memory path needs the C++ runtime. This library is not linked to it, so this file finds
-//! it in the running process:
+//! `operators.rs` defines the symbols; their fast paths are `malloc` and `free`. The out-of-memory
+//! path needs the C++ runtime. This library is not linked to it, so this file finds it in the
+//! running process:
 //!
 //! - A throwing `new` enters `exhausted`. It calls the new-handler and retries until an allocation
 //!   succeeds or the handler throws. Without a handler it throws `std::bad_alloc`. The only Rust
@@ -37,31 +37,7 @@ use neap_heap::os::process::fatal;
 use neap_heap::watched::harden::Form;
 use neap_heap::watched::stated;
 
-/// Derived forms: name, arguments, and what they are to the function that does the work, which also
-/// gets the form's [`Symbol`]. `nothrow` is a reference to `std::nothrow`, which is never read.
-macro_rules! forms {
-    ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)? = $work:ident($($value:expr),*);)*) => {$(
-        #[doc = concat!("The operator, as `", stringify!($work), "`.")]
-        ///
-        /// # Safety
-        /// - A block is null or came from the matching `new`, called with these values; the program
-        ///   no longer uses it.
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
-            static BEHIND: Symbol = Symbol::new(match core::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => unreachable!(),
-            });
-            #[allow(unused_unsafe, reason = "`new` takes no pointer")]
-            // SAFETY: the caller's promise is the same.
-            unsafe { $work(&BEHIND, $($value),*) }
-        }
-    )*};
-}
-mod delete;
-mod new;
+mod operators;
 
 /// Not checked yet.
 const UNKNOWN: u8 = 0;

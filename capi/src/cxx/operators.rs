@@ -1,27 +1,52 @@
-//! The eight forms of `operator new`.
+//! The eight forms of `operator new` and the twelve of `operator delete`.
+//!
+//! A stated size that is too small is refused only under `NEAP_CHECK=1` and `NEAP_HARDEN`. A
+//! program that deletes through a base class without a virtual destructor states one, and no code
+//! here needs it. `NEAP_HARDEN` also refuses a `delete` of what another form than `new` gave.
 
 use crate::c;
 use crate::cxx;
-use crate::loader::Symbol;
+use crate::loader::{Symbol, jump_by, named};
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::{NonNull, null_mut};
-use neap_heap::malloc;
 use neap_heap::watched::harden::Form;
 use neap_heap::watched::stated;
+use neap_heap::{free, malloc};
 
-/// A nothrow form of the C++ runtime. One with fewer arguments ignores the registers of the others.
-type RuntimeForm = extern "C" fn(usize, usize, usize) -> *mut c_void;
+type Block = *mut c_void;
+/// A form of the C++ runtime: of `new`, whose first argument is a size, or of `delete`. One with
+/// fewer arguments ignores the registers of the others, and one of `delete` returns nothing.
+type RuntimeForm<First> = unsafe extern "C" fn(First, usize, usize) -> Block;
+
+/// Derived forms: name, arguments, and what they are to the function that does the work, which also
+/// gets the form's [`Symbol`]. `nothrow` is a reference to `std::nothrow`, which is never read.
+macro_rules! forms {
+    ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)? = $work:ident($($value:expr),*);)*) => {$(
+        #[doc = concat!("The operator, as `", stringify!($work), "`.")]
+        ///
+        /// # Safety
+        /// - A block is null or came from the matching `new`, called with these values; the program
+        ///   no longer uses it.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
+            static BEHIND: Symbol = Symbol::new(named!($name));
+            #[allow(unused_unsafe, reason = "`new` takes no pointer")]
+            // SAFETY: the caller's promise is the same.
+            unsafe { $work(&BEHIND, $($value),*) }
+        }
+    )*};
+}
 
 /// `operator new(size)`.
 #[unsafe(no_mangle)]
-extern "C-unwind" fn _Znwm(size: usize) -> *mut c_void {
+extern "C-unwind" fn _Znwm(size: usize) -> Block {
     plain(size, Form::New)
 }
 
 /// `operator new[](size)`.
 #[unsafe(no_mangle)]
-extern "C-unwind" fn _Znam(size: usize) -> *mut c_void {
+extern "C-unwind" fn _Znam(size: usize) -> Block {
     static BEHIND: Symbol = Symbol::new(c"_Znam");
     match cxx::surely_none() {
         true => plain(size, Form::Array),
@@ -32,13 +57,13 @@ extern "C-unwind" fn _Znam(size: usize) -> *mut c_void {
 
 /// `operator new(size, align)`.
 #[unsafe(no_mangle)]
-extern "C-unwind" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_void {
+extern "C-unwind" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> Block {
     aligned(size, align)
 }
 
 /// `operator new[](size, align)`.
 #[unsafe(no_mangle)]
-extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_void {
+extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> Block {
     static BEHIND: Symbol = Symbol::new(c"_ZnamSt11align_val_t");
     match cxx::surely_none() {
         true => aligned(size, align),
@@ -48,19 +73,19 @@ extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_v
 }
 
 forms! {
-    _ZnwmRKSt9nothrow_t(size: usize, nothrow: usize) -> *mut c_void
+    _ZnwmRKSt9nothrow_t(size: usize, nothrow: usize) -> Block
         = plain_nothrow(size, nothrow, Form::New);
-    _ZnamRKSt9nothrow_t(size: usize, nothrow: usize) -> *mut c_void
+    _ZnamRKSt9nothrow_t(size: usize, nothrow: usize) -> Block
         = plain_nothrow(size, nothrow, Form::Array);
-    _ZnwmSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, nothrow: usize) -> *mut c_void
+    _ZnwmSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, nothrow: usize) -> Block
         = aligned_nothrow(size, align, nothrow);
-    _ZnamSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, nothrow: usize) -> *mut c_void
+    _ZnamSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, nothrow: usize) -> Block
         = aligned_nothrow(size, align, nothrow);
 }
 
 /// Allocates; on failure, runs the new-handler's loop and throws `std::bad_alloc`.
 #[inline(always)]
-fn plain(size: usize, form: Form) -> *mut c_void {
+fn plain(size: usize, form: Form) -> Block {
     match malloc::allocate_hit(size) {
         Some(block) => block.cast(),
         None => plain_miss(size, form),
@@ -70,9 +95,8 @@ fn plain(size: usize, form: Form) -> *mut c_void {
 /// [`plain`] after a miss in the magazine. Out of line, so that the hot path needs no stack frame.
 #[cold]
 #[inline(never)]
-extern "C-unwind" fn plain_miss(size: usize, form: Form) -> *mut c_void {
-    let block = malloc::allocate_missed(size);
-    stated::mark(block, form);
+extern "C-unwind" fn plain_miss(size: usize, form: Form) -> Block {
+    let block = marked(size, form);
     if block.is_null() {
         // SAFETY: a form without alignment passes 1.
         return unsafe { exhausted(size, 1) };
@@ -80,10 +104,18 @@ extern "C-unwind" fn plain_miss(size: usize, form: Form) -> *mut c_void {
     block.cast()
 }
 
+/// A block past the magazine, with a note of the form.
+#[inline(always)]
+fn marked(size: usize, form: Form) -> *mut u8 {
+    let block = malloc::allocate_missed(size);
+    stated::mark(block, form);
+    block
+}
+
 /// Allocates an aligned block; on failure, runs the new-handler's loop and throws `std::bad_alloc`.
 /// For an alignment that is no power of two it throws at once, as libstdc++ does.
 #[inline(always)]
-fn aligned(size: usize, align: usize) -> *mut c_void {
+fn aligned(size: usize, align: usize) -> Block {
     match c::hit(size, align) {
         Some(block) => block.cast(),
         None => aligned_miss(size, align),
@@ -93,7 +125,7 @@ fn aligned(size: usize, align: usize) -> *mut c_void {
 /// [`aligned`] after a miss in the magazine.
 #[cold]
 #[inline(never)]
-extern "C-unwind" fn aligned_miss(size: usize, align: usize) -> *mut c_void {
+extern "C-unwind" fn aligned_miss(size: usize, align: usize) -> Block {
     let block = attempt(size, align);
     if block.is_null() {
         // SAFETY: the alignment is the operator's.
@@ -111,14 +143,24 @@ fn attempt(size: usize, align: usize) -> *mut u8 {
     c::allocate(size, align)
 }
 
+/// Goes on in the form of `new[]` that [`array_form`] chooses. So no frame of Rust is between the
+/// caller and what that form throws.
+///
+/// # Safety
+/// - `behind` is the operator's. `align` is what it was given, or 0 for the form without.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn array_elsewhere(size: usize, align: usize, behind: &Symbol) -> Block {
+    jump_by!(array_form)
+}
+
 /// What a throwing `new[]` calls, if it is not known that the program replaces no operator: the C++
 /// runtime's form, which calls `new`, or this library's.
-extern "C" fn array_form(behind: &Symbol) -> *mut c_void {
-    cxx::instead(behind).map_or(own_array as *mut c_void, NonNull::as_ptr)
+extern "C" fn array_form(_size_and_align: &mut [usize; 2], behind: &Symbol) -> Block {
+    cxx::instead(behind).map_or(own_array as Block, NonNull::as_ptr)
 }
 
 /// This library's `new[]`. An `align` of 0 means the form without an alignment.
-extern "C-unwind" fn own_array(size: usize, align: usize) -> *mut c_void {
+extern "C-unwind" fn own_array(size: usize, align: usize) -> Block {
     match align {
         0 => plain(size, Form::Array),
         _ => aligned(size, align),
@@ -127,17 +169,11 @@ extern "C-unwind" fn own_array(size: usize, align: usize) -> *mut c_void {
 
 /// A block, or the result of the C++ runtime's nothrow form.
 #[inline(always)]
-fn plain_nothrow(behind: &Symbol, size: usize, nothrow: usize, form: Form) -> *mut c_void {
+fn plain_nothrow(behind: &Symbol, size: usize, nothrow: usize, form: Form) -> Block {
     if cxx::surely_none() {
-        match malloc::allocate_hit(size) {
-            Some(block) => return block.cast(),
-            None => {
-                let block = malloc::allocate_missed(size);
-                stated::mark(block, form);
-                if !block.is_null() {
-                    return block.cast();
-                }
-            }
+        let block = malloc::allocate_hit(size).unwrap_or_else(|| marked(size, form));
+        if !block.is_null() {
+            return block.cast();
         }
     }
     elsewhere(behind, size, nothrow, 0, 1)
@@ -147,17 +183,11 @@ fn plain_nothrow(behind: &Symbol, size: usize, nothrow: usize, form: Form) -> *m
 /// `second` and `third` are the operator's other arguments.
 #[cold]
 #[inline(never)]
-fn elsewhere(
-    behind: &Symbol,
-    size: usize,
-    second: usize,
-    third: usize,
-    align: usize,
-) -> *mut c_void {
+fn elsewhere(behind: &Symbol, size: usize, second: usize, third: usize, align: usize) -> Block {
     match cxx::runtime_form(behind) {
         // SAFETY: the symbol is this operator's other definition.
         Some(form) => unsafe {
-            transmute::<NonNull<c_void>, RuntimeForm>(form)(size, second, third)
+            transmute::<NonNull<c_void>, RuntimeForm<usize>>(form)(size, second, third)
         },
         None => attempt(size, align).cast(),
     }
@@ -165,7 +195,7 @@ fn elsewhere(
 
 /// Like [`plain_nothrow`], with an alignment.
 #[inline(always)]
-fn aligned_nothrow(behind: &Symbol, size: usize, align: usize, nothrow: usize) -> *mut c_void {
+fn aligned_nothrow(behind: &Symbol, size: usize, align: usize, nothrow: usize) -> Block {
     if cxx::surely_none() {
         let block = c::hit(size, align).unwrap_or_else(|| attempt(size, align));
         if !block.is_null() {
@@ -195,7 +225,7 @@ fn aligned_nothrow(behind: &Symbol, size: usize, align: usize, nothrow: usize) -
 /// - `align` is what the operator was given, or 1.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> Block {
     core::arch::naked_asm!(
         ".cfi_startproc",
         "push rbx",
@@ -251,40 +281,6 @@ unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void 
     )
 }
 
-/// Goes on in the form of `new[]` that `new::array_form` chooses, as if the operator's caller had
-/// called it. So no frame of Rust is between the caller and what that form throws.
-///
-/// # Safety
-/// - `behind` is the operator's. `align` is what it was given, or 0 for the form without.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-unsafe extern "C-unwind" fn array_elsewhere(
-    size: usize,
-    align: usize,
-    behind: &Symbol,
-) -> *mut c_void {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rsi",
-        ".cfi_adjust_cfa_offset 8",
-        "sub rsp, 8",
-        ".cfi_adjust_cfa_offset 8",
-        "mov rdi, rdx",
-        "call {form}",
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rsi",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rdi",
-        ".cfi_adjust_cfa_offset -8",
-        "jmp rax",
-        ".cfi_endproc",
-        form = sym array_form,
-    )
-}
-
 /// Finds memory for `operator new` after a first failure, or throws.
 ///
 /// Exceptions pass through this frame: it has unwind information and nothing to clean up.
@@ -306,7 +302,7 @@ unsafe extern "C-unwind" fn array_elsewhere(
 /// - `align` is what the operator was given, or 1.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
-unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> Block {
     core::arch::naked_asm!(
         ".cfi_startproc",
         "stp x29, x30, [sp, #-32]!",
@@ -359,36 +355,112 @@ unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *mut c_void 
     )
 }
 
-/// Goes on in the form of `new[]` that `new::array_form` chooses, as if the operator's caller had
-/// called it. So no frame of Rust is between the caller and what that form throws.
+/// What frees a block here, by the operator's arguments.
+type Own = unsafe fn(Block, usize, usize, Form);
+
+/// `operator delete(block)`.
 ///
 /// # Safety
-/// - `behind` is the operator's. `align` is what it was given, or 0 for the form without.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-unsafe extern "C-unwind" fn array_elsewhere(
-    size: usize,
-    align: usize,
+/// - `block` is null or came from the matching `new`; the program no longer uses it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _ZdlPv(block: Block) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { free::free_formed(block.cast(), Form::New) }
+}
+
+/// `operator delete(block, align)`.
+///
+/// # Safety
+/// - `block` is null or came from the matching `new`; the program no longer uses it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _ZdlPvSt11align_val_t(block: Block, _align: usize) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { free::free(block.cast()) }
+}
+
+forms! {
+    _ZdaPv(block: Block) = derived(block, 0, 0, Form::Array, unsized_own);
+    _ZdaPvSt11align_val_t(block: Block, align: usize)
+        = derived(block, align, 0, Form::Any, unsized_own);
+    _ZdlPvm(block: Block, size: usize) = derived(block, size, 1, Form::New, sized_own);
+    _ZdaPvm(block: Block, size: usize) = derived(block, size, 1, Form::Array, sized_own);
+    _ZdlPvmSt11align_val_t(block: Block, size: usize, align: usize)
+        = derived(block, size, align, Form::Any, sized_own);
+    _ZdaPvmSt11align_val_t(block: Block, size: usize, align: usize)
+        = derived(block, size, align, Form::Any, sized_own);
+    _ZdlPvRKSt9nothrow_t(block: Block, nothrow: usize)
+        = derived(block, nothrow, 0, Form::Any, unsized_own);
+    _ZdaPvRKSt9nothrow_t(block: Block, nothrow: usize)
+        = derived(block, nothrow, 0, Form::Any, unsized_own);
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(block: Block, align: usize, nothrow: usize)
+        = derived(block, align, nothrow, Form::Any, unsized_own);
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(block: Block, align: usize, nothrow: usize)
+        = derived(block, align, nothrow, Form::Any, unsized_own);
+}
+
+/// Frees a block of `size` bytes at a multiple of `align`.
+///
+/// # Safety
+/// - As for the operator that calls it.
+#[inline(always)]
+unsafe fn sized_own(block: Block, size: usize, align: usize, form: Form) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { free::free_deleted(block.cast(), size, align, form) }
+}
+
+/// Frees a block of a size that is not stated.
+///
+/// # Safety
+/// - As for the operator that calls it.
+#[inline(always)]
+unsafe fn unsized_own(block: Block, _second: usize, _third: usize, form: Form) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { free::free_formed(block.cast(), form) }
+}
+
+/// Frees a block by `own`. `second` and `third` are the operator's other arguments.
+///
+/// # Safety
+/// - As for the operator that calls it.
+#[inline(always)]
+unsafe fn derived(
     behind: &Symbol,
-) -> *mut c_void {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "stp x29, x30, [sp, #-32]!",
-        ".cfi_def_cfa_offset 32",
-        ".cfi_offset x29, -32",
-        ".cfi_offset x30, -24",
-        "stp x0, x1, [sp, #16]",
-        "mov x29, sp",
-        "mov x0, x2",
-        "bl {form}",
-        "mov x16, x0",
-        "ldp x0, x1, [sp, #16]",
-        "ldp x29, x30, [sp], #32",
-        ".cfi_restore x29",
-        ".cfi_restore x30",
-        ".cfi_def_cfa_offset 0",
-        "br x16",
-        ".cfi_endproc",
-        form = sym array_form,
-    )
+    block: Block,
+    second: usize,
+    third: usize,
+    form: Form,
+    own: Own,
+) {
+    // SAFETY: the caller's promise is the same.
+    unsafe {
+        match cxx::surely_none() {
+            true => own(block, second, third, form),
+            false => delete_elsewhere(block, second, third, behind, form, own),
+        }
+    }
+}
+
+/// [`derived`] through the C++ runtime's operator, if the program has replaced any operator.
+///
+/// # Safety
+/// - As for the operator that calls it.
+#[cold]
+#[inline(never)]
+unsafe fn delete_elsewhere(
+    block: Block,
+    second: usize,
+    third: usize,
+    behind: &Symbol,
+    form: Form,
+    own: Own,
+) {
+    // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
+    unsafe {
+        match cxx::instead(behind) {
+            Some(other) => {
+                transmute::<NonNull<c_void>, RuntimeForm<Block>>(other)(block, second, third);
+            }
+            None => own(block, second, third, form),
+        }
+    }
 }
