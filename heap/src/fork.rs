@@ -107,11 +107,9 @@ pub unsafe fn prepare(copier: Copier) {
 /// - Followed by [`release`], or as [`prepare`].
 unsafe fn bring_to_rest(copier: Copier, makes_way: bool) -> Result<(), usize> {
     // Then the C library's fork takes its list of streams.
-    let (streams, single) = (
-        streams(),
-        streams().and_then(|streams| (streams.is_single)()),
-    );
-    let taken = streams.filter(|_| copier == Copier::CLibrary && single != Some(true));
+    let streams = streams();
+    let is_alone = || streams.and_then(|streams| (streams.is_single)()) == Some(true);
+    let taken = streams.filter(|_| copier == Copier::CLibrary && !is_alone());
     let coming = taken.map(|_| FORK.note_coming());
     if let Some(streams) = taken {
         (streams.take)();
@@ -119,7 +117,7 @@ unsafe fn bring_to_rest(copier: Copier, makes_way: bool) -> Result<(), usize> {
     // SAFETY: the caller's promise.
     unsafe { FORK.begin() };
     drop(coming);
-    let alone = streams.and_then(|streams| (streams.is_single)()) == Some(true);
+    let alone = is_alone();
     ALONE.store(alone, Ordering::Relaxed);
     match alone {
         true => Ok(()),

@@ -231,15 +231,6 @@ pub fn open() {
     HEAP.pages.open();
 }
 
-/// What becomes of a variable.
-enum Fate {
-    /// It stays as it is.
-    Kept,
-    /// Its value, which begins here, is removed. It was wrong, and this process has reported that.
-    /// The programs that this one starts inherit the variable, and each would report it again.
-    Emptied(usize),
-}
-
 /// Puts the options of an environment into force.
 ///
 /// # Safety
@@ -252,7 +243,7 @@ unsafe fn apply_all(envp: *mut *mut c_char) {
         let entry = unsafe { CStr::from_ptr(string) }.to_bytes();
         if entry.starts_with(control::PREFIX.as_bytes())
             // SAFETY: the caller's promise.
-            && let Fate::Emptied(at) = unsafe { apply(entry) }
+            && let Some(at) = unsafe { apply(entry) }
             && process::is_of_the_kernel(string)
         {
             // SAFETY: within the string, of which no code has kept anything; on the stack, where
@@ -262,19 +253,19 @@ unsafe fn apply_all(envp: *mut *mut c_char) {
     }
 }
 
-/// Puts one `NEAP_*` variable into force, or warns of it.
+/// Puts one `NEAP_*` variable into force, or warns of it. Returns where a value begins that is to
+/// be removed: it was wrong, and this process has reported that. The programs that this one starts
+/// inherit the variable, and each would report it again.
 ///
 /// # Safety
 /// - The process has one thread.
-unsafe fn apply(entry: &[u8]) -> Fate {
-    let Some(equals) = entry.iter().position(|&byte| byte == b'=') else {
-        return Fate::Kept;
-    };
+unsafe fn apply(entry: &[u8]) -> Option<usize> {
+    let equals = entry.iter().position(|&byte| byte == b'=')?;
     let (name, text) = (&entry[..equals], &entry[equals + 1..]);
     let Some(option) = control::find(name) else {
         // It may be another program's, so it stays, and every process under Neap reports it.
         warn_unknown(name);
-        return Fate::Kept;
+        return None;
     };
     match control::parse(option.kind, text) {
         // SAFETY: the caller's promise.
@@ -285,11 +276,11 @@ unsafe fn apply(entry: &[u8]) -> Fate {
                 Lossy(name),
                 Lossy(text)
             ));
-            return Fate::Emptied(equals + 1);
+            return Some(equals + 1);
         }
         Err(_) => {}
     }
-    Fate::Kept
+    None
 }
 
 fn warn_unknown(name: &[u8]) {

@@ -260,12 +260,10 @@ fn take_tag(place: &SliceRef<'static>, tag: Tag, address: usize) {
 /// Gives the span of a block back that only this call [unpublished](unpublish).
 pub(crate) fn take_back(place: &SliceRef<'static>, dirty: Dirty, absent: usize) {
     let bytes = place.bytes();
-    if let Some(base) = NonNull::new(place.slice_base() as *mut u8) {
-        // SAFETY: a live large block, whose tag only this call took.
-        unsafe { HEAP.pages.free_moved(base, dirty, absent) };
-        HEAP.tide.note_freed(bytes);
-        tend_rarely();
-    }
+    // SAFETY: a live large block, whose tag only this call took.
+    unsafe { HEAP.pages.free_moved(place.pointer(), dirty, absent) };
+    HEAP.tide.note_freed(bytes);
+    tend_rarely();
 }
 
 /// In calls that bypass the cache of spans: rounds of callers go on while it holds any, and a
@@ -284,10 +282,8 @@ fn tend_rarely() {
 pub(crate) fn abandon(place: &SliceRef<'static>) {
     hook::large_freed(place);
     place.take_tag();
-    if let Some(base) = NonNull::new(place.slice_base() as *mut u8) {
-        // SAFETY: the span of a request, which this thread has.
-        unsafe { HEAP.pages.set_bytes(base, 0, Dirty::AsBefore) };
-    }
+    // SAFETY: the span of a request, which this thread has.
+    unsafe { HEAP.pages.set_bytes(place.pointer(), 0, Dirty::AsBefore) };
 }
 
 /// What became of a large block that was to be resized.

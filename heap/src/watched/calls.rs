@@ -66,11 +66,13 @@ fn allocate_short(size: usize, align: usize) -> Option<NonNull<u8>> {
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate_zeroed(size: usize, align: usize, extent: Extent) -> *mut u8 {
+    let is_checking = HEAP.mode() == Mode::Checking;
+    let align = if is_checking { align.max(16) } else { align };
     let Some(class) = Class::of_layout(size, align) else {
         return allocate_large(size, align, large::allocate_zeroed);
     };
-    if HEAP.mode() == Mode::Checking {
-        return zeroed_closely(size, align.max(16), extent);
+    if is_checking {
+        return zeroed_closely(size, class, align, extent);
     }
     let bytes = extent.bytes(size, class);
     let is_plain = HEAP.is_plain() && !HEAP.is_sampling() && HEAP.guarding() != Guarding::All;
@@ -92,15 +94,12 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize, extent: Extent) -> *mut
 
 /// A zeroed block in the checking mode, where the usable bytes may not be those of the class.
 #[unsafe(link_section = "neap_text")]
-fn zeroed_closely(size: usize, align: usize, extent: Extent) -> *mut u8 {
+fn zeroed_closely(size: usize, class: Class, align: usize, extent: Extent) -> *mut u8 {
     if let Some(block) = allocate_short(size, align) {
         // What fills freed blocks with zeros has looked at these bytes.
         let is_zero = HEAP.measures().has(Measures::ZERO);
         return zeroed(block.as_ptr(), if is_zero { 0 } else { size });
     }
-    let Some(class) = Class::of_layout(size, align) else {
-        return allocate_large(size, align, large::allocate_zeroed);
-    };
     let block = allocate_long(size, class, align);
     let is_plain = !harden::is_on() && HEAP.guarding() == Guarding::Off;
     let bytes = match is_plain || block.is_null() {

@@ -166,21 +166,15 @@ pub(crate) unsafe fn resize_fenced(place: &SliceRef<'static>, wanted: usize) -> 
     if !fits || !note.has(ADVISED) || place.is_overmapped() || place.is_moved() {
         return false;
     }
-    let at = |offset| NonNull::new((place.slice_base() + offset) as *mut u8);
-    let end = at(note.lead() + held.min(wanted));
-    let (Some(base), Some(end)) = (at(0), end) else {
-        return false;
-    };
-    let (bytes, grows) = (held.abs_diff(wanted), wanted > held);
-    // SAFETY: the guards behind the block, or its last pages, which the caller gives up.
-    let changed = unsafe {
-        match grows {
+    let (base, bytes, grows) = (place.pointer(), held.abs_diff(wanted), wanted > held);
+    // SAFETY: the guards behind the block, or its last pages, which the caller gives up. The span
+    // is in use, and no more was written to it than its block.
+    unsafe {
+        let end = base.add(note.lead() + held.min(wanted));
+        let changed = match grows {
             true => Linux.remove_guard(end, bytes).is_ok(),
             false => Linux.install_guard(end, bytes).is_ok(),
-        }
-    };
-    // SAFETY: as above; the span is in use, and no more was written to it than its block.
-    unsafe {
+        };
         match changed {
             true => HEAP
                 .pages
@@ -188,8 +182,8 @@ pub(crate) unsafe fn resize_fenced(place: &SliceRef<'static>, wanted: usize) -> 
             false if grows => _ = Linux.install_guard(end, bytes),
             false => _ = Linux.remove_guard(end, bytes),
         }
+        changed
     }
-    changed
 }
 
 /// Moves the pages with the first `bytes` bytes of a block between guards to another such block,
@@ -206,9 +200,7 @@ pub(crate) unsafe fn move_fenced(
 ) -> Result<(), RemapError> {
     let (note, held) = (Note::of(from), from.bytes());
     debug_assert!(is_fenced(from) && bytes <= held.min(to.bytes()));
-    let [source, target] = [from, to]
-        .map(|place| NonNull::new(place.slice_base() as *mut u8).ok_or(RemapError::Refused));
-    let (source, target) = (source?, target?);
+    let [source, target] = [from, to].map(SliceRef::pointer);
     let alike = is_fenced(to) && Note::of(to).lead() == note.lead();
     if !alike || !note.has(ADVISED) || !Note::of(to).has(ADVISED) {
         return Err(RemapError::Refused);
@@ -255,32 +247,23 @@ pub fn shut(place: &SliceRef<'static>) {
     if place.is_overmapped() {
         return;
     }
-    let zero = HEAP.measures().has(Measures::ZERO);
-    let (note, lead, bytes) = (Note::of(place), lead_of(place), place.bytes());
-    let Some(block) = NonNull::new((place.slice_base() + lead) as *mut u8) else {
-        return;
-    };
+    let (note, bytes, is_fenced) = (Note::of(place), place.bytes(), is_fenced(place));
     let pages = bytes.next_multiple_of(Linux.page_bytes());
-    if is_fenced(place) && note.has(SHUT) {
+    if is_fenced && note.has(SHUT) {
         return;
     }
-    if is_fenced(place) && note.has(ADVISED) {
-        // SAFETY: a freed block, of whole pages.
-        let shut = unsafe { Linux.install_guard(block, pages) };
-        if shut.is_ok() {
-            Note(note.0 | SHUT).set(place);
-            return;
-        }
-        // It may have come as far as a page that the program locked.
-        // SAFETY: as above.
-        let _ = unsafe { Linux.remove_guard(block, pages) };
-    }
-    if zero {
-        // SAFETY: as above.
-        unsafe {
-            if !HEAP.pages.purge_in_use(block, pages) {
-                block.as_ptr().write_bytes(0, bytes);
+    // SAFETY: a freed block, of whole pages, in the span.
+    unsafe {
+        let block = place.pointer().add(lead_of(place));
+        if is_fenced && note.has(ADVISED) {
+            if Linux.install_guard(block, pages).is_ok() {
+                return Note(note.0 | SHUT).set(place);
             }
+            // It may have come as far as a page that the program locked.
+            let _ = Linux.remove_guard(block, pages);
+        }
+        if HEAP.measures().has(Measures::ZERO) && !HEAP.pages.purge_in_use(block, pages) {
+            block.as_ptr().write_bytes(0, bytes);
         }
     }
 }
@@ -288,15 +271,7 @@ pub fn shut(place: &SliceRef<'static>) {
 /// Removes all guards of a span whose block was freed. Returns what was written to the span.
 fn open_up(place: &SliceRef<'static>, bytes: usize) -> Dirty {
     let (note, page) = (Note::of(place), Linux.page_bytes());
-    let (start, whole) = (place.slice_base(), place.slices() * SLICE_BYTES);
-    let at = |address| NonNull::new(address as *mut u8);
-    let (Some(base), Some(before), Some(end)) = (
-        at(start),
-        at(start + note.lead() - page),
-        at(start + note.lead() + bytes),
-    ) else {
-        return Dirty::All;
-    };
+    let (base, whole) = (place.pointer(), place.slices() * SLICE_BYTES);
     // SAFETY: of the span, which no thread uses.
     unsafe {
         if note.has(ADVISED) {
@@ -304,11 +279,11 @@ fn open_up(place: &SliceRef<'static>, bytes: usize) -> Dirty {
         }
         if note.has(MAPPINGS) {
             MAPPED.fetch_sub(1, Relaxed);
-            let opened = [before, end].map(|guard| Linux.commit(guard, page).is_ok());
-            if opened != [true; 2] {
+            let guards = [note.lead() - page, note.lead() + bytes];
+            if guards.map(|at| Linux.commit(base.add(at), page).is_ok()) != [true; 2] {
                 // The process may have no more writable memory. Then the span is mapped afresh, or
                 // no one gets it.
-                mapped_over::note(start, whole);
+                mapped_over::note(place.slice_base(), whole);
             }
         }
     }

@@ -155,18 +155,13 @@ fn is_clear_from(word: u64, byte: usize) -> bool {
 /// - As [`check_slack`].
 #[inline(never)]
 unsafe fn look_at_slack(call: Call, address: usize, size: usize, end: usize) {
-    // SAFETY: a word of the block.
-    let word = |at: usize| unsafe { *((address + at) as *const u64) }.to_le();
-    let mut others = match size % 8 {
-        0 => 0,
-        before => word(size - before) >> (8 * before),
+    let from = size.next_multiple_of(WORD);
+    // SAFETY: the words of the block from the one with the first byte of slack on.
+    let is_clear = unsafe {
+        let first = (address + from - WORD) as *const u64;
+        (from == size || is_clear_from(*first, size % WORD)) && is_zero(address + from, end - from)
     };
-    let mut at = size.next_multiple_of(8);
-    while at < end {
-        others |= word(at);
-        at += 8;
-    }
-    if others != 0 {
+    if !is_clear {
         // SAFETY: as above.
         unsafe { refuse_slack(call, address, size, end) };
     }
@@ -256,18 +251,10 @@ unsafe fn look_beside(address: usize, bytes: usize, size: usize) {
         size,
         bytes,
     };
-    if bytes >= BESIDE + CANARY_BYTES {
-        // SAFETY: the caller's promise.
-        return unsafe { refuse_strays(freed, blocks, bytes, BESIDE) };
-    }
-    let mut distance = bytes;
-    loop {
+    let near = BESIDE.min(bytes - CANARY_BYTES);
+    for number in 1..=BESIDE.div_ceil(bytes) {
         // SAFETY: blocks of a slab in use, whose pages may be read.
-        unsafe { refuse_strays(freed, blocks.clone(), distance, bytes - CANARY_BYTES) };
-        if distance >= BESIDE {
-            break;
-        }
-        distance += bytes;
+        unsafe { refuse_strays(freed, blocks.clone(), number * bytes, near) };
     }
 }
 
