@@ -8,7 +8,6 @@
 use crate::loader::wraps;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
-use core::ptr::null_mut;
 use neap_heap::os::fault;
 use neap_heap::os::loader::set_errno;
 use neap_heap::reclaim::thread;
@@ -42,6 +41,15 @@ unsafe extern "C" fn sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    unsafe { act(signal, new, old) }
+}
+
+/// [`sigaction`] for callers in this library: the loader may bind the name to another one.
+///
+/// # Safety
+/// - As [`sigaction`].
+unsafe fn act(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     // SAFETY: null, or the C library's function of this name and so of this type; the caller's
     // promise.
     unsafe {
@@ -67,20 +75,6 @@ unsafe extern "C" fn sigaction(
     }
 }
 
-/// What `signal` told, unless another thread put our handler in front meanwhile.
-fn settled(signal: c_int, new: *mut c_void, told: *mut c_void) -> *mut c_void {
-    if !is_ours(signal) || told.addr() == libc::SIG_ERR {
-        return told;
-    }
-    // SAFETY: zeros are a valid structure, which is ours.
-    unsafe {
-        let mut old = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-        old.sa_sigaction = told.addr();
-        fault::settle(signal, Some(new.addr()), &mut old);
-        old.sa_sigaction as *mut c_void
-    }
-}
-
 /// Sets the handler of a signal.
 ///
 /// # Safety
@@ -89,9 +83,9 @@ fn settled(signal: c_int, new: *mut c_void, told: *mut c_void) -> *mut c_void {
 unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void {
     // SAFETY: as in `sigaction`; zeros are a valid structure.
     unsafe {
-        if !is_ours(signal) {
+        if !fault::may_be_watched(signal) {
             return match SIGNAL.found() {
-                Some(next) => settled(signal, handler, next(signal, handler)),
+                Some(next) => next(signal, handler),
                 None => {
                     set_errno(libc::ENOSYS);
                     libc::SIG_ERR as *mut c_void
@@ -102,12 +96,10 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
             set_errno(libc::EINVAL);
             return handler;
         }
-        let mut new = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        let [mut new, mut old] = [MaybeUninit::<libc::sigaction>::zeroed().assume_init(); 2];
         new.sa_sigaction = handler.addr();
         new.sa_flags = libc::SA_RESTART;
-        let mut old = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-        match fault::program_action(signal, &new, &mut old) {
-            0 if old.sa_sigaction == 0 => null_mut(),
+        match act(signal, &new, &mut old) {
             0 => old.sa_sigaction as *mut c_void,
             _ => libc::SIG_ERR as *mut c_void,
         }

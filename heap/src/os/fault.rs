@@ -234,9 +234,14 @@ pub fn come_back() {
     }
 }
 
+/// Whether there may be a handler of ours for a signal.
+pub fn may_be_watched(signal: c_int) -> bool {
+    [libc::SIGSEGV, libc::SIGBUS].contains(&signal)
+}
+
 /// Whether our handler of a signal is in front of the program's.
 pub fn is_watching(signal: c_int) -> bool {
-    [libc::SIGSEGV, libc::SIGBUS].contains(&signal) && watch_of(signal).is_watching()
+    may_be_watched(signal) && watch_of(signal).is_watching()
 }
 
 /// Says where the C library's own `sigaction` is, for a frontend that replaces it.
@@ -582,14 +587,15 @@ pub(super) struct Call {
     pub handler: usize,
 }
 
-/// Where a copy of a frame begins, which is its lowest address, and where the state of the
-/// floating-point unit in it, if that is apart.
+/// Where a copy of a frame begins, which is its lowest address, and the bytes of the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub stack: usize,
-    #[cfg(target_arch = "x86_64")]
-    state: usize,
+    bytes: usize,
 }
+
+/// Bytes below the stack pointer that a function may use.
+const RED_ZONE: usize = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 
 impl Call {
     /// Where the frame would be on the interrupted stack. `None` if the handler may stay where it
@@ -608,7 +614,33 @@ impl Call {
             return None;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.place_below(interrupted) }
+        let bytes = unsafe { self.frame_bytes() }?;
+        // As far from a multiple of 64 as the frame: the processor wants some of it at such places.
+        let below = interrupted.wrapping_sub(RED_ZONE + bytes);
+        let stack = below.wrapping_sub(below.wrapping_sub(self.stack) % 64);
+        Some(Place { stack, bytes })
+    }
+
+    /// Copies the frame to a [place](Call::place_on_interrupted), where the handler then runs.
+    ///
+    /// # Safety
+    /// - The place is this call's, and free stack.
+    unsafe fn move_to(&mut self, Place { stack, bytes }: Place) {
+        // SAFETY: the caller's promise: the kernel's frame, and free stack.
+        unsafe { (stack as *mut u8).copy_from_nonoverlapping(self.stack as *const u8, bytes) };
+        let by = stack.wrapping_sub(self.stack);
+        self.stack = stack;
+        self.info = self.info.wrapping_byte_add(by);
+        self.context = self.context.wrapping_byte_add(by);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the copy's.
+        unsafe {
+            let state = self.state();
+            *state = match (*state).is_null() {
+                true => null_mut(),
+                false => (*state).wrapping_add(by),
+            };
+        }
     }
 }
 
@@ -623,41 +655,21 @@ impl Call {
     /// every C library's headers name it.
     const STATE: usize = (5 + 23) * size_of::<usize>();
 
-    /// # Safety
-    /// - As [`Call::place_on_interrupted`].
-    unsafe fn place_below(&self, interrupted: usize) -> Option<Place> {
-        const RED_ZONE: usize = 128;
-        let is_usual = self.context.addr() == self.stack + Self::CONTEXT
-            && self.info.addr() == self.stack + Self::INFO;
-        if !is_usual {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { state_bytes(*self.state()) };
-        let state = interrupted.wrapping_sub(RED_ZONE + bytes) & !63;
-        let stack = (state.wrapping_sub(Self::BYTES) & !15).wrapping_sub(Self::CONTEXT);
-        Some(Place { stack, state })
-    }
-
-    /// Copies the frame to a [place](Call::place_on_interrupted), where the handler then runs.
+    /// The bytes of the frame, if it is as expected.
     ///
     /// # Safety
-    /// - The place is this call's, and free stack.
-    unsafe fn move_to(&mut self, place: Place) {
-        // SAFETY: the caller's promise: the kernel's frame, and free stack.
-        unsafe {
-            let state = *self.state();
-            let frame = place.stack as *mut u8;
-            frame.copy_from_nonoverlapping(self.stack as *const u8, Self::BYTES);
-            self.stack = place.stack;
-            self.info = frame.add(Self::INFO).cast();
-            self.context = frame.add(Self::CONTEXT).cast();
-            if !state.is_null() {
-                let copy = place.state as *mut u8;
-                copy.copy_from_nonoverlapping(state, state_bytes(state));
-                *self.state() = copy;
-            }
-        }
+    /// - As [`Call::place_on_interrupted`].
+    unsafe fn frame_bytes(&self) -> Option<usize> {
+        const MOST: usize = 64 << 10;
+        let is_usual = self.context.addr() == self.stack + Self::CONTEXT
+            && self.info.addr() == self.stack + Self::INFO;
+        // SAFETY: the caller's promise.
+        let bytes = match unsafe { *self.state() } {
+            state if state.is_null() => Self::BYTES,
+            // SAFETY: as above.
+            state => (state.addr() + unsafe { state_bytes(state) }).wrapping_sub(self.stack),
+        };
+        Some(bytes).filter(|bytes| is_usual && (Self::BYTES..MOST).contains(bytes))
     }
 
     /// The context's address of the floating-point unit's state.
@@ -670,15 +682,12 @@ impl Call {
 /// form.
 ///
 /// # Safety
-/// - It is null, or the kernel's.
+/// - It is the kernel's.
 #[cfg(target_arch = "x86_64")]
 unsafe fn state_bytes(state: *const u8) -> usize {
     const OLDEST: usize = 512;
     const WORDS: usize = 464;
     const IS_EXTENDED: u32 = 0x4650_5853;
-    if state.is_null() {
-        return 0;
-    }
     // SAFETY: within the oldest form.
     match unsafe { state.add(WORDS).cast::<[u32; 2]>().read_unaligned() } {
         [IS_EXTENDED, bytes] => bytes as usize,
@@ -694,28 +703,16 @@ impl Call {
     const RECORDS: usize = Self::CONTEXT + 176 + 288;
     const BYTES: usize = Self::RECORDS + 4096 + 16;
 
+    /// The bytes of the frame, if it is as expected.
+    ///
     /// # Safety
     /// - As [`Call::place_on_interrupted`].
-    unsafe fn place_below(&self, interrupted: usize) -> Option<Place> {
+    unsafe fn frame_bytes(&self) -> Option<usize> {
         // SAFETY: the caller's promise: within the kernel's frame.
         let is_usual = self.info.addr() == self.stack
             && self.context.addr() == self.stack + Self::CONTEXT
             && unsafe { ends_within((self.stack + Self::RECORDS) as *const u8) };
-        let stack = (interrupted & !15).wrapping_sub(Self::BYTES);
-        is_usual.then_some(Place { stack })
-    }
-
-    /// Copies the frame to a [place](Call::place_on_interrupted), where the handler then runs.
-    ///
-    /// # Safety
-    /// - The place is this call's, and free stack.
-    unsafe fn move_to(&mut self, place: Place) {
-        let frame = place.stack as *mut u8;
-        // SAFETY: the caller's promise.
-        unsafe { frame.copy_from_nonoverlapping(self.stack as *const u8, Self::BYTES) };
-        self.stack = place.stack;
-        self.info = frame.cast();
-        self.context = frame.wrapping_add(Self::CONTEXT).cast();
+        is_usual.then_some(Self::BYTES)
     }
 }
 
