@@ -281,16 +281,13 @@ unsafe fn refuse_changed(address: usize, bytes: usize, fill: Option<u8>) {
 unsafe fn hand_out(block: *mut u8, size: usize, class: Class, seal: Seal) -> *mut u8 {
     let (address, bytes) = (block.addr(), class.bytes());
     let measures = HEAP.measures();
-    let checks = measures.has(Measures::ZERO) && !EARLY.has(address);
     if seal == Seal::Canary {
         // SAFETY: the caller's promise.
         return unsafe { hand_out_sealed(block, size, bytes, measures) };
     }
-    if checks {
-        // SAFETY: the block's own bytes.
-        if let Some(offset) = unsafe { first_other(address, held_bytes(seal, bytes), 0) } {
-            misuse::written_freed(address, bytes, offset);
-        }
+    if measures.has(Measures::ZERO) {
+        // SAFETY: the block's own bytes, which were closed or never handed out.
+        unsafe { refuse_written(address, class, seal) };
     }
     match seal {
         Seal::NoBytes => block,
