@@ -15,39 +15,10 @@ use core::ptr::null_mut;
 use neap_heap::os::loader::set_errno;
 use neap_heap::os::{loader, process};
 
-/// The address of a name, as the loader found it in the process.
-macro_rules! address_of {
-    ($name:literal $(, $directive:expr)?) => {{
-        let address: *const core::ffi::c_void;
-        // SAFETY: reads the word that the linker or the loader filled.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            core::arch::asm!(
-                $($directive,)?
-                concat!("mov {0}, qword ptr [rip + ", $name, "@GOTPCREL]"),
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            core::arch::asm!(
-                $($directive,)?
-                concat!("adrp {0}, :got:", $name),
-                concat!("ldr {0}, [{0}, :got_lo12:", $name, "]"),
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        address
-    }};
-}
-
-/// The same of a name that not every process has; null where there is none.
+/// The address of a name that not every process has; null where there is none.
 macro_rules! optional {
     ($name:literal) => {
-        $crate::imports::address_of!($name, concat!(".weak ", $name))
+        neap_heap::address_of!($name, concat!(".weak ", $name))
     };
 }
 
@@ -67,7 +38,7 @@ macro_rules! aliases {
     )*};
 }
 
-pub(crate) use {address_of, aliases, optional};
+pub(crate) use {aliases, optional};
 
 /// Whether this is the archive `libneap.a`, part of the program, and not libneap.so.
 pub(crate) const IN_ARCHIVE: bool = cfg!(all(panic = "abort", feature = "archive"));

@@ -7,12 +7,13 @@
 //! and `free` to the C library, past a preloaded allocator; blocks then cross between two heaps.
 //! Debian's PHP loads its extensions so. The option `deepbind` keeps the flag.
 
-use crate::imports::{IN_ARCHIVE, address_of, late_dlopen, optional, symbol};
+use crate::imports::{IN_ARCHIVE, late_dlopen, optional, symbol};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::marker::PhantomData;
 use core::mem::transmute_copy;
 use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
+use neap_heap::address_of;
 use neap_heap::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use neap_heap::os::loader;
 

@@ -15,7 +15,7 @@
 //! that defines some may be linked with `-Bsymbolic-functions`. One with a C++ runtime inside, or
 //! with hidden operators, shows none of them to the loader.
 
-use super::arch;
+use super::arch::address_of;
 use crate::base::sync::plain::Ordering::{self, Relaxed};
 use crate::base::sync::plain::{AtomicBool, AtomicPtr};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -63,10 +63,16 @@ pub fn is_there(function: *const ()) -> bool {
     !black_box(function).is_null()
 }
 
-/// The start of libneap.so, if this is libneap.so (`capi/src/start.rs`).
+/// The start of libneap.so, if this is libneap.so (`capi/src/start.rs`): a hidden symbol, null in
+/// every other program with this heap.
 pub fn library_start() -> Option<extern "C" fn()> {
+    let start = address_of!(
+        "neap_start_on_the_way",
+        ".weak neap_start_on_the_way",
+        ".hidden neap_start_on_the_way"
+    );
     // SAFETY: null, or a function of this type.
-    unsafe { transmute::<*const (), Option<extern "C" fn()>>(arch::library_start()) }
+    unsafe { transmute::<*const c_void, Option<extern "C" fn()>>(start) }
 }
 
 /// What the process has, found at its start: glibc, and `_dl_find_object`, which is null where the

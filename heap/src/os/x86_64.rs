@@ -37,21 +37,25 @@ pub(super) unsafe extern "C" fn call_on(
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The address of libneap.so's start: a hidden symbol, null in every other program with this heap.
-pub(super) fn library_start() -> *const () {
-    let address;
-    // SAFETY: reads the word that the linker filled.
-    unsafe {
-        core::arch::asm!(
-            ".weak neap_start_on_the_way",
-            ".hidden neap_start_on_the_way",
-            "mov {0}, qword ptr [rip + neap_start_on_the_way@GOTPCREL]",
-            out(reg) address,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    address
+/// The address of a name, as the linker or the loader found it; null of a weak one that is not
+/// there.
+#[macro_export]
+macro_rules! address_of {
+    ($name:literal $(, $directive:expr)*) => {{
+        let address: *const core::ffi::c_void;
+        // SAFETY: reads the word that the linker or the loader filled.
+        unsafe {
+            core::arch::asm!(
+                $($directive,)*
+                concat!("mov {0}, qword ptr [rip + ", $name, "@GOTPCREL]"),
+                out(reg) address,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        address
+    }};
 }
+pub(super) use address_of;
 
 /// The address of the calling thread's control block: unique among living threads.
 #[inline(always)]
