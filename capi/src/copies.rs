@@ -17,6 +17,7 @@ use core::mem::{offset_of, transmute};
 use neap_heap::base::sync::{AtomicPtr, Ordering};
 use neap_heap::fork::{self, Copier};
 use neap_heap::init;
+use neap_heap::kernel;
 use neap_heap::os::loader::set_errno;
 use neap_heap::reclaim::thread::{self as purge, Hold};
 
@@ -242,23 +243,29 @@ fn alone(number: c_long, a: c_long, b: c_long) -> Option<Hold> {
 unsafe fn copies(number: c_long, a: c_long, b: c_long) -> bool {
     let [flags, stack] = match number {
         libc::SYS_clone => [a as u64, b as u64],
-        libc::SYS_clone3 if b >= CLONE_ARGS_SIZE && a != 0 => {
-            let word = |at: usize| {
-                // SAFETY: the caller hands over the kernel's structure, as large as it says, and
-                // both fields are among its oldest.
-                unsafe { (a as *const u8).add(at).cast::<u64>().read_unaligned() }
-            };
-            let at = [
-                offset_of!(libc::clone_args, flags),
-                offset_of!(libc::clone_args, stack),
-            ];
-            at.map(word)
-        }
+        libc::SYS_clone3 if b >= CLONE_ARGS_SIZE && a != 0 => [
+            word(a, offset_of!(libc::clone_args, flags)),
+            word(a, offset_of!(libc::clone_args, stack)),
+        ],
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => return true,
         _ => return false,
     };
     flags & SHARING == 0 && stack == 0
+}
+
+/// The word `at` bytes into what a program hands to the kernel; all ones if that cannot read it.
+fn word(start: c_long, at: usize) -> u64 {
+    let address = (start as usize).wrapping_add(at);
+    // The kernel reads a set of signals, and then finds no such way to change the mask by it.
+    let how = usize::MAX;
+    // SAFETY: changes nothing, as said.
+    let result = unsafe { kernel!(rt_sigprocmask, how, address, 0, size_of::<u64>()) };
+    match result == -libc::EFAULT as isize {
+        true => u64::MAX,
+        // SAFETY: just read by the kernel, and no other thread changes it during the call.
+        false => unsafe { (address as *const u64).read_unaligned() },
+    }
 }
 
 /// The kernel's call, as the C library makes it.

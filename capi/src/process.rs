@@ -19,7 +19,7 @@ use neap_heap::fork::{StreamLock, set_stream_lock};
 use neap_heap::init;
 use neap_heap::os::loader::set_errno;
 use neap_heap::os::process;
-use neap_heap::reclaim::thread::{self as purge, After};
+use neap_heap::reclaim::thread as purge;
 use neap_instruments::statistics;
 
 wraps! {
@@ -116,7 +116,8 @@ unsafe extern "C" fn forkpty(
     })
 }
 
-/// Calls `fork`, which runs the program's handlers of forks. Not generic: its parts are large.
+/// Calls `fork`, which runs the program's handlers of forks. In the parent, no thread is started by
+/// these. Not generic: its parts are large.
 #[inline(never)]
 fn around(fork: &mut dyn FnMut() -> c_int) -> c_int {
     // The library's own handlers, where it has not started because no call needed it.
@@ -124,12 +125,11 @@ fn around(fork: &mut dyn FnMut() -> c_int) -> c_int {
         init::begin_on_the_way();
     }
     #[cfg(not(all(panic = "abort", feature = "archive")))]
-    let fork = || at_fork::around(fork);
-    let after = match COUNTS_THREADS.load(Ordering::Relaxed) {
-        true => After::Counts,
-        false => After::Unknown,
-    };
-    purge::fork_whole(after, fork)
+    let fork = &mut || at_fork::around(&mut *fork);
+    purge::start_none_during(|| match COUNTS_THREADS.load(Ordering::Relaxed) {
+        true => purge::fork_alone(fork),
+        false => fork(),
+    })
 }
 
 /// Ends the process at once, after writing the requested statistics.

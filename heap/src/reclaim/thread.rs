@@ -270,41 +270,26 @@ pub fn may_be_own_process() -> bool {
     process::queries_are_forbidden() && thread::own_name() != 0 || process::is_own()
 }
 
-/// What a program does with its threads right after a fork.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    /// It counts them, as Python does.
-    Counts,
-    /// Nothing that is known.
-    Unknown,
-}
-
-/// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no
-/// thread is started by these.
-///
-/// If the program counts its threads afterwards, the thread ends before, and is started again
+/// Calls `fork`, within [`start_none_during`], of a program that counts its threads right
+/// afterwards, as Python does, or in a handler before. So the thread ends, and is started again
 /// [`APART_MS`] later at the earliest. Not where the program has other threads. The thread may need
 /// a lock that the call interrupted, as a handler of signals. So this waits [`END_MS`] at most.
-pub fn fork_whole(after: After, fork: impl FnOnce() -> i32) -> i32 {
-    start_none_during(|| {
-        let ends = after == After::Counts
-            && HEAP.registry.count() <= 1
-            && STATE.load(Ordering::SeqCst) != AWAY
-            && may_be_own_process();
-        if ends {
-            HEAP.tide.leave_clean();
-            await_end(HEAP.now_ms() + END_MS);
-        }
-        let result = fork();
-        if ends && result > 0 {
-            RETRY_AT.fetch_max(HEAP.now_ms() + APART_MS, Ordering::Relaxed);
-        }
-        result
-    })
+pub fn fork_alone(fork: &mut dyn FnMut() -> i32) -> i32 {
+    let ends =
+        HEAP.registry.count() <= 1 && STATE.load(Ordering::SeqCst) != AWAY && may_be_own_process();
+    if ends {
+        HEAP.tide.leave_clean();
+        await_end(HEAP.now_ms() + END_MS);
+    }
+    let result = fork();
+    if ends && result > 0 {
+        RETRY_AT.fetch_max(HEAP.now_ms() + APART_MS, Ordering::Relaxed);
+    }
+    result
 }
 
-/// Does `work`, during which the thread is not started.
-pub(crate) fn start_none_during<T>(work: impl FnOnce() -> T) -> T {
+/// Does `work`, during which the thread is not started. A fork's child does not heed that.
+pub fn start_none_during<T>(work: impl FnOnce() -> T) -> T {
     HOLDS.fetch_add(1, Ordering::SeqCst);
     let result = work();
     give_up_hold();

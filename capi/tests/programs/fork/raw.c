@@ -35,6 +35,8 @@ static pid_t copy(const char *way) {
     if (!strcmp(way, "clone")) return clone(child, stack + sizeof stack, SIGCHLD, NULL);
     if (!strcmp(way, "clone3")) {
         struct clone_args arguments = {.exit_signal = SIGCHLD};
+        /* The kernel refuses what neither it nor Neap can read. */
+        CHECK(syscall(SYS_clone3, (void *)1, sizeof arguments) == -1 && errno == EFAULT);
         return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
     }
     if (!strcmp(way, "clone3-short")) { /* as Linux 5.3 had it */
