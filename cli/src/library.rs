@@ -24,9 +24,8 @@ pub const PRELOAD: &str = "LD_PRELOAD";
 
 /// The library that belongs to this program.
 pub fn find() -> Result<PathBuf, Failure> {
-    let exe = env::current_exe().map_err(|error| {
-        failure!("cannot tell where neap itself is: {error} (is /proc mounted?)")
-    })?;
+    let exe = env::current_exe()
+        .map_err(|error| failure!("cannot tell where neap itself is: {error}"))?;
     let room = exe.parent().unwrap_or(Path::new("/"));
     let places = PLACES.map(|place| room.join(place));
     let found = places.iter().find(|place| place.is_file());
