@@ -47,45 +47,33 @@ const SHORT: usize = 1000;
 /// A machine has little memory left if less than this part of it is available.
 const LITTLE_PART: usize = 16;
 
-/// How the files of one version are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
-
-impl Version {
+/// How one version of groups is found, and how its files are named.
+struct Version {
+    /// What stands before a group's path in `/proc/self/cgroup`: nothing in version 2.
+    controller: &'static [u8],
     /// Where its groups are mounted on all known systems; mixed systems mount version 2 elsewhere.
-    fn mounts(self) -> &'static [&'static [u8]] {
-        match self {
-            Version::One => &[b"/sys/fs/cgroup/memory"],
-            Version::Two => &[b"/sys/fs/cgroup", b"/sys/fs/cgroup/unified"],
-        }
-    }
-
-    fn limits(self) -> &'static [&'static [u8]] {
-        match self {
-            Version::One => &[b"/memory.limit_in_bytes"],
-            Version::Two => &[b"/memory.max", b"/memory.high"],
-        }
-    }
-
+    mounts: &'static [&'static [u8]],
+    limits: &'static [&'static [u8]],
     /// The file that says what the group uses in total.
-    fn used(self) -> &'static [u8] {
-        match self {
-            Version::One => b"/memory.usage_in_bytes",
-            Version::Two => b"/memory.current",
-        }
-    }
-
+    used: &'static [u8],
     /// The lines of `memory.stat` that say how much of this use the kernel can drop.
-    fn droppable(self) -> &'static [&'static [u8]] {
-        match self {
-            Version::One => &[b"total_inactive_file ", b"total_active_file "],
-            Version::Two => &[b"inactive_file ", b"active_file ", b"slab_reclaimable "],
-        }
-    }
+    droppable: &'static [&'static [u8]],
 }
+
+const ONE: &Version = &Version {
+    controller: b"memory",
+    mounts: &[b"/sys/fs/cgroup/memory"],
+    limits: &[b"/memory.limit_in_bytes"],
+    used: b"/memory.usage_in_bytes",
+    droppable: &[b"total_inactive_file ", b"total_active_file "],
+};
+const TWO: &Version = &Version {
+    controller: b"",
+    mounts: &[b"/sys/fs/cgroup", b"/sys/fs/cgroup/unified"],
+    limits: &[b"/memory.max", b"/memory.high"],
+    used: b"/memory.current",
+    droppable: &[b"inactive_file ", b"active_file ", b"slab_reclaimable "],
+};
 
 /// Room to read and to build paths in. Not on the stack, because the caller's may be a coroutine's.
 struct Work {
@@ -155,7 +143,7 @@ pub fn group_limit(inquiry: &mut Inquiry) -> Result<Option<GroupLimit>, Unanswer
     let (mut desk, group) = Desk::open(inquiry).ok_or(Unanswered)?;
     let read = desk.inquiry.read(GROUPS, group).ok_or(Unanswered)?;
     let mut tightest = |version| tightest(version, group_in(&group[..read], version)?, &mut desk);
-    let limits = [tightest(Version::Two), tightest(Version::One)];
+    let limits = [tightest(TWO), tightest(ONE)];
     Ok(limits.into_iter().flatten().min_by_key(GroupLimit::room))
 }
 
@@ -164,29 +152,25 @@ const GROUPS: &CStr = c"/proc/self/cgroup";
 
 /// The group's path in `/proc/self/cgroup`: lines of `number:controllers:path`, version 2 without
 /// controllers.
-fn group_in(text: &[u8], version: Version) -> Option<&[u8]> {
+fn group_in<'t>(text: &'t [u8], version: &Version) -> Option<&'t [u8]> {
     text.split(|&byte| byte == b'\n').find_map(|line| {
         let mut fields = line.splitn(3, |&byte| byte == b':');
         let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let ours = match version {
-            Version::One => controllers
-                .split(|&byte| byte == b',')
-                .any(|name| name == b"memory"),
-            Version::Two => controllers.is_empty(),
-        };
+        let mut names = controllers.split(|&byte| byte == b',');
+        let ours = names.any(|name| name == version.controller);
         ours.then_some(path)
     })
 }
 
 /// The tightest limit of a group and its ancestors.
-fn tightest(version: Version, group: &[u8], desk: &mut Desk<'_>) -> Option<GroupLimit> {
+fn tightest(version: &Version, group: &[u8], desk: &mut Desk<'_>) -> Option<GroupLimit> {
     let mut of_mount = |mount: &&[u8]| {
         levels(group)
             .take(MOST_LEVELS)
             .filter_map(|level| limit_at(version, [mount, level], desk))
             .min_by_key(GroupLimit::room)
     };
-    version.mounts().iter().find_map(&mut of_mount)
+    version.mounts.iter().find_map(&mut of_mount)
 }
 
 /// A group's path, then its ancestors', up to the root, which is empty.
@@ -199,16 +183,16 @@ fn levels(group: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn limit_at(
-    version: Version,
+    version: &Version,
     [mount, level]: [&[u8]; 2],
     desk: &mut Desk<'_>,
 ) -> Option<GroupLimit> {
     let mut number_in = |name: &&[u8]| number(desk.read(&[mount, level, name])?);
-    let limit = version.limits().iter().filter_map(&mut number_in).min()?;
+    let limit = version.limits.iter().filter_map(&mut number_in).min()?;
     if limit >= NO_LIMIT {
         return None;
     }
-    let used = number_in(&version.used())?;
+    let used = number_in(&version.used)?;
     let figures = desk.read(&[mount, level, b"/memory.stat"])?;
     Some(GroupLimit {
         limit,
@@ -217,8 +201,8 @@ fn limit_at(
 }
 
 /// How much of what a group uses the kernel can drop.
-fn droppable_in(figures: &[u8], version: Version) -> usize {
-    let lines = version.droppable().iter();
+fn droppable_in(figures: &[u8], version: &Version) -> usize {
+    let lines = version.droppable.iter();
     lines
         .filter_map(|name| line_of(figures, name).and_then(number))
         .sum()
@@ -249,7 +233,7 @@ pub fn is_short_of_memory(inquiry: &mut Inquiry) -> bool {
     }
     desk.has(&[b"/proc/meminfo"], has_little_left)
         || (desk.inquiry.read(GROUPS, group))
-            .and_then(|read| group_in(&group[..read], Version::Two))
+            .and_then(|read| group_in(&group[..read], TWO))
             .is_some_and(|own| is_group_stalled(own, &mut desk))
 }
 
@@ -257,7 +241,7 @@ pub fn is_short_of_memory(inquiry: &mut Inquiry) -> bool {
 /// the whole machine and is the only one without `cgroup.events`.
 fn is_group_stalled(group: &[u8], desk: &mut Desk<'_>) -> bool {
     let group = group.strip_suffix(b"/").unwrap_or(group);
-    Version::Two.mounts().iter().any(|mount| {
+    TWO.mounts.iter().any(|mount| {
         desk.read(&[mount, group, b"/cgroup.events"]).is_some()
             && desk.has(&[mount, group, b"/memory.pressure"], is_stalled)
     })
@@ -356,12 +340,9 @@ mod tests {
 
     #[test]
     fn groups_are_found_by_version() {
-        assert_eq!(group_in(MIXED, Version::One), Some(&b"/box/1"[..]));
-        assert_eq!(
-            group_in(MIXED, Version::Two),
-            Some(&b"/slice/app.scope"[..])
-        );
-        assert_eq!(group_in(b"0::/\n", Version::One), None);
+        assert_eq!(group_in(MIXED, ONE), Some(&b"/box/1"[..]));
+        assert_eq!(group_in(MIXED, TWO), Some(&b"/slice/app.scope"[..]));
+        assert_eq!(group_in(b"0::/\n", ONE), None);
     }
 
     #[test]
@@ -382,10 +363,10 @@ mod tests {
     fn files_that_the_kernel_can_drop_are_not_in_use() {
         let two = b"anon 900\nfile 70\nshmem 30\ninactive_anon 900\nactive_anon 4\n\
             inactive_file 20\nactive_file 10\nslab_reclaimable 5\n";
-        assert_eq!(droppable_in(two, Version::Two), 35);
+        assert_eq!(droppable_in(two, TWO), 35);
         let one = b"cache 50\ninactive_file 9\ntotal_cache 70\ntotal_shmem 30\n\
             total_inactive_file 20\ntotal_active_file 10\n";
-        assert_eq!(droppable_in(one, Version::One), 30);
+        assert_eq!(droppable_in(one, ONE), 30);
     }
 
     #[test]
