@@ -99,6 +99,10 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
         let [mut new, mut old] = [MaybeUninit::<libc::sigaction>::zeroed().assume_init(); 2];
         new.sa_sigaction = handler.addr();
         new.sa_flags = libc::SA_RESTART;
+        // As the C library's: its handler does not interrupt itself.
+        (&raw mut new.sa_mask)
+            .cast::<u64>()
+            .write(1 << (signal - 1));
         match act(signal, &new, &mut old) {
             0 => old.sa_sigaction as *mut c_void,
             _ => libc::SIG_ERR as *mut c_void,

@@ -114,6 +114,9 @@ static void own_handler(void) {
 static void by_signal(void) {
     CHECK(signal(SIGSEGV, plain_handler) == SIG_DFL);
     CHECK(signal(SIGSEGV, plain_handler) == plain_handler);
+    struct sigaction set;
+    CHECK(sigaction(SIGSEGV, NULL, &set) == 0 && set.sa_flags & SA_RESTART);
+    CHECK(sigismember(&set.sa_mask, SIGSEGV) == 1 && !sigismember(&set.sa_mask, SIGBUS));
     use_after_free();
 }
 
