@@ -182,21 +182,14 @@ impl Registry {
     /// Ends what [`Registry::pin`] began. Calls `release` with caches whose threads have ended
     /// since, which nothing else reaches any more.
     pub(super) fn unpin(&self, batch: &Batch, mut release: impl FnMut(&'static Cache)) {
-        let orphaned = self.take_orphans(batch);
-        let left = |place: &usize| orphaned >> place & 1 != 0;
-        for (_, cache) in batch.caches().filter(|(place, _)| left(place)) {
-            release(cache);
-        }
-    }
-
-    /// Unpins all caches of a batch. A bit for each whose thread has ended since, by its place.
-    #[inline(never)]
-    fn take_orphans(&self, batch: &Batch) -> u32 {
-        let _guard = self.lock.lock();
-        batch.caches().fold(0, |orphaned, (place, cache)| {
+        for (_, cache) in batch.caches() {
+            let guard = self.lock.lock();
             let is_left = cache.pin.swap(UNPINNED, Ordering::Relaxed) == ORPHANED;
-            orphaned | u32::from(is_left) << place
-        })
+            drop(guard);
+            if is_left {
+                release(cache);
+            }
+        }
     }
 
     /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.

@@ -29,13 +29,6 @@ impl Class {
     /// The largest class.
     pub const LAST: Class = Class(CLASSES as u8);
 
-    /// Class number `index`, 1 to [`CLASSES`].
-    #[inline]
-    pub const fn new(index: usize) -> Class {
-        assert!(index >= 1 && index <= CLASSES);
-        Class(index as u8)
-    }
-
     /// The class whose slabs are for blocks of no bytes where these are not accessible. Requests
     /// that it would serve get a block of the next one. `None` if there is no next one.
     pub fn of_no_bytes() -> Option<Class> {
@@ -43,7 +36,7 @@ impl Class {
         Some(Class::serving(BYTES)).filter(|class| class.bytes() < MAX_BLOCK)
     }
 
-    /// The same of a number that is known to be one, such as the one in a slab's record.
+    /// Class number `index`, 1 to [`CLASSES`].
     #[inline(always)]
     pub(crate) const fn known(index: usize) -> Class {
         debug_assert!(index >= 1 && index <= CLASSES);
@@ -54,24 +47,21 @@ impl Class {
     #[inline]
     pub const fn of_size(size: usize) -> Class {
         debug_assert!(size <= MAX_BLOCK);
-        if size <= FINE_BYTES {
-            let steps = if size == 0 { 1 } else { size.div_ceil(16) };
-            Class((steps * 2) as u8)
-        } else {
-            Class::coarse(size)
-        }
+        Class(BUILT_IN.serving(size))
     }
 
-    /// The built-in class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 8.
+    /// The built-in class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 8. Over 128
+    /// bytes, the three bits below the leading one choose among 8 classes per doubling.
     #[inline]
     pub const fn of_size_align8(size: usize) -> Class {
         debug_assert!(size <= MAX_BLOCK);
         if size <= FINE_BYTES {
-            let steps = if size == 0 { 1 } else { size.div_ceil(8) };
-            Class(steps as u8)
-        } else {
-            Class::coarse(size)
+            return Class(if size == 0 { 1 } else { size.div_ceil(8) as u8 });
         }
+        let last = size - 1;
+        let log = usize::BITS - 1 - last.leading_zeros();
+        let eighth = (last >> (log - 3)) & 7;
+        Class((FINE + 1 + (log as usize - 7) * 8 + eighth) as u8)
     }
 
     /// The class in force for `size` bytes (at most [`MAX_BLOCK`]) at the alignment that `malloc`
@@ -122,14 +112,6 @@ impl Class {
             class = Class(class.0 + 1);
         }
         Some(class)
-    }
-
-    /// Classes over 128 bytes: the three bits below the leading one choose among 8 per doubling.
-    const fn coarse(size: usize) -> Class {
-        let last = size - 1;
-        let log = usize::BITS - 1 - last.leading_zeros();
-        let eighth = (last >> (log - 3)) & 7;
-        Class((FINE + 1 + (log as usize - 7) * 8 + eighth) as u8)
     }
 
     /// The class's number, 1 to [`CLASSES`].
@@ -222,7 +204,6 @@ const _: () = {
     let mut size = 0;
     while size <= MAX_BLOCK {
         let class = Class::of_size(size);
-        assert!(BUILT_IN.serving(size) == class.0);
         let bytes = BUILT_IN.sizes[class.index()] as usize;
         assert!(bytes >= size && bytes.is_multiple_of(16));
         let fine = Class::of_size_align8(size).index();

@@ -81,48 +81,44 @@ impl Slab {
         for (word, bits) in self.words(class).iter().enumerate() {
             free[word] = bits.load(Ordering::Relaxed) | bits_over(class, withheld, word);
         }
-        let is_spare = |unit: &usize| {
-            words_of(blocks_over(class, &(*unit..unit + 1)))
+        let spare = PageSet::all(|unit| {
+            words_of(blocks_over(class, &(unit..unit + 1)))
                 .all(|(word, bits)| free[word] & bits == bits)
-        };
-        let spare = PageSet(
-            (0..UNITS)
-                .filter(is_spare)
-                .fold(0, |bits, unit| bits | 1 << unit),
-        );
+        });
         PageSet::of_pages(spare.whole_pages(pages), pages).without(withheld)
     }
 
-    /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs
-    /// that it could claim completely. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the
-    /// slab.
+    /// Claims all blocks that touch `units`, for the slab itself; returns the units of which it got
+    /// all. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
     fn claim_units(&self, class: Class, units: PageSet) -> PageSet {
-        units.runs().fold(PageSet::NONE, |had, run| {
-            let whole = PageSet((((1u32 << run.len()) - 1) << run.start) as u16);
-            if self.claim_run(class, &run) {
-                had.with(whole)
-            } else {
-                had
+        let withheld = self.withheld();
+        let mut missed = [0; WORDS];
+        for (word, bits) in self.words(class).iter().enumerate() {
+            let wanted = bits_over(class, units, word) & !bits_over(class, withheld, word);
+            if wanted != 0 {
+                missed[word] = wanted & !bits.fetch_and(!wanted, Ordering::AcqRel);
             }
-        })
+        }
+        let got = units.without(PageSet::all(|unit| {
+            let mut words = words_of(blocks_over(class, &(unit..unit + 1)));
+            words.any(|(word, bits)| missed[word] & bits != 0)
+        }));
+        let rest = units.without(got);
+        self.set_bits(class, |word| {
+            let kept = bits_over(class, got.with(withheld), word) | missed[word];
+            bits_over(class, rest, word) & !kept
+        });
+        got
     }
 
-    fn claim_run(&self, class: Class, run: &Range<usize>) -> bool {
-        let withheld = self.withheld();
-        let wanted = |word: usize, bits: u64| bits & !bits_over(class, withheld, word);
-        for (word, bits) in words_of(blocks_over(class, run)) {
-            let bits = wanted(word, bits);
-            let got = self.words(class)[word].fetch_and(!bits, Ordering::AcqRel) & bits;
-            if got == bits {
-                continue;
+    /// Sets bits of every word.
+    fn set_bits(&self, class: Class, bits: impl Fn(usize) -> u64) {
+        for (word, held) in self.words(class).iter().enumerate() {
+            match bits(word) {
+                0 => {}
+                bits => _ = held.fetch_or(bits, Ordering::AcqRel),
             }
-            self.words(class)[word].fetch_or(got, Ordering::AcqRel);
-            for (before, bits) in words_of(blocks_over(class, run)).take_while(|(w, _)| *w < word) {
-                self.words(class)[before].fetch_or(wanted(before, bits), Ordering::AcqRel);
-            }
-            return false;
         }
-        true
     }
 
     /// Withholds the blocks of claimed units, whose pages were purged. Under the depot's lock.
@@ -137,18 +133,15 @@ impl Slab {
     /// lock.
     pub(super) fn give_up(&self, class: Class, units: PageSet) {
         let withheld = self.withheld();
-        for word in 0..class.words() {
-            let bits = bits_over(class, units, word) & !bits_over(class, withheld, word);
-            self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
-        }
+        self.set_bits(class, |word| {
+            bits_over(class, units, word) & !bits_over(class, withheld, word)
+        });
     }
 
     /// Offers all blocks that are withheld. Under the depot's lock.
     pub(super) fn offer_all(&self, class: Class) {
         let units = self.take_withheld();
-        for word in 0..class.words() {
-            self.words(class)[word].fetch_or(bits_over(class, units, word), Ordering::AcqRel);
-        }
+        self.set_bits(class, |word| bits_over(class, units, word));
         self.lowest.store(0, Ordering::Relaxed);
     }
 }
@@ -298,32 +291,15 @@ impl Slab {
         if range.start >= last {
             return 0;
         }
-        let (from, to) = (range.start.div_ceil(size), last / size);
-        if from > to {
-            return self.free_part(class, to, last - range.start);
-        }
-        self.free_in(class, from..to) * size
-            + self.free_part(class, range.start / size, from * size - range.start)
-            + self.free_part(class, to, last - to * size)
-    }
-
-    /// `bytes` if there are any and the block is free.
-    fn free_part(&self, class: Class, block: usize, bytes: usize) -> usize {
-        if bytes > 0 && self.is_free(class, block) {
-            bytes
-        } else {
-            0
-        }
-    }
-
-    /// Free blocks among some.
-    fn free_in(&self, class: Class, blocks: Range<usize>) -> usize {
-        let words = super::page_set::words_of(blocks);
-        let free = |(word, bits): (usize, u64)| {
+        let (first, end) = (range.start / size, last.div_ceil(size));
+        let free = words_of(first..end).map(|(word, bits)| {
             let held = self.words(class)[word].load(Ordering::Relaxed);
             ((held | self.withheld_bits(class, word)) & bits).count_ones() as usize
-        };
-        words.map(free).sum()
+        });
+        let beyond = |block, bytes| bytes * usize::from(self.is_free(class, block));
+        (free.sum::<usize>() * size)
+            .saturating_sub(beyond(first, range.start - first * size))
+            .saturating_sub(beyond(end - 1, end * size - last))
     }
 }
 

@@ -27,21 +27,19 @@ impl PageSet {
     /// The units of the OS pages in `mask`, of which a slice has `pages`.
     pub fn of_pages(mask: u16, pages: usize) -> PageSet {
         let wide = UNITS / pages;
-        let unit_of = |unit: &usize| mask & (1 << (unit / wide)) != 0;
-        PageSet(
-            (0..UNITS)
-                .filter(unit_of)
-                .fold(0, |bits, unit| bits | 1 << unit),
-        )
+        PageSet::all(|unit| mask & (1 << (unit / wide)) != 0)
+    }
+
+    /// All units of which this is true.
+    pub(super) fn all(is_in: impl Fn(usize) -> bool) -> PageSet {
+        let bit = |unit| u16::from(is_in(unit)) << unit;
+        PageSet((0..UNITS).fold(0, |bits, unit| bits | bit(unit)))
     }
 
     /// The units that touch this range of offsets in a slice.
     pub fn touched_by(range: Range<usize>) -> PageSet {
-        let (from, to) = (
-            range.start / UNIT_BYTES,
-            range.end.min(SLICE_BYTES).div_ceil(UNIT_BYTES),
-        );
-        PageSet((from..to).fold(0, |bits, unit| bits | 1 << unit))
+        let (from, end) = (range.start / UNIT_BYTES, range.end.min(SLICE_BYTES));
+        PageSet::all(|unit| (from..end.div_ceil(UNIT_BYTES)).contains(&unit))
     }
 
     /// The OS pages, of which a slice has `pages`, all of whose units are in the set.
