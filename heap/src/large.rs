@@ -1,6 +1,7 @@
 //! Large blocks: spans of their own.
 
 use crate::base::policy::Driver;
+use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::HEAP;
 use crate::cache::magazine::Tag;
@@ -10,7 +11,7 @@ use crate::hook::{self, REQUESTS};
 use crate::init::current;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
-use crate::pages::{Dirty, Kept, MOST_PIECES, SliceRef, Span, Use, Zero};
+use crate::pages::{Age, Dirty, Kept, MOST_PIECES, SliceRef, Span, SpanSource, Use, Zero};
 use crate::reclaim::start::end_slow_path;
 use crate::slab::class::MAX_BLOCK;
 use core::ptr::{self, NonNull};
@@ -197,7 +198,8 @@ pub(crate) fn take_span(
     moved: usize,
 ) -> Option<Span<'static>> {
     let pages = &HEAP.pages;
-    let take = || pages.alloc_moving(slices, align_slices, Use::Large, bytes, moved);
+    let from = SpanSource::Any;
+    let take = || pages.alloc_untended(from, slices, align_slices, Use::Large, bytes, moved);
     let span = take().or_else(|| {
         if HEAP.relieve(bytes - moved) {
             take()
@@ -205,8 +207,9 @@ pub(crate) fn take_span(
             None
         }
     });
+    pages.tend_left();
     if span.is_none() {
-        HEAP.pressure.note_refused();
+        HEAP.pressure.refused.fetch_add(1, Ordering::Relaxed);
     }
     span
 }
@@ -261,7 +264,11 @@ fn take_tag(place: &SliceRef<'static>, tag: Tag, address: usize) {
 pub(crate) fn take_back(place: &SliceRef<'static>, dirty: Dirty, absent: usize) {
     let bytes = place.bytes();
     // SAFETY: a live large block, whose tag only this call took.
-    unsafe { HEAP.pages.free_moved(place.pointer(), dirty, absent) };
+    unsafe {
+        HEAP.pages
+            .free_untended(place.pointer(), dirty, Age::New, absent)
+    };
+    HEAP.pages.tend_left();
     HEAP.tide.note_freed(bytes);
     tend_rarely();
 }

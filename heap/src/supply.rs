@@ -90,7 +90,7 @@ pub(crate) fn take_after_relief(
         block = take_larger(smallest, usize::MAX);
     }
     if block.is_null() {
-        HEAP.pressure.note_refused();
+        HEAP.pressure.refused.fetch_add(1, Ordering::Relaxed);
     }
     block
 }

@@ -4,7 +4,7 @@
 //! | memory | rule | carried out by |
 //! |---|---|---|
 //! | any | what a round takes for each [`Reason`], and the [pause](pause_ms) between two rounds | `reclaim/round.rs`, `reclaim/thread.rs` |
-//! | free spans | [`FreeSince`], [`room_beside_block`], [`most_dirty`] | `pages/purge.rs`, `pages/limits.rs` |
+//! | free spans | [`FreeSince`], [`room_beside_block`], [`most_dirty`] | `pages/purge.rs`, `pages/figures.rs` |
 //! | cached spans | [`Reason::magazines`], [`cache_shard_bytes`] | `pages/span_cache.rs` |
 //! | tails of large blocks | [`are_tails_due`] | `pages/tails.rs` |
 //! | stacks | [`most_idle_stacks`], [`TRIM_BYTES`], [`KEPT_BYTES`] | `stacks/pool.rs` |

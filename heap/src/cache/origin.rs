@@ -238,7 +238,7 @@ unsafe impl Source for Origin {
         };
         // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
         // only the first bytes were ever handed out, of which the clean pages were purged since.
-        unsafe { self.heap.pages.free_untended(base, dirty, self.age) }
+        unsafe { self.heap.pages.free_untended(base, dirty, self.age, 0) }
     }
 
     fn note_withheld(&self, bytes: isize) {

@@ -185,7 +185,7 @@ impl Heap {
     /// A number that changes before a block that was out goes back to its slab; never 0.
     fn given_back(&self) -> usize {
         let drained = self.drained.load(Ordering::Relaxed);
-        (self.tide.freed().wrapping_add(drained)).wrapping_add(1)
+        (self.tide.freed.bytes().wrapping_add(drained)).wrapping_add(1)
     }
 
     /// Lets a thread that has almost no capacity take from threads that sleep.

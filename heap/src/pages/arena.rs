@@ -16,12 +16,11 @@
 //! and each of the three grows into addresses that, as a rule, nothing else takes. Where something
 //! does, the arena ends.
 
-use super::layout::Layout;
-use super::span::{SpanRecord, State, Use, ZeroState};
+use super::span::{RECORD_BYTES, SpanRecord, State, Use};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::base::units::{HUGE_SLICES, SLICE_BYTES, SLICE_SHIFT};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -47,19 +46,38 @@ pub struct Arena {
     layout: UnsafeCell<Layout>,
     /// Slices whose tag may be read; 0 before the arena is published. Written by the holder of
     /// `committing`.
-    tagged: AtomicUsize,
+    pub(super) tagged: Mark,
     /// Slices whose group data may be used. Written by the holder of `committing`.
-    ready: AtomicUsize,
+    pub(super) ready: Mark,
     /// The lowest slice that never was in a span. Written by the holder of `committing`, under the
     /// heap's lock.
-    frontier: AtomicUsize,
+    pub(super) frontier: Mark,
     /// The slice up to which addresses are mapped: of a reserved arena, all. Written by the holder
     /// of `committing`.
-    end: AtomicUsize,
-    /// The slice up to which the arena may grow. Written by the holder of `committing`.
-    reach: AtomicUsize,
+    pub(super) end: Mark,
+    /// The slice up to which spans may reach. Written by the holder of `committing`.
+    pub(super) reach: Mark,
     /// The address from which on groups are mapped. Written by the holder of `committing`.
-    groups_from: AtomicUsize,
+    pub(super) groups_from: Mark,
+}
+
+/// A slice or an address of an arena that moves now and then. Who sees it also sees what was
+/// written before.
+#[derive(Debug)]
+pub(super) struct Mark(AtomicUsize);
+
+impl Mark {
+    const fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set(&self, at: usize) {
+        self.0.store(at, Ordering::Release);
+    }
 }
 
 // SAFETY: `layout` is written once, by the holder of `committing`, before `tagged` is stored with
@@ -73,12 +91,12 @@ impl Arena {
     pub(super) const fn new() -> Self {
         Self {
             layout: UnsafeCell::new(Layout::EMPTY),
-            tagged: AtomicUsize::new(0),
-            ready: AtomicUsize::new(0),
-            frontier: AtomicUsize::new(0),
-            end: AtomicUsize::new(0),
-            reach: AtomicUsize::new(0),
-            groups_from: AtomicUsize::new(0),
+            tagged: Mark::new(),
+            ready: Mark::new(),
+            frontier: Mark::new(),
+            end: Mark::new(),
+            reach: Mark::new(),
+            groups_from: Mark::new(),
         }
     }
 
@@ -99,59 +117,34 @@ impl Arena {
             true => (layout.head, layout.address(layout.head)),
             false => (layout.slices, layout.base),
         };
-        self.tagged.store(0, Ordering::Relaxed);
-        self.ready.store(layout.head, Ordering::Relaxed);
-        self.frontier.store(layout.head, Ordering::Relaxed);
-        self.end.store(end, Ordering::Relaxed);
-        self.reach.store(layout.slices, Ordering::Relaxed);
-        self.groups_from.store(groups, Ordering::Relaxed);
+        self.tagged.set(0);
+        self.ready.set(layout.head);
+        self.frontier.set(layout.head);
+        self.end.set(end);
+        self.reach.set(layout.slices);
+        self.groups_from.set(groups);
     }
 
-    pub(super) fn tagged(&self) -> usize {
-        self.tagged.load(Ordering::Acquire)
-    }
-
-    pub(super) fn ready(&self) -> usize {
-        self.ready.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn frontier(&self) -> usize {
-        self.frontier.load(Ordering::Acquire)
-    }
-
-    /// The slice after the last one that is mapped.
-    pub(super) fn end(&self) -> usize {
-        self.end.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_end(&self, index: usize) {
-        self.end.store(index, Ordering::Relaxed);
-    }
-
-    /// The slice up to which spans may reach.
-    pub(super) fn reach(&self) -> usize {
-        self.reach.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn groups_from(&self) -> usize {
-        self.groups_from.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_groups_from(&self, address: usize) {
-        self.groups_from.store(address, Ordering::Relaxed);
+    /// The slice beyond which slices and their tables are committed together.
+    pub(super) fn grown(&self) -> usize {
+        if self.layout().claimed {
+            self.end.get()
+        } else {
+            self.ready.get()
+        }
     }
 
     /// From now on the arena ends where its mapped slices or its tables do.
     pub(super) fn stop_growing(&self) {
-        let tables = self.ready().min(self.tagged.load(Ordering::Relaxed));
-        self.reach.store(self.end().min(tables), Ordering::Relaxed);
+        let tables = self.ready.get().min(self.tagged.get());
+        self.reach.set(self.end.get().min(tables));
     }
 
     /// The committed tables: the end address of the tags, and the address of the last group.
     pub(super) fn tables(&self) -> (usize, usize) {
         let layout = self.layout();
-        let (_, groups) = layout.groups_below(self.ready());
-        let tags_end = layout.base + self.tagged().next_multiple_of(layout.page_bytes());
+        let (_, groups) = layout.groups_below(self.ready.get());
+        let tags_end = layout.base + self.tagged.get().next_multiple_of(layout.page_bytes());
         (tags_end.min(groups), groups)
     }
 
@@ -164,7 +157,7 @@ impl Arena {
         let (tags_end, _) = self.tables();
         [
             layout.base..tags_end,
-            self.groups_from()..layout.address(self.end()),
+            self.groups_from.get()..layout.address(self.end.get()),
         ]
     }
 
@@ -174,22 +167,10 @@ impl Arena {
         self.mapped().iter().any(holds)
     }
 
-    pub(super) fn set_tagged(&self, slices: usize) {
-        self.tagged.store(slices, Ordering::Release);
-    }
-
-    pub(super) fn set_ready(&self, slices: usize) {
-        self.ready.store(slices, Ordering::Relaxed);
-    }
-
-    pub(super) fn set_frontier(&self, index: usize) {
-        self.frontier.store(index, Ordering::Release);
-    }
-
     /// What to commit so that tags of slices below `index` can be read; `None` when they can.
     pub(super) fn tags_step(&self, index: usize) -> Option<Step> {
         let layout = self.layout();
-        let tagged = self.tagged.load(Ordering::Relaxed);
+        let tagged = self.tagged.get();
         if index <= tagged {
             return None;
         }
@@ -215,11 +196,11 @@ impl Arena {
     /// can.
     pub(super) fn groups_step(&self, index: usize) -> Option<Step> {
         let layout = self.layout();
-        if index <= self.ready() {
+        if index <= self.ready.get() {
             return None;
         }
         let (count, address) = layout.groups_below(index);
-        let (_, end) = layout.groups_below(self.ready());
+        let (_, end) = layout.groups_below(self.ready.get());
         Some(Step {
             address,
             bytes: end - address,
@@ -229,16 +210,27 @@ impl Arena {
 
     /// The tag of a slice below `tagged`.
     pub(super) fn tag(&self, index: usize) -> &AtomicU8 {
-        debug_assert!(index < self.tagged.load(Ordering::Relaxed));
+        debug_assert!(index < self.tagged.get());
         // SAFETY: tags below `tagged` are committed for good; a byte of zeros is a valid atomic.
         unsafe { &*((self.layout().base + index) as *const AtomicU8) }
     }
 
     /// The record of a slice in `head..ready`.
     pub(super) fn record(&self, index: usize) -> &SpanRecord {
-        debug_assert!(index >= self.layout().head && index < self.ready());
+        debug_assert!(index >= self.layout().head && index < self.ready.get());
         // SAFETY: group data below `ready` is committed for good; zeroed memory is a blank record.
         unsafe { &*(self.layout().record_of(index) as *const SpanRecord) }
+    }
+
+    /// The first slices of the spans that begin in `from..to`, where one begins at `from`. What
+    /// changes meanwhile is seen as it was or as it is.
+    pub(super) fn spans(&self, from: usize, to: usize) -> impl Iterator<Item = SliceRef<'_>> {
+        let mut next = from;
+        core::iter::from_fn(move || {
+            let index = (next < to).then_some(next)?;
+            next += self.record(index).length();
+            Some(SliceRef { arena: self, index })
+        })
     }
 
     /// Sets a span's length, in its first record and its last.
@@ -275,7 +267,7 @@ impl Arena {
     /// The side entry of a slice in `head..ready`, of `bytes` bytes.
     #[inline(always)]
     pub(super) fn side(&self, index: usize, bytes: usize) -> NonNull<u8> {
-        debug_assert!(index >= self.layout().head && index < self.ready());
+        debug_assert!(index >= self.layout().head && index < self.ready.get());
         // SAFETY: an address within the arena is not null.
         unsafe { NonNull::new_unchecked(self.layout().side_of(index, bytes) as *mut u8) }
     }
@@ -283,13 +275,11 @@ impl Arena {
     /// The far side entry of a slice in `head..ready`.
     pub(super) fn far_side(&self, index: usize) -> NonNull<u8> {
         let (group, place) = self.group(index);
-        let address = group + self.layout().far_at + place * self.layout().sides.far;
-        // SAFETY: an address within the arena is not null.
-        unsafe { NonNull::new_unchecked(address as *mut u8) }
+        pointer(group + self.layout().far_at + place * self.layout().sides.far)
     }
 
     fn group(&self, index: usize) -> (usize, usize) {
-        debug_assert!(index >= self.layout().head && index < self.ready());
+        debug_assert!(index >= self.layout().head && index < self.ready.get());
         self.layout().group_of(index)
     }
 
@@ -337,6 +327,12 @@ impl Arena {
     }
 }
 
+/// An address of an arena as a pointer. No arena begins at address 0.
+pub(super) fn pointer(address: usize) -> NonNull<u8> {
+    debug_assert!(address != 0);
+    NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling())
+}
+
 /// Whether a slice is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
@@ -365,7 +361,7 @@ impl SideTable {
         let (layout, head) = (arena.layout(), arena.layout().head);
         SideTable {
             start: layout.address(head),
-            slices: arena.ready() - head,
+            slices: arena.ready.get() - head,
             first: layout.side_at,
             bytes: layout.sides.near,
             group_shift: layout.group_shift,
@@ -398,7 +394,7 @@ pub struct SliceRef<'h> {
     pub(super) index: usize,
 }
 
-impl SliceRef<'_> {
+impl<'h> SliceRef<'h> {
     /// The tag that a user gave the span that starts here; 0 for every other slice.
     #[inline]
     pub fn tag(&self) -> u8 {
@@ -502,7 +498,7 @@ impl SliceRef<'_> {
     /// pages from another process.
     pub fn is_overmapped(&self) -> bool {
         self.used()
-            .is_some_and(|(record, _)| record.is_overmapped())
+            .is_some_and(|(record, _)| record.is_overmapped.get())
     }
 
     /// Whether the kernel moved pages into the span in use that starts here.
@@ -515,7 +511,7 @@ impl SliceRef<'_> {
     /// lowest bit. While the span is in use: as it was when the span was given out. All ones
     /// outside of spans.
     pub fn dirty_mask(&self) -> u16 {
-        if self.has_record() && self.record().zero_state() == ZeroState::PerPage {
+        if self.has_record() && !self.record().all_dirty.get() {
             self.arena.mask(self.index).load(Relaxed)
         } else {
             u16::MAX
@@ -523,22 +519,212 @@ impl SliceRef<'_> {
     }
 
     /// The record of a slice that a span has or had.
-    pub(super) fn record(&self) -> &SpanRecord {
+    pub(super) fn record(&self) -> &'h SpanRecord {
         self.arena.record(self.index)
     }
 
     fn has_record(&self) -> bool {
-        self.index >= self.arena.layout().head && self.index < self.arena.frontier()
+        self.index >= self.arena.layout().head && self.index < self.arena.frontier.get()
     }
 
-    fn used(&self) -> Option<(&SpanRecord, Use)> {
-        if !self.has_record() {
-            return None;
-        }
-        let record = self.arena.record(self.index);
+    fn used(&self) -> Option<(&'h SpanRecord, Use)> {
+        let record = self.has_record().then(|| self.record())?;
         match record.state() {
             State::Used(use_) => Some((record, use_)),
             State::Free | State::Aside | State::Blank => None,
         }
+    }
+}
+
+/// Slices whose metadata is committed together (fewer in an arena that has fewer).
+const GROUP_SLICES: usize = 1024;
+/// A claimed arena maps the addresses of at least this many groups (of 256 MiB of slices), and of
+/// twice as many as it uses, because groups cannot grow once the process has as many mappings as it
+/// may.
+const GROUPS_MAPPED: usize = 4;
+/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of a 2 MiB
+/// range. The slices and the end of the arena's tables then share a page of the kernel's page
+/// tables, and a fork copies one less.
+const AMPLE: usize = (1 << 30) / SLICE_BYTES;
+/// Smallest group: one word of commit bits needs no care for its end.
+const GROUP_MIN: usize = 64;
+
+/// The layout of an arena. It never changes once the arena is published.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Address of slice 0.
+    pub(super) base: usize,
+    /// Slices in the range.
+    pub(super) slices: usize,
+    /// Whether the range is only mapped as far as it is used.
+    pub(super) claimed: bool,
+    /// Leading slices that hold the tables.
+    pub(super) head: usize,
+    /// OS pages in a slice.
+    pub(super) pages_per_slice: usize,
+    pub(super) group_shift: u32,
+    pub(super) group_bytes: usize,
+    pub(super) far_at: usize,
+    pub(super) sides: Sides,
+    /// Where the record of the first slice is: its address, once the base is known.
+    records_at: usize,
+    /// How far below the end of one group's records those of the next begin.
+    record_gap: usize,
+    /// Where the near side entry of the first slice is: its address, once the base is known.
+    pub(super) side_at: usize,
+    /// How far below the end of one group's near side entries those of the next begin.
+    pub(super) side_gap: usize,
+}
+
+/// Bytes of the entries that a slice has beside the page heap's own, for its user; multiples of 64.
+#[derive(Clone, Copy, Debug)]
+pub struct Sides {
+    /// Of the one that is close to its neighbours'.
+    pub near: usize,
+    /// Of the one that is apart, for data that few slices need.
+    pub far: usize,
+}
+
+impl Layout {
+    pub(super) const EMPTY: Self = Self {
+        base: 0,
+        slices: 0,
+        claimed: false,
+        head: 0,
+        pages_per_slice: 0,
+        group_shift: 0,
+        group_bytes: 0,
+        far_at: 0,
+        sides: Sides { near: 0, far: 0 },
+        records_at: 0,
+        record_gap: 0,
+        side_at: 0,
+        side_gap: 0,
+    };
+
+    /// How `slices` slices would be laid out, base still 0.
+    pub(super) fn plan(slices: usize, sides: Sides, page_bytes: usize) -> Self {
+        let group = slices.next_power_of_two().clamp(GROUP_MIN, GROUP_SLICES);
+        let masks_at = group / 8;
+        let records_at = (masks_at + 2 * group).next_multiple_of(RECORD_BYTES);
+        let side_at = records_at + RECORD_BYTES * group;
+        let far_at = side_at + sides.near * group;
+        let group_bytes = (far_at + sides.far * group).next_multiple_of(page_bytes);
+        let tags = slices.next_multiple_of(page_bytes);
+        let tables = tags + slices.div_ceil(group) * group_bytes;
+        let head = tables.div_ceil(SLICE_BYTES);
+        Self {
+            base: 0,
+            slices,
+            claimed: false,
+            head: match slices >= AMPLE {
+                true => head.next_multiple_of(HUGE_SLICES) + HUGE_SLICES / 2,
+                false => head,
+            },
+            pages_per_slice: (SLICE_BYTES / page_bytes).max(1),
+            group_shift: group.trailing_zeros(),
+            group_bytes,
+            far_at,
+            sides,
+            records_at,
+            record_gap: group_bytes + RECORD_BYTES * group,
+            side_at,
+            side_gap: group_bytes + sides.near * group,
+        }
+    }
+
+    /// The smallest plan with at least `usable` slices beside the tables; `None` beyond the address
+    /// space.
+    pub(super) fn plan_for(usable: usize, sides: Sides, page_bytes: usize) -> Option<Self> {
+        let mut plan = Self::plan(usable, sides, page_bytes);
+        while plan.slices - plan.head.min(plan.slices) < usable {
+            let slices = usable.checked_add(plan.head.max(plan.slices - usable + 1))?;
+            slices.checked_mul(SLICE_BYTES)?;
+            plan = Self::plan(slices, sides, page_bytes);
+        }
+        Some(plan)
+    }
+
+    /// The plan, laid out at `base`.
+    pub(super) fn at(self, base: usize, claimed: bool) -> Self {
+        let first_group = base + (self.head << SLICE_SHIFT) - self.group_bytes;
+        Self {
+            base,
+            claimed,
+            records_at: first_group + self.records_at,
+            side_at: first_group + self.side_at,
+            ..self
+        }
+    }
+
+    /// The addresses of the arena.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.base..self.base + (self.slices << SLICE_SHIFT)
+    }
+
+    /// Bytes in an OS page, as far as masks are concerned.
+    pub(super) fn page_bytes(&self) -> usize {
+        SLICE_BYTES / self.pages_per_slice
+    }
+
+    /// The mask of a slice all of whose pages may be dirty.
+    pub(super) fn full_mask(&self) -> u16 {
+        u16::MAX >> (16 - self.pages_per_slice)
+    }
+
+    /// Address of a slice.
+    pub(super) fn address(&self, index: usize) -> usize {
+        self.base + (index << SLICE_SHIFT)
+    }
+
+    /// First slice at or after `index` whose address is a multiple of `align_slices` slices.
+    pub(super) fn align_up(&self, index: usize, align_slices: usize) -> usize {
+        let first = self.base >> SLICE_SHIFT;
+        (first + index).next_multiple_of(align_slices) - first
+    }
+
+    /// Address of a slice's record.
+    #[inline]
+    pub(super) fn record_of(&self, index: usize) -> usize {
+        let slot = index - self.head;
+        self.records_at + slot * RECORD_BYTES - (slot >> self.group_shift) * self.record_gap
+    }
+
+    /// Address of a slice's near side entry. The caller states how many `bytes` an entry has: for
+    /// most it is a constant.
+    #[inline(always)]
+    pub(super) fn side_of(&self, index: usize, bytes: usize) -> usize {
+        debug_assert_eq!(bytes, self.sides.near);
+        let slot = index - self.head;
+        (self.side_at + slot * bytes) - (slot >> self.group_shift) * self.side_gap
+    }
+
+    /// The group of a slice (its start address), and the slice's place in it.
+    pub(super) fn group_of(&self, index: usize) -> (usize, usize) {
+        let slot = index - self.head;
+        (
+            self.address(self.head) - ((slot >> self.group_shift) + 1) * self.group_bytes,
+            slot & ((1 << self.group_shift) - 1),
+        )
+    }
+
+    /// The groups that slices below `index` need: how many, and the address of the last.
+    pub(super) fn groups_below(&self, index: usize) -> (usize, usize) {
+        let count = (index - self.head).div_ceil(1 << self.group_shift);
+        (count, self.address(self.head) - count * self.group_bytes)
+    }
+
+    /// Address of the last group that a claimed arena should have mapped once slices below `index`
+    /// have groups.
+    pub(super) fn groups_ahead(&self, index: usize) -> usize {
+        let (count, _) = self.groups_below(index);
+        let most = self.slices.div_ceil(1 << self.group_shift);
+        let count = (2 * count).next_multiple_of(GROUPS_MAPPED).min(most);
+        self.address(self.head) - count * self.group_bytes
+    }
+
+    /// How many slices `count` groups serve, the head included.
+    pub(super) fn served_by(&self, count: usize) -> usize {
+        (self.head + (count << self.group_shift)).min(self.slices)
     }
 }

@@ -11,8 +11,9 @@
 //! then made resident is in the run as well, although the program never touched it there. So these
 //! two are purged where most of the run is not resident: once, for that splits them.
 
+use super::arena::pointer;
 use super::heap::PageHeap;
-use super::predictor::{Expectation, Finding, ProbePages, Row, Run};
+use super::zero_state::{Expectation, Finding, ProbePages, Row, Run};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::HUGE_BYTES;
 use crate::os::{self, Answers, Backing, Os, Populated, Purged, Unknown};
@@ -46,12 +47,13 @@ const STREAMED: usize = 64 << 20;
 /// # Safety
 /// - The bytes are writable, and no other thread uses them.
 unsafe fn clear(start: *mut u8, bytes: usize) {
-    if bytes < STREAMED {
-        // SAFETY: the caller's promise.
-        unsafe { start.write_bytes(0, bytes) };
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { os::clear_streaming(start, bytes) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if bytes < STREAMED {
+            start.write_bytes(0, bytes);
+        } else {
+            os::clear_streaming(start, bytes);
+        }
     }
 }
 
@@ -63,42 +65,33 @@ struct Scan {
     sampled: usize,
     /// Whether a huge page was among them: purging a part of one would split it.
     huge: bool,
-    edges: [Edge; 2],
-}
-
-/// A part of a run that lies in a huge page which reaches beyond the run: its begin or its end.
-#[derive(Clone, Copy)]
-struct Edge {
-    part: Run,
-    is_huge: bool,
-}
-
-impl Edge {
-    /// Both of a run. They may be empty.
-    fn both(run: Run) -> [Edge; 2] {
-        let end = run.start + run.bytes;
-        let first = run.start.next_multiple_of(HUGE_BYTES).min(end);
-        let last = (end - end % HUGE_BYTES).max(first);
-        [(run.start, first), (last, end)].map(|(start, end)| Edge {
-            part: Run {
-                start,
-                bytes: end - start,
-            },
-            is_huge: false,
-        })
-    }
+    /// The parts of the run that lie in a huge page which reaches beyond the run, at its begin and
+    /// at its end, and whether there is such a page. They may be empty.
+    edges: [(Run, bool); 2],
 }
 
 impl Scan {
+    fn of(run: Run, page_bytes: usize) -> Self {
+        let end = run.start() + run.bytes();
+        let first = run.start().next_multiple_of(HUGE_BYTES).min(end);
+        let last = (end - end % HUGE_BYTES).max(first);
+        Self {
+            samples: ProbePages::of(run, page_bytes),
+            bytes: 0,
+            sampled: 0,
+            huge: false,
+            edges: [run.part(run.start()..first), run.part(last..end)].map(|part| (part, false)),
+        }
+    }
+
     /// Notes a run of huge pages. Returns the part of it that lies in no edge.
     fn note_huge(&mut self, found: Run) -> Run {
         self.huge = true;
-        let end = found.start + found.bytes;
-        let [first, last] = &mut self.edges;
-        let start = found.start.max(first.part.start + first.part.bytes);
-        first.is_huge |= start > found.start;
-        last.is_huge |= end > last.part.start;
-        found.clip(start.min(end), last.part.start.saturating_sub(start))
+        let [(first, in_first), (last, in_last)] = &mut self.edges;
+        let inner = found.part(first.start() + first.bytes()..last.start());
+        *in_first |= found.start() < first.start() + first.bytes();
+        *in_last |= found.start() + found.bytes() > last.start();
+        inner
     }
 
     /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole`
@@ -127,12 +120,11 @@ impl<O: Os> PageHeap<O> {
         };
         let mut done = 0;
         let zero = |offset, bytes| {
-            let start = start + offset;
-            // SAFETY: within the span: the caller's promise.
-            done += unsafe { self.zero_run(Run { start, bytes }) };
+            // SAFETY: within the span, which is unused: the caller's promise.
+            done += self.zero_run(unsafe { Run::of(start + offset, bytes) });
         };
         place.arena.each_dirty_run(place.record(), bytes, zero);
-        self.zeroing.spared.fetch_add(bytes - done, Relaxed);
+        self.count_known_zero(bytes - done);
     }
 
     /// Counts `bytes` bytes that were requested as zero and known to be.
@@ -141,136 +133,90 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Makes a run zero that may be dirty. Returns how many bytes were written or purged.
-    ///
-    /// # Safety
-    /// - The run lies in a span in use, unused so far.
-    unsafe fn zero_run(&self, run: Run) -> usize {
-        // SAFETY: the caller's promise, each time.
-        unsafe {
-            if run.bytes < LEAST_ASKED {
-                return self.write(run);
+    fn zero_run(&self, run: Run) -> usize {
+        if run.bytes() < LEAST_ASKED {
+            return self.write(run);
+        }
+        let row = self.predictor.row(run.bytes());
+        match row.expect() {
+            Expectation::Unused if self.give_back(run) => run.bytes(),
+            Expectation::Full if self.seems_full(run) => self.write(run),
+            _ if run.bytes() > MOST_BY_PAGE && self.os.answers() == Answers::Pages => {
+                self.sample(run, row)
             }
-            match self.predictor.row(run.bytes).expect() {
-                Expectation::Unused if self.give_back(run) => run.bytes,
-                Expectation::Full if self.seems_full(run) => self.write(run),
-                _ if run.bytes > MOST_BY_PAGE && self.os.answers() == Answers::Pages => {
-                    self.sample(run)
-                }
-                _ => self.ask(run),
-            }
+            _ => self.ask(run, row),
         }
     }
 
     /// Writes a run that seems to be full. Of any other it asks about the head, which programs use
     /// most, and purges the rest; now and then it purges the head as well.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn sample(&self, run: Run) -> usize {
-        let row = self.predictor.row(run.bytes);
-        let head = run.clip(run.start, MOST_UNASKED);
-        let rest = run.clip(run.start + head.bytes, usize::MAX);
-        // SAFETY: the caller's promise, each time: parts of the run.
-        unsafe {
-            if self.seems_full(run) {
-                return self.write(run);
-            }
-            if row.is_time_to_purge() && self.give_back(run) {
-                return run.bytes;
-            }
-            if !self.give_back(rest) {
-                return self.ask(run);
-            }
-            let mut finding = Finding::Untouched;
-            let visit = |found: Populated| {
-                finding = Finding::Mixed;
-                self.zero_populated(head.clip(found.start, found.bytes), found.backing);
-            };
-            if let Err(unknown) = self.populated(head, visit) {
-                self.zero_unknown(head, unknown);
-                finding = Finding::Mixed;
-            }
-            row.record(finding);
+    fn sample(&self, run: Run, row: &Row) -> usize {
+        let end = run.start() + MOST_UNASKED;
+        if self.seems_full(run) {
+            return self.write(run);
         }
-        run.bytes
+        if row.is_time_to_purge() && self.give_back(run) {
+            return run.bytes();
+        }
+        if !self.give_back(run.part(end..usize::MAX)) {
+            return self.ask(run, row);
+        }
+        self.ask(run.part(0..end), row);
+        run.bytes()
     }
 
     /// Writes zeros to the populated pages of a run.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn ask(&self, run: Run) -> usize {
-        let mut scan = Scan {
-            samples: ProbePages::of(run, self.os.page_bytes()),
-            bytes: 0,
-            sampled: 0,
-            huge: false,
-            edges: Edge::both(run),
-        };
+    fn ask(&self, run: Run, row: &Row) -> usize {
+        let mut scan = Scan::of(run, self.os.page_bytes());
         let visit = |found: Populated| {
-            let mut part = run.clip(found.start, found.bytes);
+            let mut part = run.part(found.start..found.start + found.bytes);
             scan.bytes += found.bytes;
             scan.sampled += scan.samples.among(part);
             if found.backing == Backing::HugePage {
                 part = scan.note_huge(part);
             }
-            // SAFETY: a part of the run: the caller's promise.
-            unsafe { self.zero_populated(part, found.backing) };
-        };
-        // SAFETY: the caller's promise, each time.
-        unsafe {
-            let answer = self.populated(run, visit);
-            self.zero_edges(run, &scan);
-            match answer {
-                Ok(()) => self.learn(run, &scan),
-                Err(unknown) => scan.bytes += self.zero_unknown(run, unknown),
+            let is_own = matches!(found.backing, Backing::Ram | Backing::HugePage);
+            if is_own || !self.give_back(part) {
+                self.write(part);
             }
+        };
+        let answer = self.populated(run, visit);
+        self.zero_edges(run, &scan);
+        match answer {
+            Ok(()) => self.learn(run, row, &scan),
+            Err(unknown) => scan.bytes += self.zero_unknown(run, unknown),
         }
-        scan.bytes.min(run.bytes)
+        scan.bytes.min(run.bytes())
     }
 
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn zero_edges(&self, run: Run, scan: &Scan) {
-        let is_little = scan.bytes <= run.bytes / EDGE_PART;
-        for edge in scan.edges.iter().filter(|edge| edge.is_huge) {
-            // SAFETY: a part of the run: the caller's promise.
-            unsafe {
-                if !is_little || !self.give_back(edge.part) {
-                    self.write(edge.part);
-                }
+    fn zero_edges(&self, run: Run, scan: &Scan) {
+        let is_little = scan.bytes <= run.bytes() / EDGE_PART;
+        for &(edge, _) in scan.edges.iter().filter(|(_, is_huge)| *is_huge) {
+            if !is_little || !self.give_back(edge) {
+                self.write(edge);
             }
         }
     }
 
     /// Asks the kernel about a run and the rest of its last page.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn populated(&self, run: Run, visit: impl FnMut(Populated)) -> Result<(), Unknown> {
-        let Some(start) = NonNull::new(run.start as *mut u8) else {
-            return Ok(());
-        };
-        // SAFETY: the caller's promise: spans in use are committed, and hold whole pages.
-        let answer = unsafe { self.os.populated(start, self.whole_pages(run), visit) };
+    fn populated(&self, run: Run, visit: impl FnMut(Populated)) -> Result<(), Unknown> {
+        let bytes = self.whole_pages(run);
+        // SAFETY: spans in use are committed, and hold whole pages.
+        let answer = unsafe { self.os.populated(pointer(run.start()), bytes, visit) };
         // A kernel that could not tell about the first page was most likely not queried at all.
-        let asked = !matches!(answer, Err(Unknown { from }) if from == run.start);
+        let asked = !matches!(answer, Err(Unknown { from }) if from == run.start());
         self.zeroing.asked.fetch_add(usize::from(asked), Relaxed);
         answer
     }
 
     fn whole_pages(&self, run: Run) -> usize {
-        run.bytes.next_multiple_of(self.os.page_bytes())
+        run.bytes().next_multiple_of(self.os.page_bytes())
     }
 
     /// Remembers what was found in a run, which is zero now. Now and then purges its probe pages.
     /// Purges all of it if the probe pages tell often enough that the program does not use it, so
     /// that it is not written again and again.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn learn(&self, run: Run, scan: &Scan) {
-        let row = self.predictor.row(run.bytes);
+    fn learn(&self, run: Run, row: &Row, scan: &Scan) {
         let whole = self.whole_pages(run);
         let is_long = scan.bytes > MOST_UNASKED;
         let finding = match scan.bytes {
@@ -280,103 +226,61 @@ impl<O: Os> PageHeap<O> {
             _ => Finding::Mixed,
         };
         let is_sure = row.record(finding);
-        // SAFETY: the caller's promise; a refused purge leaves zeros as well.
-        unsafe {
-            if finding != Finding::Idle {
-                if is_long && row.is_time_to_probe() && scan.is_telling(whole) {
-                    self.probe(row, scan.samples);
-                }
-            } else if is_sure {
-                row.forget();
-                self.give_back(run);
+        // A refused purge leaves zeros as well.
+        if finding != Finding::Idle {
+            if is_long && row.is_time_to_probe() && scan.is_telling(whole) {
+                row.note_probe();
+                scan.samples
+                    .pages()
+                    .for_each(|page| _ = self.give_back(page));
             }
-        }
-    }
-
-    /// Purges the probe pages of a run.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn probe(&self, row: &Row, probes: ProbePages) {
-        row.note_probe();
-        for page in probes.pages() {
-            // SAFETY: a part of the run: the caller's promise.
-            unsafe { self.give_back(page) };
+        } else if is_sure {
+            row.forget();
+            self.give_back(run);
         }
     }
 
     /// Whether a run that is expected to be full seems to be. Wrong at most about holes between two
     /// samples.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn seems_full(&self, run: Run) -> bool {
+    fn seems_full(&self, run: Run) -> bool {
         let is_populated = |page: Run| {
             let mut found = false;
-            // SAFETY: a part of the run: the caller's promise.
-            let known = unsafe { self.populated(page, |_| found = true) };
-            known.is_ok() && found
+            self.populated(page, |_| found = true).is_ok() && found
         };
-        run.bytes <= MOST_UNASKED
+        run.bytes() <= MOST_UNASKED
             || ProbePages::of(run, self.os.page_bytes())
                 .samples()
                 .all(is_populated)
     }
 
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn zero_populated(&self, run: Run, backing: Backing) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let is_own = matches!(backing, Backing::Ram | Backing::HugePage);
-            if is_own || !self.give_back(run) {
-                self.write(run);
-            }
-        }
-    }
-
     /// Makes zero what the kernel does not tell about: a long run by a purge, which costs little
     /// where nothing was touched, while writing would page in all of it.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn zero_unknown(&self, run: Run, unknown: Unknown) -> usize {
+    fn zero_unknown(&self, run: Run, unknown: Unknown) -> usize {
         self.zeroing.unknown.fetch_add(1, Relaxed);
-        let rest = run.clip(unknown.from, usize::MAX - unknown.from);
-        // SAFETY: a part of the run: the caller's promise.
-        unsafe {
-            if rest.bytes <= MOST_WRITTEN || !self.give_back(rest) {
-                self.write(rest);
-            }
+        let rest = run.part(unknown.from..usize::MAX);
+        if rest.bytes() <= MOST_WRITTEN || !self.give_back(rest) {
+            self.write(rest);
         }
-        rest.bytes
+        rest.bytes()
     }
 
     /// Gives the pages of a run back to the kernel, the rest of its last page included. False if it
     /// refused.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn give_back(&self, run: Run) -> bool {
+    fn give_back(&self, run: Run) -> bool {
         let bytes = self.whole_pages(run);
-        let Some(start) = NonNull::new(run.start as *mut u8) else {
-            return false;
-        };
-        // SAFETY: the caller's promise; the end of the last page is not in use either.
-        let purged = unsafe { self.os.purge(start, bytes) } == Purged::Zero;
-        if purged {
-            self.zeroing.purged.fetch_add(bytes, Relaxed);
-        }
+        // SAFETY: a run is unused, and so is the end of its last page.
+        let purged = unsafe { self.os.purge(pointer(run.start()), bytes) } == Purged::Zero;
+        self.zeroing
+            .purged
+            .fetch_add(bytes * usize::from(purged), Relaxed);
         purged
     }
 
-    /// # Safety
-    /// - As [`PageHeap::zero_run`].
-    unsafe fn write(&self, run: Run) -> usize {
-        // SAFETY: the caller's promise: committed, and no other thread's.
-        unsafe { clear(run.start as *mut u8, run.bytes) };
-        self.zeroing.written.fetch_add(run.bytes, Relaxed);
-        run.bytes
+    fn write(&self, run: Run) -> usize {
+        // SAFETY: a run is committed, and no other thread's.
+        unsafe { clear(run.start() as *mut u8, run.bytes()) };
+        self.zeroing.written.fetch_add(run.bytes(), Relaxed);
+        run.bytes()
     }
 }
 

@@ -3,21 +3,25 @@
 //!
 //! Commits use units of 2 MiB, and larger ones as the heap grows, unless the kernel charges every
 //! commit. If the kernel refuses, Neap tries again with the exact size. A failure leaves bits and
-//! tables as they are.
+//! tables as they are. Where the kernel charges commit (strict overcommit, or a limit on writable
+//! memory), free memory is also uncommitted, in whole huge pages, so that mappings stay few.
 //!
 //! No system call is made under the heap's lock. One thread at a time commits, and it holds
 //! [`PageHeap::committing`] meanwhile. What it works on belongs to no other thread: a piece of a
 //! free span that was set aside, and everything at and beyond an arena's frontier.
 
-use super::arena::{Arena, Commit};
+use super::arena::{Arena, Commit, pointer};
+use super::figures::{Admission, STACK_BYTES};
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::huge::mark;
-use super::limits::{Admission, STACK_BYTES};
-use super::span::{Age, SpanRecord, Use, Warmth};
-use super::span::{SpanRequest, SpanSource};
+use super::reserve::refused_in;
+use super::span::{Age, FitKey, SpanRecord, SpanRequest, SpanSource, Use, Warmth};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::tree::Node;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Huge, Os, OutOfMemory};
+use crate::os::{Huge, Os, OutOfMemory, RemapError};
+use core::ops::Range;
 
 /// Largest unit of commits, in slices (32 MiB).
 const MOST_UNIT: usize = 16 * HUGE_SLICES;
@@ -25,6 +29,9 @@ const MOST_UNIT: usize = 16 * HUGE_SLICES;
 /// Free slices become units only if they are more than this part of a batch, because each advice
 /// may split a mapping.
 const REOPENED_PART: usize = 4;
+
+/// Most huge pages that one call uncommits (8 MiB).
+const MOST_UNCOMMITTED: usize = 4;
 
 /// The heap, locked, and committed room in it.
 pub(super) type Found<'h, O> = (Locked<'h, O>, Fit<'h>);
@@ -203,12 +210,12 @@ impl<O: Os> PageHeap<O> {
         range: &CommitRange<'h>,
     ) -> (Locked<'h, O>, Result<Fit<'h>, OutOfMemory>) {
         let (arena, from, to) = (range.arena, range.from, range.to);
-        let grown = match to > arena.end() {
+        let grown = match to > arena.grown() {
             true => self.grow(arena, from, to, range.limit),
-            false => self.commit_with_tables(arena, from, to),
+            false => (self.ready_tables(arena, to)).map_err(|refused| refused_in(arena, refused)),
         };
         let committed = grown.and_then(|()| {
-            let most = arena.ready().min(arena.end());
+            let most = arena.ready.get().min(arena.end.get());
             self.commit(arena, from, to, range.limit.unwrap_or(most))
         });
         if committed.is_ok() {
@@ -263,7 +270,12 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    fn commit_exactly(&self, arena: &Arena, from: usize, to: usize) -> Result<(), OutOfMemory> {
+    pub(super) fn commit_exactly(
+        &self,
+        arena: &Arena,
+        from: usize,
+        to: usize,
+    ) -> Result<(), OutOfMemory> {
         self.commit_bytes(arena.layout().address(from), (to - from) * SLICE_BYTES)?;
         self.locked().set_committed(arena, from, to);
         Ok(())
@@ -298,7 +310,7 @@ impl Tries {
             (Lack::Slices(_), Ok(())) => {}
             (Lack::Arena, Ok(())) => self.arenas -= 1,
             // The arena ends before; others may have room.
-            (Lack::Slices(range), Err(_)) if range.to > range.arena.reach() => {}
+            (Lack::Slices(range), Err(_)) if range.to > range.arena.reach.get() => {}
             (Lack::Slices(range), Err(_)) if range.units > 0 => {
                 self.units = usize::from(range.units > 1);
             }
@@ -321,7 +333,7 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Where the unit ends in which the slices before `to` are.
     pub(super) fn unit_end(&self, to: usize) -> usize {
-        to.next_multiple_of(if self.heap.is_thrifty() {
+        to.next_multiple_of(if self.heap.thrifty.load(Relaxed) {
             1
         } else if self.heap.os.strict_commit() {
             HUGE_SLICES
@@ -398,13 +410,13 @@ impl<'h, O: Os> Locked<'h, O> {
     /// it ends too soon.
     fn range_at_frontier(&mut self, id: usize, request: &SpanRequest) -> Option<CommitRange<'h>> {
         let arena = self.arena(id);
-        let frontier = arena.frontier();
+        let frontier = arena.frontier.get();
         let start = self
             .free_before(arena, frontier)
-            .filter(|free| !free.is_huge())
+            .filter(|free| !free.is_huge.get())
             .map_or(frontier, |free| free.index.get());
         let at = arena.layout().align_up(start, request.align);
-        let at = request.start_in(at, arena.reach())?;
+        let at = request.start_in(at, arena.reach.get())?;
         self.range_over_frontier(id, at, request.slices)
     }
 
@@ -413,8 +425,8 @@ impl<'h, O: Os> Locked<'h, O> {
     fn range_behind(&mut self, id: usize, at: usize, slices: usize) -> Option<CommitRange<'h>> {
         let arena = self.arena(id);
         let free = self.free_at(arena, at);
-        let reaches = free.map_or(at, SpanRecord::end) == arena.frontier();
-        let ordinary = free.is_none_or(|free| !free.is_huge());
+        let reaches = free.map_or(at, SpanRecord::end) == arena.frontier.get();
+        let ordinary = free.is_none_or(|free| !free.is_huge.get());
         (reaches && ordinary).then(|| self.range_over_frontier(id, at, slices))?
     }
 
@@ -426,10 +438,10 @@ impl<'h, O: Os> Locked<'h, O> {
         slices: usize,
     ) -> Option<CommitRange<'h>> {
         let (arena, to) = (self.arena(id), at + slices);
-        if to > arena.reach() {
+        if to > arena.reach.get() {
             return None;
         }
-        let frontier = arena.frontier();
+        let frontier = arena.frontier.get();
         let part = match self.free_before(arena, frontier) {
             Some(free) if at < frontier => Some(self.set_aside(free, at, to.min(frontier) - at)),
             _ => None,
@@ -482,8 +494,8 @@ impl<'h, O: Os> Locked<'h, O> {
 
     fn units_in(&self, id: usize, units: usize) -> Option<CommitRange<'h>> {
         let arena = self.arena(id);
-        let at = arena.frontier().next_multiple_of(HUGE_SLICES);
-        let room = arena.reach().checked_sub(at)? / HUGE_SLICES;
+        let at = arena.frontier.get().next_multiple_of(HUGE_SLICES);
+        let room = arena.reach.get().checked_sub(at)? / HUGE_SLICES;
         let units = units.min(room);
         (units > 0).then(|| CommitRange::of_units(arena, id, at, units))
     }
@@ -496,7 +508,7 @@ impl<'h, O: Os> Locked<'h, O> {
             Some(part) => self.end_aside(part),
             None => {
                 self.pass_frontier(id, range.from);
-                arena.set_frontier(range.to);
+                arena.frontier.set(range.to);
             }
         }
         for at in (range.from..range.to).step_by(HUGE_SLICES) {
@@ -506,6 +518,89 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         arena.record(range.from)
     }
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Uncommits a part that was set aside, then puts it back. Returns how many bytes of commit
+    /// went back; when the kernel refuses, the part stays set aside.
+    pub(super) fn uncommit_part(&self, part: &SpanRecord) -> Result<usize, RemapError> {
+        let arena = &self.arenas()[part.arena()];
+        let (from, to) = (part.index.get(), part.end());
+        let start = pointer(arena.layout().address(from));
+        // SAFETY: slices of a free span, in one arena, set aside, so no thread uses them.
+        unsafe { self.map_afresh(start, (to - from) * SLICE_BYTES, Commit::No) }?;
+        let mut locked = self.locked();
+        let slices = arena.set_commit(from, to, Commit::No);
+        locked.inner.counts.committed_slices -= slices;
+        locked.count_returned(slices * SLICE_BYTES);
+        arena.clear_dirty(from, to);
+        locked.return_part(part, to);
+        Ok(slices * SLICE_BYTES)
+    }
+
+    /// For a request for `slices` slices that found no room: makes clean units room for it, and
+    /// where the kernel charges commit, uncommits the whole huge pages of free spans, except those
+    /// that the program locked. Returns how many bytes are room or went back.
+    pub(super) fn decommit_free(&self, slices: usize) -> usize {
+        let is_charged = self.os.strict_commit() || self.os.data_limit().is_some();
+        // Splits no unit in vain, because later slabs could use its huge pages.
+        if !is_charged && slices > self.locked().inner.counts.free_slices {
+            return 0;
+        }
+        let mut bytes = self.locked().split_untouched_units();
+        let mut next = FitKey::FIRST;
+        while is_charged && !self.os.is_locked() {
+            let _alone = self.purging.lock();
+            let part = self.locked().next_committed(&mut next);
+            let Some(part) = part else { break };
+            match self.uncommit_part(part) {
+                Ok(more) => bytes += more,
+                Err(_) => {
+                    self.locked().put_back(part, Age::New);
+                    next.place += 1;
+                }
+            }
+        }
+        bytes
+    }
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// Sets whole huge pages aside that are free and committed, of the first span that has any and
+    /// does not come before `next` in the order by fit. Sets `next` to this span.
+    fn next_committed(&mut self, next: &mut FitKey) -> Option<&'h SpanRecord> {
+        loop {
+            let span = self.free_from(*next)?;
+            *next = span.key();
+            let arena = self.arena(span.arena());
+            let units = committed_units(arena, span.index.get()..span.end());
+            if let Some((from, to)) = units.filter(|_| !span.is_huge.get()) {
+                arena.write_masks(span);
+                return Some(self.set_aside(span, from, to - from));
+            }
+            next.place += 1;
+        }
+    }
+}
+
+/// The first whole huge pages among free slices that are committed at least in part, as slices: at
+/// most [`MOST_UNCOMMITTED`] of them.
+pub(super) fn committed_units(arena: &Arena, slices: Range<usize>) -> Option<(usize, usize)> {
+    // An arena's base is a multiple of a huge page, so slice numbers tell the boundaries.
+    let end = slices.end / HUGE_SLICES * HUGE_SLICES;
+    let first = slices.start.next_multiple_of(HUGE_SLICES);
+    if first >= end {
+        return None;
+    }
+    let from = arena.find(first, end, Commit::Yes) / HUGE_SLICES * HUGE_SLICES;
+    if from >= end {
+        return None;
+    }
+    let most = end.min(from + MOST_UNCOMMITTED * HUGE_SLICES);
+    let to = arena
+        .find(from, most, Commit::No)
+        .next_multiple_of(HUGE_SLICES);
+    Some((from, to.clamp(from + HUGE_SLICES, most)))
 }
 
 impl<O: Os> PageHeap<O> {

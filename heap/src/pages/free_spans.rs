@@ -7,7 +7,7 @@
 use super::arena::{Arena, Commit};
 use super::heap::Locked;
 use super::span::{Age, Fill, SpanRequest, SpanSource};
-use super::span::{FitKey, Queue, Queued, SpanRecord, State, Warmth, ZeroState, may_merge};
+use super::span::{FitKey, Queue, SpanRecord, State, Warmth, may_merge};
 use crate::base::tree::Node;
 use crate::os::Os;
 use core::ops::Range;
@@ -25,8 +25,7 @@ impl<'h, O: Os> Locked<'h, O> {
     pub(super) fn find_ready(&self, request: &SpanRequest) -> Option<Fit<'h>> {
         let (free, at) = self.find_free(request)?;
         let (arena, to) = (self.arena(free.arena()), at + request.slices);
-        let ready =
-            free.zero_state() == ZeroState::AllDirty || arena.find(at, to, Commit::No) == to;
+        let ready = free.all_dirty.get() || arena.find(at, to, Commit::No) == to;
         (ready && self.units_within(free, request).is_none()).then_some((free, at))
     }
 
@@ -35,7 +34,7 @@ impl<'h, O: Os> Locked<'h, O> {
         match request.at {
             Some((id, at)) => self
                 .free_at(self.arena(id), at)
-                .filter(|free| free.slices.get() >= request.slices && !free.is_huge())
+                .filter(|free| free.slices.get() >= request.slices && !free.is_huge.get())
                 .map(|free| (free, at)),
             None if request.is_too_long() => None,
             None => self.find_fit(request),
@@ -61,19 +60,30 @@ impl<'h, O: Os> Locked<'h, O> {
             slices,
             place: 0,
         };
-        let mut next = self.record(self.inner.fit.at_least(key(request.slices)));
+        let mut from = key(request.slices);
         for _ in 0..ALIGNED_TRIES {
-            let free = next.filter(|free| free.warmth() == warmth)?;
+            let free = self
+                .free_from(from)
+                .filter(|free| free.warmth() == warmth)?;
             if let Some(at) = self.aligned_start(free, request) {
                 return Some((free, at));
             }
-            next = self.record(self.inner.fit.above(free.key()));
+            from = free.key();
+            from.place += 1;
         }
         let surely = key(request.slices + request.align - 1);
         let free = self
-            .record(self.inner.fit.at_least(surely))
+            .free_from(surely)
             .filter(|free| free.warmth() == warmth)?;
         Some((free, self.aligned_start(free, request)?))
+    }
+
+    /// The first free span that does not come before `key` in the order by fit.
+    pub(super) fn free_from(&self, key: FitKey) -> Option<&'h SpanRecord> {
+        let found = self.inner.fit.at_least(key);
+        // SAFETY: nodes of the tree are records of this heap's arenas, which stay in place as long
+        // as it.
+        found.map(|record| unsafe { record.as_ref() })
     }
 
     fn aligned_start(&self, free: &SpanRecord, request: &SpanRequest) -> Option<usize> {
@@ -89,9 +99,9 @@ impl<'h, O: Os> Locked<'h, O> {
     /// returns the span.
     pub(super) fn pass_frontier(&mut self, id: usize, to: usize) -> Option<&'h SpanRecord> {
         let arena = self.arena(id);
-        let old = arena.frontier();
+        let old = arena.frontier.get();
         (to > old).then(|| {
-            arena.set_frontier(to);
+            arena.frontier.set(to);
             self.add_free(self.fresh(id, old, to - old), Age::New)
         })
     }
@@ -101,14 +111,14 @@ impl<'h, O: Os> Locked<'h, O> {
         let record = self.arena(id).record(first);
         record.place(id as u8, first);
         record.dirty.set(0);
-        record.set_zero_state(ZeroState::PerPage);
+        record.all_dirty.set(false);
         self.arena(id).set_length(record, slices);
         record
     }
 
     /// The free span that starts at slice `index`.
     pub(super) fn free_at(&self, arena: &'h Arena, index: usize) -> Option<&'h SpanRecord> {
-        let exists = index < arena.frontier();
+        let exists = index < arena.frontier.get();
         exists
             .then(|| arena.record(index))
             .filter(|record| record.state() == State::Free)
@@ -133,7 +143,7 @@ impl<'h, O: Os> Locked<'h, O> {
     ) -> &'h SpanRecord {
         let arena = self.arena(free.arena());
         let (first, cut, end) = (free.index.get(), at + slices, free.end());
-        let (id, detail) = (free.arena() as u8, free.zero_state());
+        let id = free.arena() as u8;
         // What is known to be clean is not counted: it may be millions of slices.
         let clean = first + free.clean_slices();
         let unknown = clean.min(at);
@@ -162,7 +172,7 @@ impl<'h, O: Os> Locked<'h, O> {
         part.place(id, at);
         part.dirty.set(taken);
         arena.set_length(part, slices);
-        arena.keep_zero_state(part, detail);
+        arena.inherit_zero_state(part, free);
         part
     }
 
@@ -233,6 +243,7 @@ impl<'h, O: Os> Locked<'h, O> {
                 let span = self.fresh(id, next, at - next);
                 span.dirty.set(arena.count_dirty(next, at));
                 span.set_freed_at(self.heap.os.now_ms());
+                span.is_refused.set(true);
                 self.inner.refused.push(span);
                 self.attach(span);
             }
@@ -260,13 +271,12 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Makes `tail` a free span, of the age and in the queue of the one it is cut from.
     fn split_off(&mut self, whole: &SpanRecord, tail: &'h SpanRecord, slices: usize, dirty: usize) {
         tail.dirty.set(dirty);
-        tail.set_zero_state(whole.zero_state());
+        tail.all_dirty.set(whole.all_dirty.get());
         tail.set_freed_at(whole.freed_at());
         self.arena(tail.arena()).set_length(tail, slices);
-        if dirty > 0
-            && let Some(queue) = self.queue(whole.queued())
-        {
-            queue.push_after(whole, tail);
+        tail.is_refused.set(whole.is_refused.get());
+        if dirty > 0 {
+            self.queue_of(whole).push_after(whole, tail);
         }
         self.attach(tail);
     }
@@ -288,17 +298,17 @@ impl<'h, O: Os> Locked<'h, O> {
             self.detach(neighbour);
         }
         let parts = [before, Some(span), after];
-        let detail = arena.unify(&parts);
-        let sum = |of: fn(&SpanRecord) -> usize| parts.into_iter().flatten().map(of).sum::<usize>();
-        let (slices, dirty) = (sum(|part| part.slices.get()), sum(|part| part.dirty.get()));
         let heir = neighbours
             .into_iter()
             .flatten()
             .filter(|n| n.dirty.get() > span.dirty.get())
             .max_by_key(|n| n.dirty.get());
-        let clean = clean_slices(parts.into_iter().flatten());
         let merged = before.unwrap_or(span);
         self.inherit(neighbours, heir, merged);
+        arena.unify(&parts);
+        let sum = |of: fn(&SpanRecord) -> usize| parts.into_iter().flatten().map(of).sum::<usize>();
+        let (slices, dirty) = (sum(|part| part.slices.get()), sum(|part| part.dirty.get()));
+        let clean = clean_slices(parts.into_iter().flatten());
         if heir.is_none() && dirty > 0 {
             self.enqueue(merged, age);
         }
@@ -306,7 +316,6 @@ impl<'h, O: Os> Locked<'h, O> {
             part.set_state(State::Blank);
         }
         merged.dirty.set(dirty);
-        merged.set_zero_state(detail);
         arena.set_length(merged, slices);
         merged.know_clean(clean);
         self.attach(merged);
@@ -330,10 +339,8 @@ impl<'h, O: Os> Locked<'h, O> {
             Some(heir) if ptr::eq(heir, merged) => {}
             Some(heir) => {
                 merged.set_freed_at(heir.freed_at());
-                if let Some(queue) = self.queue(heir.queued()) {
-                    queue.push_after(heir, merged);
-                }
-                self.unqueue(heir);
+                self.inner.aging.push_after(heir, merged);
+                self.inner.aging.remove(heir);
             }
             None => {}
         }
@@ -375,25 +382,21 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.counts.free_dirty_pages -= free.dirty.get();
     }
 
-    pub(super) fn queue(&mut self, which: Queued) -> Option<&mut Queue> {
-        match which {
-            Queued::No => None,
-            Queued::Aging => Some(&mut self.inner.aging),
-            Queued::Refused => Some(&mut self.inner.refused),
+    /// The queue of a free span with dirty pages.
+    pub(super) fn queue_of(&mut self, span: &SpanRecord) -> &mut Queue {
+        if span.is_refused.get() {
+            &mut self.inner.refused
+        } else {
+            &mut self.inner.aging
         }
     }
 
-    /// Takes a span out of its queue, if it is in one.
+    /// Takes a free span out of its queue, if it is in one.
     pub(super) fn unqueue(&mut self, entry: &SpanRecord) {
-        if let Some(queue) = self.queue(entry.queued()) {
-            queue.remove(entry);
+        if entry.dirty.get() > 0 {
+            self.queue_of(entry).remove(entry);
+            entry.is_refused.set(false);
         }
-    }
-
-    fn record(&self, found: Option<NonNull<SpanRecord>>) -> Option<&'h SpanRecord> {
-        // SAFETY: nodes of the tree are records of this heap's arenas, which stay in place as long
-        // as it.
-        found.map(|record| unsafe { record.as_ref() })
     }
 }
 

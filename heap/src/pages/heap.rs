@@ -1,13 +1,13 @@
 //! The page heap: what it consists of, and its lock. All of this is off the fast paths.
 
-use super::arena::{Arena, MAX_ARENAS, SideTable, SliceRef};
-use super::figures::{Counts, MIRROR_PART, MIRROR_SLICES, Mirror, Totals, UseTotals, Zeroing};
+use super::arena::{Arena, MAX_ARENAS, SideTable, Sides, SliceRef, pointer};
+use super::figures::{
+    Counts, Footprint, Limits, MIRROR_PART, MIRROR_SLICES, Mirror, Totals, Zeroing,
+};
 use super::huge::{Policy, SplitUnits};
-use super::layout::Sides;
-use super::limits::{Footprint, Limits};
-use super::predictor::Predictor;
-use super::span::{Queue, Queued, SpanRecord, Use};
+use super::span::{Queue, SpanRecord, Use};
 use super::span_cache::SpanCache;
+use super::zero_state::Predictor;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
     AtomicBool, AtomicIsize, AtomicU8, AtomicUsize, Ordering, Ordering::Relaxed,
@@ -17,7 +17,7 @@ use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::os::lock::{FutexGuard, FutexLock, Rank};
 use crate::os::{Huge, Os, shared};
 use core::ops::Range;
-use core::ptr::{NonNull, null};
+use core::ptr::null;
 
 /// `primary_base` before the first arena: no address of a program's is some slices above it.
 const NO_BASE: usize = 1 << (usize::BITS - 1);
@@ -48,17 +48,20 @@ pub struct PageHeap<O: Os> {
     pub(super) tail_waits: AtomicUsize,
     /// What `calloc` found large reused blocks to be.
     pub(super) predictor: Predictor,
-    pub(super) zeroing: Zeroing,
+    pub(super) zeroing: Zeroing<AtomicUsize>,
     /// Spans in use whose pages were moved into them; see [`super::renew`].
     pub(super) moved_spans: AtomicUsize,
     /// Whether the program ever mapped something over a stack.
     pub(super) maps_over_stacks: AtomicBool,
     /// Whether nothing is to be committed ahead.
-    thrifty: AtomicBool,
+    pub(super) thrifty: AtomicBool,
     /// Whether writable memory is too scarce for a slab of each class.
-    scant: AtomicBool,
+    pub(super) scant: AtomicBool,
     /// Whether an operation left free pages that pass a bound.
     pub(super) untended: AtomicBool,
+    /// How many bytes of free pages may stay beside a large block that was taken since the last
+    /// purge; `usize::MAX`: all.
+    pub(super) may_stay: AtomicUsize,
     pub(super) os: O,
     pub(super) sides: Sides,
     /// Never held over a system call; debug builds check it, see [`crate::os::lock_order`].
@@ -173,13 +176,7 @@ impl<'h, O: Os> Locked<'h, O> {
     pub(super) fn write_mirror(&mut self) {
         self.inner.mirrored_slices = self.inner.counts.used_slices;
         if let Some(mirror) = self.inner.mirror.filter(|_| shared::is_mine()) {
-            let cached = self.cached();
-            mirror.write(
-                &self.inner.counts,
-                cached,
-                self.page_bytes(),
-                self.heap.arenas(),
-            );
+            mirror.write(&self.totals(), self.heap.arenas());
         }
     }
 
@@ -201,14 +198,9 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.counts.purged_bytes += bytes;
     }
 
-    /// Cached spans, which are counted as large ones.
-    fn cached(&self) -> UseTotals {
-        let cached = self.heap.tables.cache.totals();
-        self.inner.counts.most_cached(cached)
-    }
-
     fn totals(&self) -> Totals {
-        let (counts, cached) = (&self.inner.counts, self.cached());
+        let counts = &self.inner.counts;
+        let cached = counts.most_cached(self.heap.tables.cache.totals());
         let cached_bytes = cached.slices * SLICE_BYTES;
         let mut by_use = counts.by_use;
         let large = &mut by_use[Use::Large as usize - 1];
@@ -272,13 +264,14 @@ impl<O: Os> PageHeap<O> {
             thrifty: AtomicBool::new(false),
             scant: AtomicBool::new(false),
             untended: AtomicBool::new(false),
+            may_stay: AtomicUsize::new(usize::MAX),
             os,
             sides,
             lock: FutexLock::new(Rank::Pages),
             inner: UnsafeCell::new(Inner {
                 fit: Tree::new(),
-                aging: Queue::new(Queued::Aging),
-                refused: Queue::new(Queued::Refused),
+                aging: Queue::new(),
+                refused: Queue::new(),
                 aside: 0,
                 tail_pages: 0,
                 tail: null(),
@@ -338,7 +331,7 @@ impl<O: Os> PageHeap<O> {
     fn locate_anywhere(&self, address: usize) -> Option<SliceRef<'_>> {
         self.arenas().iter().find_map(|arena| {
             let index = address.wrapping_sub(arena.layout().base) >> SLICE_SHIFT;
-            let is_tagged = index < arena.tagged().min(arena.end());
+            let is_tagged = index < arena.tagged.get().min(arena.end.get());
             let is_here = is_tagged && arena.maps(&(address..address + 1));
             is_here.then_some(SliceRef { arena, index })
         })
@@ -351,7 +344,7 @@ impl<O: Os> PageHeap<O> {
 
     /// Bytes of slices that ever were in a span: what the heap has grown to. Takes no lock.
     pub fn extent(&self) -> usize {
-        let slices = |arena: &Arena| arena.frontier().saturating_sub(arena.layout().head);
+        let slices = |arena: &Arena| arena.frontier.get().saturating_sub(arena.layout().head);
         let slices = match self.arenas() {
             // Every slow path asks this, and most processes have one arena.
             [only] => slices(only),
@@ -365,7 +358,7 @@ impl<O: Os> PageHeap<O> {
     pub fn primary_used(&self) -> Range<usize> {
         self.arenas().first().map_or(0..0, |arena| {
             let layout = arena.layout();
-            layout.address(layout.head)..layout.address(arena.frontier())
+            layout.address(layout.head)..layout.address(arena.frontier.get())
         })
     }
 
@@ -395,7 +388,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Bytes that may be resident: of spans in use (see
-    /// [`STACK_BYTES`](super::limits::STACK_BYTES)), and of free pages.
+    /// [`STACK_BYTES`](super::figures::STACK_BYTES)), and of free pages.
     pub fn footprint(&self) -> Footprint {
         self.locked().footprint()
     }
@@ -450,10 +443,11 @@ impl<O: Os> PageHeap<O> {
     }
 
     pub(super) fn advise(&self, range: Range<usize>, advice: Huge) {
-        if let Some(start) = NonNull::new(range.start as *mut u8) {
-            // SAFETY: all callers name mapped ranges of one arena; advice changes no contents.
-            unsafe { self.os.advise_huge(start, range.len(), advice) };
-        }
+        // SAFETY: all callers name mapped ranges of one arena; advice changes no contents.
+        unsafe {
+            self.os
+                .advise_huge(pointer(range.start), range.len(), advice)
+        };
     }
 
     pub(super) fn huge_policy(&self) -> Policy {
@@ -464,24 +458,9 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// From now on nothing is committed ahead of its use.
-    pub(super) fn be_thrifty(&self) {
-        self.thrifty.store(true, Ordering::Relaxed);
-    }
-
-    /// From now on [`PageHeap::is_scant`] is true.
-    pub(super) fn be_scant(&self) {
-        self.scant.store(true, Ordering::Relaxed);
-    }
-
     /// Whether writable memory is so limited that there is no room for a slab of each class.
     pub fn is_scant(&self) -> bool {
         self.scant.load(Ordering::Relaxed)
-    }
-
-    /// Whether nothing is to be committed ahead of its use.
-    pub(super) fn is_thrifty(&self) -> bool {
-        self.thrifty.load(Ordering::Relaxed)
     }
 
     /// Whether no thread holds the lock now.
@@ -536,7 +515,7 @@ impl<O: Os> PageHeap<O> {
     pub(super) fn publish_tags(&self) {
         if let Some(first) = self.arenas().first() {
             self.primary_slices
-                .store(first.tagged().min(first.end()), Ordering::Release);
+                .store(first.tagged.get().min(first.end.get()), Ordering::Release);
         }
     }
 }

@@ -33,7 +33,8 @@ const MOST_UNITS: usize = 64;
 
 /// Sets for all slices of the unit at `from` whether they are huge.
 pub(super) fn mark(arena: &Arena, from: usize, advice: Huge) {
-    (from..from + HUGE_SLICES).for_each(|index| arena.record(index).set_huge(advice == Huge::Want));
+    (from..from + HUGE_SLICES)
+        .for_each(|index| arena.record(index).is_huge.set(advice == Huge::Want));
 }
 /// When slabs come from huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,15 +6,15 @@
 //! | file | contents |
 //! |---|---|
 //! | `span` | the record of a slice; what a request for slices asks for |
-//! | `layout`, `arena` | one reserved address range: its tables, and a slice found by its address |
-//! | `zero_state` | which pages may be dirty: a mask for each slice, or one word for a whole span |
-//! | `figures`, `limits` | counts, and the bounds on them |
-//! | `huge`, `predictor` | where huge pages are; what `calloc` expects of a reused block |
+//! | `arena` | one reserved address range: its tables, and a slice found by its address |
+//! | `zero_state` | which pages may be dirty, and what `calloc` expects of those |
+//! | `figures` | counts, and the bounds on them |
+//! | `huge` | where huge pages are |
 //! | `heap` | the page heap itself: its parts, its locks, slices by address |
 //! | `free_spans` | which free span serves a request; splitting, merging, ageing |
-//! | `reserve`, `decommit` | address space and tables; commit and huge pages given up |
-//! | `purge` | which dirty pages go back to the kernel, and in what pieces |
-//! | `commit` | room for a request that finds none ready; what the hard limit grants |
+//! | `reserve` | address space and tables |
+//! | `commit` | room for a request that finds none ready, and back; what the hard limit grants |
+//! | `purge` | which dirty pages go back to the kernel, and in what pieces; huge pages split |
 //! | `tails` | dirty pages of blocks in use beyond their bytes, and their purge |
 //! | `spans` | allocate, free, grow and shrink a span |
 //! | `span_cache` | freed spans of large blocks that wait for the next request |
@@ -31,14 +31,10 @@ mod calloc;
 #[path = "../testing/pages/check.rs"]
 mod check;
 mod commit;
-mod decommit;
 mod figures;
 mod free_spans;
 mod heap;
 mod huge;
-mod layout;
-mod limits;
-mod predictor;
 mod purge;
 mod renew;
 mod reserve;
@@ -52,15 +48,14 @@ mod tails;
 mod tests;
 mod zero_state;
 
-pub use arena::{SideTable, SliceRef};
+pub use arena::{SideTable, Sides, SliceRef};
+pub use figures::{Footprint, GroupShare, Limits, STACK_BYTES};
 pub use figures::{MIRROR_WORDS, Mirror, Totals, UseTotals, ZeroingTotals};
 pub use heap::{PageHeap, Tables};
 pub use huge::Policy as HugePolicy;
-pub use layout::Sides;
-pub use limits::{Footprint, GroupShare, Limits, STACK_BYTES};
 pub use renew::MOST_PIECES;
 pub use residence::{Pages, Part, Residence};
 pub use span::{Age, SpanSource, USES, Use};
 pub use span_cache::Kept;
-pub use spans::{Extension, Span};
+pub use spans::Span;
 pub use zero_state::{Dirty, Zero};

@@ -6,18 +6,21 @@
 //! purged without the heap's lock, so that no other thread waits for the kernel. Meanwhile it
 //! counts as free and dirty. Where every commit is charged, whole huge pages are uncommitted
 //! instead. What the kernel refuses to purge stays dirty, apart from its neighbours and out of the
-//! queue, for [`RETRY_MS`].
+//! queue, for [`RETRY_MS`]. A unit of huge pages ([`super::huge`]) is split before any page of it
+//! is purged, unless all of it is free.
 
-use super::arena::SliceRef;
-use super::decommit::committed_units;
+use super::arena::{Arena, SliceRef, pointer};
+use super::commit::committed_units;
+use super::figures::Footprint;
 use super::heap::{Locked, PageHeap};
-use super::limits::Footprint;
-use super::span::{SpanRecord, ZeroState};
-use super::zero_state::DirtyRun;
+use super::huge::{Policy, mark};
+use super::span::{Age, FitKey, SpanRecord, State, Warmth};
+use super::zero_state::{Dirty, DirtyRun};
 use crate::base::policy::{self, FAR_BYTES, FreeSince, LEAST_BYTES, RETRY_MS};
-use crate::base::units::HUGE_SLICES;
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::lock::FutexGuard;
-use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
+use crate::os::{Huge, Os, Populated, Purged, shared};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -39,6 +42,9 @@ const MOST_ON_THE_WAY: usize = 8;
 /// Most calls for the parts of a piece that the kernel refused. Up to three locked pages take no
 /// more.
 const MOST_TRIES: usize = 64;
+
+/// Most bytes that an edge of a purged range may take the advice from huge pages along with it.
+const MOST_EDGE: usize = 16 << 20;
 
 /// Which spans a piece of work is about; always the oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +70,8 @@ impl Due {
 enum Piece<'h> {
     /// To be purged: a part of a span, set aside, and its dirty pages.
     Pages(&'h SpanRecord, DirtyRun, Belief),
-    /// To be uncommitted: whole huge pages of a span, set aside.
-    Commit(&'h SpanRecord),
+    /// To be uncommitted: whole huge pages of a span, set aside. Else the dirty pages are purged.
+    Commit(&'h SpanRecord, DirtyRun),
     /// A unit of huge pages, to be split before anything in it is purged.
     Unit(SliceRef<'h>),
 }
@@ -80,10 +86,16 @@ enum Belief {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Gives back the free pages that are due by their age. Returns how many bytes.
+    /// Gives back the free pages that are due by their age, or that are to give way. Returns how
+    /// many bytes.
     pub fn purge_aged(&self) -> usize {
-        let due = self.locked().aged();
-        due.map_or(0, |due| self.purge_by_pieces(due))
+        match self.may_stay.swap(usize::MAX, Relaxed) {
+            usize::MAX => {
+                let due = self.locked().aged();
+                due.map_or(0, |due| self.purge_by_pieces(due))
+            }
+            bytes => self.purge_above(bytes),
+        }
     }
 
     /// Gives back free pages, oldest first, until at most `bytes` of them may be resident, or as
@@ -93,21 +105,32 @@ impl<O: Os> PageHeap<O> {
         self.purge_by_pieces(Due::Above(most))
     }
 
-    /// A large block was just taken, of which `cold` bytes are not resident. If free pages are to
-    /// give way to it, returns how many bytes of them may stay.
-    pub fn room_beside(&self, cold: usize) -> Option<usize> {
+    /// A large block was just taken, of which `cold` bytes are not resident. Whether free pages are
+    /// to give way to it, by a [purge](PageHeap::purge_aged) now.
+    pub fn make_way(&self, cold: usize) -> bool {
         let locked = self.locked();
         let Footprint { used, dirty } = locked.footprint();
         let most_held = &mut locked.inner.most_held;
         *most_held = (*most_held).max((used + dirty).saturating_sub(cold));
-        let stays = policy::room_beside_block(used, dirty, *most_held)?;
-        let stays = stays.max(self.limits.kept());
-        (stays < dirty).then_some(stays)
+        let stays = policy::room_beside_block(used, dirty, *most_held);
+        let stays = stays.map(|stays| stays.max(self.limits.kept()));
+        if let Some(stays) = stays.filter(|&stays| stays < dirty) {
+            self.may_stay.store(stays, Relaxed);
+        }
+        self.makes_way()
+    }
+
+    /// Whether free pages are to give way to a large block.
+    pub fn makes_way(&self) -> bool {
+        self.may_stay.load(Relaxed) != usize::MAX
     }
 
     /// When free spans are to be purged next by their age, in ms; `None` when none will be: the
     /// program locked its memory, or all of them may stay.
     pub fn next_purge(&self) -> Option<u64> {
+        if self.makes_way() {
+            return Some(0);
+        }
         let mut locked = self.locked();
         let again = locked.next_try();
         let Some(since) = locked.free_since() else {
@@ -142,7 +165,7 @@ impl<O: Os> PageHeap<O> {
     /// - Whole OS pages of one span in use, which no thread uses.
     pub unsafe fn purge_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
         let place = self.locate(start.as_ptr() as usize);
-        let Some(place) = place.filter(|place| !place.record().is_overmapped()) else {
+        let Some(place) = place.filter(|place| !place.record().is_overmapped.get()) else {
             return false;
         };
         if self.os.is_locked() {
@@ -213,9 +236,9 @@ impl<O: Os> PageHeap<O> {
         let piece = self.locked().cut_piece(due, *reach)?;
         Some(match piece {
             Piece::Pages(part, run, belief) => self.purge_part(part, run, (due, belief), reach),
-            Piece::Commit(part) => match self.uncommit_part(part) {
+            Piece::Commit(part, run) => match self.uncommit_part(part) {
                 Ok(bytes) => bytes,
-                Err(OutOfMemory) => self.purge_dirty(part, due),
+                Err(_) => self.purge_part(part, run, (due, Belief::Masks), reach),
             },
             Piece::Unit(place) => {
                 self.split_unit(place);
@@ -260,31 +283,14 @@ impl<O: Os> PageHeap<O> {
         bytes
     }
 
-    /// The same for all runs of dirty pages of a part.
-    fn purge_dirty(&self, part: &SpanRecord, due: Due) -> usize {
-        let arena = &self.arenas()[part.arena()];
-        let (mut at, end, mut bytes) = (part.index.get(), part.end(), 0);
-        while let Some(run) = arena.next_dirty(at, end, MOST_BYTES / arena.layout().page_bytes()) {
-            bytes += self.purge_run(part, &run, due);
-            at = run.to;
-        }
-        let mut locked = self.locked();
-        locked.note_purged(bytes, due);
-        locked.return_part(part, end);
-        bytes
-    }
-
     /// Bytes of a run that are populated, as the kernel says, else as the masks of `part` say.
     fn populated_bytes(&self, part: &SpanRecord, run: &DirtyRun) -> usize {
         let mut populated = 0;
-        let told = NonNull::new(run.address as *mut u8).is_some_and(|start| {
-            let count = |found: Populated| populated += found.bytes;
-            // SAFETY: dirty slices are committed, and the run holds only such.
-            unsafe { self.os.populated(start, run.bytes, count) }.is_ok()
-        });
-        match told {
-            true => populated,
-            false => part.dirty.get() * self.os.page_bytes(),
+        let count = |found: Populated| populated += found.bytes;
+        // SAFETY: dirty slices are committed, and the run holds only such.
+        match unsafe { self.os.populated(pointer(run.address), run.bytes, count) } {
+            Ok(()) => populated,
+            Err(_) => part.dirty.get() * self.os.page_bytes(),
         }
     }
 
@@ -333,13 +339,14 @@ impl<O: Os> PageHeap<O> {
     }
 
     fn purge_range(&self, address: usize, bytes: usize, due: Due) -> Purged {
-        match NonNull::new(address as *mut u8) {
-            // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and
-            // the run holds only such.
-            Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, bytes) },
-            // SAFETY: as above.
-            Some(start) => unsafe { self.os.purge(start, bytes) },
-            None => Purged::MaybeDirty,
+        let start = pointer(address);
+        // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and the
+        // run holds only such.
+        unsafe {
+            match due {
+                Due::Locked => self.os.purge_locked(start, bytes),
+                Due::Until(_) | Due::Above(_) | Due::All => self.os.purge(start, bytes),
+            }
         }
     }
 }
@@ -444,10 +451,8 @@ impl<'h, O: Os> Locked<'h, O> {
         let span = self.next_due(due)?;
         let arena = self.arena(span.arena());
         let index = span.index.get();
-        if span.zero_state() == ZeroState::AllDirty {
-            arena.write_masks(span);
-        }
-        if span.is_huge() && span.slices.get() == HUGE_SLICES {
+        arena.write_masks(span);
+        if span.is_huge.get() && span.slices.get() == HUGE_SLICES {
             let part = self.set_aside(span, index, HUGE_SLICES);
             let address = arena.layout().address(index);
             return Some(Piece::Pages(
@@ -456,7 +461,7 @@ impl<'h, O: Os> Locked<'h, O> {
                 Belief::Masks,
             ));
         }
-        if span.is_huge() {
+        if span.is_huge.get() {
             return Some(Piece::Unit(SliceRef { arena, index }));
         }
         let (belief, bytes) = match span.dirty.get() * self.page_bytes() > LONG_BYTES {
@@ -465,11 +470,19 @@ impl<'h, O: Os> Locked<'h, O> {
         };
         let from = index + span.clean_slices();
         let run = arena.next_dirty(from, span.end(), self.most_pages(due, bytes))?;
-        if self.heap.os.strict_commit()
-            && let Some((from, to)) = committed_units(arena, run.from..span.end())
+        let unit = (run.from / HUGE_SLICES * HUGE_SLICES).max(index);
+        let charged = self.heap.os.strict_commit();
+        let run = match charged
+            .then(|| committed_units(arena, unit..span.end()))
+            .flatten()
         {
-            return Some(Piece::Commit(self.set_aside(span, from, to - from)));
-        }
+            Some((from, to)) if from <= run.from => {
+                let run = run.within((to - run.from) * SLICE_BYTES);
+                return Some(Piece::Commit(self.set_aside(span, from, to - from), run));
+            }
+            Some((from, _)) => run.within((from - run.from) * SLICE_BYTES),
+            None => run,
+        };
         let part = self.set_aside(span, run.from, run.to - run.from);
         Some(Piece::Pages(part, run, belief))
     }
@@ -489,7 +502,9 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// The same of some of its pages.
     fn note_clean_pages(&mut self, part: &SpanRecord, pages: Range<usize>) -> usize {
-        let cleaned = self.arena(part.arena()).clear_pages(part, pages);
+        let cleaned = self
+            .arena(part.arena())
+            .clear_pages(part.index.get(), pages);
         self.uncount_dirty(part, cleaned)
     }
 
@@ -497,5 +512,97 @@ impl<'h, O: Os> Locked<'h, O> {
         part.dirty.set(part.dirty.get() - pages);
         self.inner.counts.free_dirty_pages -= pages;
         pages * self.page_bytes()
+    }
+}
+
+impl<O: Os> PageHeap<O> {
+    /// If the slice is in a unit, makes the unit an ordinary part of the arena. Every free page of
+    /// it counts as dirty from then on, because a fault in one page made the whole huge page
+    /// resident. The lock is not held while the kernel splits the huge page; meanwhile spans of the
+    /// unit may be taken and freed.
+    pub(super) fn split_unit(&self, place: SliceRef<'_>) {
+        if !place.record().is_huge.get() {
+            return;
+        }
+        let (arena, from) = (place.arena, place.index / HUGE_SLICES * HUGE_SLICES);
+        let start = arena.layout().address(from);
+        let unit = start..start + HUGE_BYTES;
+        let mut locked = self.locked();
+        let told = (locked.split_units()).include(unit.clone(), arena.layout().range(), usize::MAX);
+        drop(locked);
+        // Told even where it was told before, because it may since have been asked for huge pages.
+        self.advise(told.unwrap_or(unit.clone()), Huge::Avoid);
+        self.advise(unit, Huge::Split);
+        self.locked().make_ordinary(arena, from, Dirty::All);
+    }
+
+    /// Where the kernel uses huge pages everywhere: asks for none at the edges of a range that was
+    /// purged. Else the kernel would make the pages there resident again, unasked, together with
+    /// those beyond the edge. Where that would take the advice from far more than an edge, there is
+    /// none.
+    pub(super) fn keep_ordinary(&self, arena: &Arena, range: Range<usize>) {
+        if !self.os.has_huge_everywhere() || self.huge_policy() == Policy::Always {
+            return;
+        }
+        for edge in [range.start, range.end] {
+            let start = edge / HUGE_BYTES * HUGE_BYTES;
+            let all = arena.layout().range();
+            if start == edge || !all.contains(&start) {
+                continue;
+            }
+            let unit = start..start + HUGE_BYTES;
+            let told = self.locked().split_units().include(unit, all, MOST_EDGE);
+            let Some(told) = told else { continue };
+            // What the arena claims and has not mapped may be the program's.
+            for mapped in arena.mapped() {
+                let range = told.start.max(mapped.start)..told.end.min(mapped.end);
+                if !range.is_empty() {
+                    self.advise(range, Huge::Avoid);
+                }
+            }
+        }
+    }
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// Makes units that are all free and clean ordinary again. Returns how many bytes they have.
+    pub(super) fn split_untouched_units(&mut self) -> usize {
+        let mut bytes = 0;
+        let whole = FitKey {
+            warmth: Warmth::Huge,
+            slices: HUGE_SLICES,
+            place: 0,
+        };
+        while let Some(unit) = self
+            .free_from(whole)
+            .filter(|unit| unit.warmth() == Warmth::Huge)
+        {
+            self.make_ordinary(self.arena(unit.arena()), unit.index.get(), Dirty::AsBefore);
+            bytes += HUGE_BYTES;
+        }
+        bytes
+    }
+
+    /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it
+    /// that are dirty count as old from now on.
+    #[inline(never)]
+    fn make_ordinary(&mut self, arena: &'h Arena, from: usize, dirty: Dirty) {
+        if !arena.record(from).is_huge.get() {
+            return;
+        }
+        mark(arena, from, Huge::Avoid);
+        let mut index = from;
+        while index < from + HUGE_SLICES {
+            let span = arena.record(index);
+            index = span.end();
+            if span.state() == State::Free {
+                self.detach(span);
+                self.unqueue(span);
+                span.set_state(State::Blank);
+                arena.note_writes(span, dirty);
+                span.know_clean(0);
+                self.add_free(span, Age::Old);
+            }
+        }
     }
 }

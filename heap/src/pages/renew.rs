@@ -14,9 +14,9 @@
 //! are populated. Only these count as dirty from then on. One query covers neighbouring spans,
 //! because a query costs ten times as much as one more span in it.
 
-use super::arena::{Arena, Commit, SliceRef};
+use super::arena::{Arena, Commit, SliceRef, pointer};
 use super::heap::{Locked, PageHeap};
-use super::span::{Age, State, Use, ZeroState};
+use super::span::{Age, State, Use};
 use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{SLICE_BYTES, slices_for};
@@ -67,12 +67,12 @@ impl<O: Os> PageHeap<O> {
         };
         // What is moved leaves pages behind that are absent, and no longer locked.
         let keeps = self.os.is_locked() || self.os.strict_commit();
-        if keeps || moved_spans >= MOST_MOVED || source.record().is_overmapped() {
+        if keeps || moved_spans >= MOST_MOVED || source.record().is_overmapped.get() {
             return Err(RemapError::Refused);
         }
         // A move takes the page after the source for a moment, if nothing is mapped there.
         let arena = source.arena;
-        let is_last = from.as_ptr().addr() + bytes == arena.layout().address(arena.end());
+        let is_last = from.as_ptr().addr() + bytes == arena.layout().address(arena.end.get());
         let not_growing = is_last.then(|| self.committing.lock());
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
         let moved = unsafe { self.os.move_pages(from, to, bytes, most_pieces) };
@@ -107,7 +107,7 @@ impl<O: Os> PageHeap<O> {
     pub(super) unsafe fn renew_from(&self, place: SliceRef<'_>, kept: usize) -> Renewal {
         let (base, record) = (place.pointer(), place.record());
         let (moved, all) = (record.moved_slices(), record.slices.get());
-        let is_whole = record.is_overmapped() || kept == 0 && moved > 0;
+        let is_whole = record.is_overmapped.get() || kept == 0 && moved > 0;
         let end = if is_whole { all } else { moved };
         if end <= kept {
             return Renewal::NoNeed;
@@ -115,28 +115,19 @@ impl<O: Os> PageHeap<O> {
         let bytes = (end - kept) * SLICE_BYTES;
         self.keep_tail(record);
         // SAFETY: the caller's promise; a span in use is committed.
-        let renewed = unsafe { self.map_afresh(base.add(kept * SLICE_BYTES), bytes, Commit::Yes) };
-        if renewed == Err(RemapError::Lost) {
-            return Renewal::Refused;
+        match unsafe { self.map_afresh(base.add(kept * SLICE_BYTES), bytes, Commit::Yes) } {
+            Ok(()) => {}
+            // Moved pages that could not be mapped afresh are memory of ours all the same.
+            Err(RemapError::Refused) if !record.is_overmapped.get() => return Renewal::NoNeed,
+            Err(RemapError::Refused | RemapError::Lost) => return Renewal::Refused,
         }
-        let renewed = renewed.is_ok();
-        if !renewed && record.is_overmapped() {
-            return Renewal::Refused;
+        // SAFETY: a span in use: the caller's promise.
+        let before = unsafe { record.swap_moved(moved.min(kept)) };
+        if kept == 0 {
+            record.is_overmapped.set(false);
+            self.moved_spans.fetch_sub(usize::from(before > 0), Relaxed);
         }
-        if renewed {
-            // SAFETY: a span in use: the caller's promise.
-            let before = unsafe { record.swap_moved(moved.min(kept)) };
-            if kept == 0 {
-                record.set_overmapped(false);
-                self.moved_spans.fetch_sub(usize::from(before > 0), Relaxed);
-            }
-        }
-        // Moved pages that could not be mapped afresh are memory of ours all the same.
-        if renewed {
-            Renewal::Zero
-        } else {
-            Renewal::NoNeed
-        }
+        Renewal::Zero
     }
 
     /// Maps pages of a span in use afresh, so that they are the heap's and read as zero. The span
@@ -191,22 +182,24 @@ impl<O: Os> PageHeap<O> {
             return;
         };
         let arena = place.arena;
-        let (head, frontier) = (arena.layout().head, arena.frontier());
+        let (head, frontier) = (arena.layout().head, arena.frontier.get());
         let starts_span = |index: &usize| arena.record(*index).state() != State::Blank;
         let inside = head..=place.index.min(frontier.saturating_sub(1));
-        let Some(mut index) = inside.rev().find(starts_span) else {
+        let Some(first) = inside.rev().find(starts_span) else {
             return;
         };
-        while index < frontier && arena.layout().address(index) < address.saturating_add(bytes) {
-            let record = arena.record(index);
-            if let State::Used(use_) = record.state() {
-                record.set_overmapped(true);
+        let end = address.saturating_add(bytes);
+        for place in arena.spans(first, frontier) {
+            if place.slice_base() >= end {
+                break;
+            }
+            if let State::Used(use_) = place.record().state() {
+                place.record().is_overmapped.set(true);
                 if use_ == Use::Stack {
                     self.maps_over_stacks.store(true, Relaxed);
                 }
-                visit(SliceRef { arena, index }, use_);
+                visit(place, use_);
             }
-            index = record.end().max(index + 1);
         }
     }
 
@@ -233,26 +226,18 @@ impl<'h, O: Os> Locked<'h, O> {
     /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does
     /// not.
     fn note_moved_away(&mut self, place: SliceRef<'h>, bytes: usize) {
-        let record = place.arena.record(place.index);
+        let record = place.record();
         let asked = record.bytes();
         place.arena.note_writes(record, Dirty::Prefix(asked));
         place.arena.write_masks(record);
+        let (slices, pages) = (bytes / SLICE_BYTES, bytes % SLICE_BYTES / self.page_bytes());
+        let whole = place.index + slices;
         let cleared =
-            place
-                .arena
-                .clear_prefix(place.index, record.end(), bytes / self.page_bytes());
+            place.arena.clear_dirty(place.index, whole) + place.arena.clear_pages(whole, 0..pages);
         record.dirty.set(record.dirty.get() - cleared);
         self.set_bytes(record, 0);
         self.set_tail(record, 0);
     }
-}
-
-/// Neighbouring slices of whole spans in use.
-#[derive(Clone, Copy)]
-struct SpanRun<'h> {
-    arena: &'h Arena,
-    from: usize,
-    to: usize,
 }
 
 impl<O: Os> PageHeap<O> {
@@ -267,14 +252,13 @@ impl<O: Os> PageHeap<O> {
         let (mut at, end) = (base.as_ptr().addr(), base.as_ptr().addr() + bytes);
         while let Some(place) = self.locate(at).filter(|_| at < end) {
             let (arena, from) = (place.arena, place.index);
-            let to = (from + (end - at) / SLICE_BYTES).min(arena.frontier());
-            let run = SpanRun { arena, from, to };
+            let to = (from + (end - at) / SLICE_BYTES).min(arena.frontier.get());
             // SAFETY: the caller's promise.
-            unsafe { self.query_range(run) };
+            unsafe { self.query_range(arena, from, to) };
             let mut locked = self.locked();
-            for place in run.spans() {
+            for place in arena.spans(from, to) {
                 // A mapping of the program's that could not be taken away stays.
-                if !place.record().is_overmapped() {
+                if !place.record().is_overmapped.get() {
                     locked.free(place, Dirty::AsBefore, age);
                 }
             }
@@ -283,58 +267,35 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Sets the zero state of spans in use to what is populated. Without the lock, because the zero
-    /// state of a span in use belongs to its user, and the query takes long.
+    /// Sets the zero state of the spans in use in `from..to` to what is populated. Without the
+    /// lock, because the zero state of a span in use belongs to its user, and the query takes long.
     ///
     /// # Safety
-    /// - No thread uses the spans any more.
-    unsafe fn query_range(&self, run: SpanRun<'_>) {
-        let SpanRun { arena, from, to } = run;
-        let start = arena.layout().address(from);
-        let Some(base) = NonNull::new(start as *mut u8) else {
-            return;
-        };
-        for place in run.spans() {
+    /// - Whole spans, which no thread uses any more.
+    unsafe fn query_range(&self, arena: &Arena, from: usize, to: usize) {
+        for place in arena.spans(from, to) {
             // SAFETY: the caller's promise.
             let renewal = unsafe { self.renew_from(place, 0) };
             // The caller frees what is not overmapped. Only stacks come here, and no pages are
             // moved into them, so a refusal leaves the mark.
-            debug_assert!(renewal != Renewal::Refused || place.record().is_overmapped());
-            place.record().set_zero_state(ZeroState::PerPage);
+            debug_assert!(renewal != Renewal::Refused || place.record().is_overmapped.get());
+            place.record().all_dirty.set(false);
         }
         arena.fill_masks(from, to, 0);
-        let visit = |found: Populated| run.mark(found.start - start, found.bytes);
+        let (start, page) = (arena.layout().address(from), arena.layout().page_bytes());
         let bytes = (to - from) * SLICE_BYTES;
+        let mark = |at: usize, end: usize| {
+            arena.mark_pages(from, (at - start) / page..(end - start).div_ceil(page))
+        };
+        let visit = |found: Populated| _ = mark(found.start, found.start + found.bytes);
         // SAFETY: the caller's promise: spans in use are committed.
-        if let Err(Unknown { from }) = unsafe { self.os.populated(base, bytes, visit) } {
-            run.mark(from - start, start + bytes - from);
+        if let Err(Unknown { from }) = unsafe { self.os.populated(pointer(start), bytes, visit) } {
+            mark(from, start + bytes);
         }
-        for place in run.spans() {
+        for place in arena.spans(from, to) {
             let record = place.record();
-            record
-                .dirty
-                .set(arena.count_dirty(place.index, record.end()));
-        }
-    }
-}
-
-impl<'h> SpanRun<'h> {
-    fn spans(self) -> impl Iterator<Item = SliceRef<'h>> {
-        let Self { arena, from, to } = self;
-        let mut next = from;
-        core::iter::from_fn(move || {
-            let place = (next < to).then_some(SliceRef { arena, index: next })?;
-            next = arena.record(next).end().max(next + 1);
-            Some(place)
-        })
-    }
-
-    /// Marks the pages of some bytes as dirty.
-    fn mark(self, offset: usize, bytes: usize) {
-        let page = self.arena.layout().page_bytes();
-        for at in (offset..offset + bytes).step_by(page) {
-            let mask = self.arena.mask(self.from + at / SLICE_BYTES);
-            mask.store(mask.load(Relaxed) | 1 << (at % SLICE_BYTES / page), Relaxed);
+            let dirty = arena.count_dirty(place.index, record.end());
+            record.dirty.set(dirty);
         }
     }
 }

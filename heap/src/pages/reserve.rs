@@ -6,10 +6,10 @@
 //!
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 
-use super::arena::{Arena, Commit, SliceRef, Step};
+use super::arena::{Arena, Commit, Layout, SliceRef, Step, pointer};
 use super::heap::{Locked, PageHeap};
-use super::layout::Layout;
 use super::span::SpanRequest;
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Claim, ClaimError, Os, OutOfMemory};
 use core::ops::Range;
@@ -62,7 +62,7 @@ fn first_end(head: usize) -> usize {
 /// What a refusal in an arena means to a request. If something is mapped where the arena would
 /// grow, it ends.
 #[cold]
-fn refused_in(arena: &Arena, refused: ClaimError) -> OutOfMemory {
+pub(super) fn refused_in(arena: &Arena, refused: ClaimError) -> OutOfMemory {
     if refused == ClaimError::Taken {
         arena.stop_growing();
     }
@@ -88,7 +88,7 @@ impl<O: Os> PageHeap<O> {
         let (id, arena) = self.unopened().ok_or(OutOfMemory)?;
         let least = self.least_slices(request).ok_or(OutOfMemory)?;
         let liked = self.liked_slices();
-        let claims = !self.is_thrifty() && self.claim(arena, least, id);
+        let claims = !self.thrifty.load(Relaxed) && self.claim(arena, least, id);
         if !(claims && self.open_prepared(arena).is_ok()) {
             if !self.reserve(arena, liked, least) {
                 return Err(OutOfMemory);
@@ -117,8 +117,9 @@ impl<O: Os> PageHeap<O> {
             let counts = &self.locked().inner.counts;
             (counts.metadata_bytes, counts.reserved_bytes)
         };
+        let head = arena.layout().head;
         let opened = match arena.layout().claimed {
-            true => self.open_claim(arena),
+            true => self.grow_exactly(arena, head, first_end(head)),
             false => self.open_reservation(arena),
         };
         if opened.is_err() {
@@ -128,13 +129,26 @@ impl<O: Os> PageHeap<O> {
             let counts = &mut self.locked().inner.counts;
             (counts.metadata_bytes, counts.reserved_bytes) = counted;
         }
-        opened
+        Ok(opened?)
+    }
+
+    /// Commits the first tables of a reserved arena, and its first slices if the kernel lets us.
+    fn open_reservation(&self, arena: &Arena) -> Result<(), ClaimError> {
+        let (head, range) = (arena.layout().head, arena.layout().range());
+        self.ready_tables(arena, head + 1)?;
+        self.locked().inner.counts.reserved_bytes += range.len();
+        self.advise_mapping(range);
+        if !self.thrifty.load(Relaxed) {
+            let first = first_end(head).min(arena.ready.get());
+            let _ = self.commit_exactly(arena, head, first);
+        }
+        Ok(())
     }
 
     fn unmap(&self, range: Range<usize>) {
-        if let Some(start) = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty()) {
+        if !range.is_empty() {
             // SAFETY: all callers name what an arena has mapped and no thread uses.
-            unsafe { self.os.unmap(start, range.len()) };
+            unsafe { self.os.unmap(pointer(range.start), range.len()) };
         }
     }
 
@@ -178,9 +192,9 @@ impl<O: Os> PageHeap<O> {
         if data >= AMPLE_SLICES && kept >= AMPLE_SLICES / LIMIT_PART {
             return kept.min(self.reserved_slices().max(DEAR_SLICES));
         }
-        self.be_thrifty();
+        self.thrifty.store(true, Relaxed);
         if data < SCANT_SLICES {
-            self.be_scant();
+            self.scant.store(true, Relaxed);
         }
         kept.min(data.max(AMPLE_SLICES / LIMIT_PART))
     }
@@ -205,48 +219,9 @@ impl<O: Os> PageHeap<O> {
             .reserve(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)
     }
 
-    /// Commits the first tables of a reserved arena; the first slices, their neighbours, in the
-    /// same call if the kernel lets us.
-    #[inline(never)]
-    fn open_reservation(&self, arena: &Arena) -> Result<(), OutOfMemory> {
-        let layout = arena.layout();
-        let (head, base) = (layout.head, layout.base);
-        let (Some(tags), Some(group)) = (arena.tags_step(head + 1), arena.groups_step(head + 1))
-        else {
-            return Err(OutOfMemory);
-        };
-        self.commit_bytes(tags.address, tags.bytes)?;
-        let first = match self.is_thrifty() {
-            true => head,
-            false => first_end(head).min(group.slices),
-        };
-        let slices_too = group.bytes + (first - head) * SLICE_BYTES;
-        let together = self.commit_bytes(group.address, slices_too).is_ok();
-        if !together {
-            self.commit_bytes(group.address, group.bytes)?;
-        }
-        arena.set_tagged(tags.slices);
-        arena.set_ready(group.slices);
-        self.advise_mapping(base..base + layout.slices * SLICE_BYTES);
-        let mut locked = self.locked();
-        if together {
-            locked.set_committed(arena, head, first);
-        }
-        let counts = &mut locked.inner.counts;
-        counts.metadata_bytes += tags.bytes + group.bytes;
-        counts.reserved_bytes += layout.slices * SLICE_BYTES;
-        Ok(())
-    }
-
-    /// Maps the first slices of a claimed arena and their tables.
-    fn open_claim(&self, arena: &Arena) -> Result<(), OutOfMemory> {
-        let head = arena.layout().head;
-        Ok(self.grow_exactly(arena, head, first_end(head))?)
-    }
-
-    /// Maps and commits the slices of a claimed arena from its end to `to`, and their tables. If
-    /// they begin beyond its end, the slices between are only mapped. Goes on to the end of a unit,
-    /// but not beyond `limit`; `None`: as far as there are tables.
+    /// Maps and commits the slices of an arena from where it has [grown](Arena::grown) to up to
+    /// `to`, and their tables. If they begin beyond that, the slices between are only mapped. Goes
+    /// on to the end of a unit, but not beyond `limit`; `None`: as far as there are tables.
     pub(super) fn grow(
         &self,
         arena: &Arena,
@@ -254,7 +229,7 @@ impl<O: Os> PageHeap<O> {
         to: usize,
         limit: Option<usize>,
     ) -> Result<(), OutOfMemory> {
-        let limit = limit.unwrap_or(arena.ready()).min(arena.reach());
+        let limit = limit.unwrap_or(arena.ready.get()).min(arena.reach.get());
         let wide = self.locked().unit_end(to).min(limit).max(to);
         let mut grown = self.grow_exactly(arena, from, wide);
         if grown.is_err() && wide > to {
@@ -267,14 +242,14 @@ impl<O: Os> PageHeap<O> {
     /// paid for them.
     #[inline(never)]
     fn grow_exactly(&self, arena: &Arena, from: usize, to: usize) -> Result<(), ClaimError> {
-        let (layout, end) = (arena.layout(), arena.end());
+        let (layout, end) = (arena.layout(), arena.grown());
         let mut from = from.max(end);
         let gap = layout.address(end)..layout.address(from);
         // A short gap is committed as well, because that takes no mapping of its own. A long one is
         // where none can be added.
-        let skips = from - end >= HUGE_SLICES;
-        match skips.then(|| self.map_claimed(gap, Claim::Reserved)) {
-            Some(Ok(())) => arena.set_end(from),
+        let skips = from - end >= HUGE_SLICES || !layout.claimed;
+        match skips.then(|| self.map(arena, gap, Claim::Reserved)) {
+            Some(Ok(())) => arena.end.set(from.max(arena.end.get())),
             Some(Err(ClaimError::Taken)) => return Err(ClaimError::Taken),
             Some(Err(ClaimError::OutOfMemory)) | None => from = end,
         }
@@ -283,75 +258,84 @@ impl<O: Os> PageHeap<O> {
             true => Claim::Extended,
             false => Claim::Committed,
         };
-        self.map_claimed(slices.clone(), claim)?;
+        self.map(arena, slices.clone(), claim)?;
         if let Err(refused) = self.ready_tables(arena, to) {
-            self.unmap_claimed(slices);
+            self.unmap_again(arena, slices);
             return Err(refused);
         }
         self.locked().set_committed(arena, from, to);
-        arena.set_end(to);
+        arena.end.set(to.max(arena.end.get()));
         self.publish_tags();
         Ok(())
     }
 
-    /// Maps a part of a claimed arena, and gives the kernel the policy's advice for it.
-    fn map_claimed(&self, range: Range<usize>, claim: Claim) -> Result<(), ClaimError> {
-        let start = NonNull::new(range.start as *mut u8).ok_or(ClaimError::OutOfMemory)?;
-        // SAFETY: the callers name what lies beside the mapped parts of a claimed arena; what is to
-        // be extended is the arena's own.
-        unsafe { self.os.map_claimed(start, range.len(), claim)? };
+    /// Maps what lies beside the mapped parts of a claimed arena, and gives the kernel the policy's
+    /// advice for it. In a reserved arena it is only committed.
+    fn map(&self, arena: &Arena, range: Range<usize>, claim: Claim) -> Result<(), ClaimError> {
+        if !arena.layout().claimed {
+            return match claim {
+                Claim::Reserved => Ok(()),
+                Claim::Committed | Claim::Extended => {
+                    Ok(self.commit_bytes(range.start, range.len())?)
+                }
+            };
+        }
+        // SAFETY: the callers name what lies beside the mapped parts; what is to be extended is the
+        // arena's own.
+        unsafe {
+            self.os
+                .map_claimed(pointer(range.start), range.len(), claim)?
+        };
         self.locked().inner.counts.reserved_bytes += range.len();
         self.advise_mapping(range);
         Ok(())
     }
 
-    fn unmap_claimed(&self, range: Range<usize>) {
-        self.locked().inner.counts.reserved_bytes -= range.len();
-        self.unmap(range);
+    /// Undoes [`PageHeap::map`] of a range that has no tables.
+    fn unmap_again(&self, arena: &Arena, range: Range<usize>) {
+        if arena.layout().claimed {
+            self.locked().inner.counts.reserved_bytes -= range.len();
+            return self.unmap(range);
+        }
+        // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay
+        // readable, and are committed once more when they are needed.
+        let _ = unsafe { self.map_afresh(pointer(range.start), range.len(), Commit::No) };
     }
 
     pub(super) fn commit_bytes(&self, address: usize, bytes: usize) -> Result<(), OutOfMemory> {
-        let start = NonNull::new(address as *mut u8).ok_or(OutOfMemory)?;
         // SAFETY: all callers name ranges of one arena, which is one reservation.
-        unsafe { self.os.commit(start, bytes) }
+        unsafe { self.os.commit(pointer(address), bytes) }
     }
 
     /// Commits what slices below `to` need in the tables.
     #[inline(never)]
-    fn ready_tables(&self, arena: &Arena, to: usize) -> Result<(), ClaimError> {
+    pub(super) fn ready_tables(&self, arena: &Arena, to: usize) -> Result<(), ClaimError> {
         if let Some(step) = arena.tags_step(to) {
-            self.commit_tags(arena, &step)?;
+            let claim = match arena.tagged.get() {
+                0 => Claim::Committed,
+                _ => Claim::Extended,
+            };
+            self.map(arena, step.address..step.address + step.bytes, claim)?;
             self.locked().inner.counts.metadata_bytes += step.bytes;
-            arena.set_tagged(step.slices);
+            arena.tagged.set(step.slices);
             self.publish_tags();
         }
         if let Some(step) = arena.groups_step(to) {
             self.commit_groups(arena, &step)?;
             self.locked().inner.counts.metadata_bytes += step.bytes;
-            arena.set_ready(step.slices);
+            arena.ready.set(step.slices);
         }
         Ok(())
     }
 
-    fn commit_tags(&self, arena: &Arena, step: &Step) -> Result<(), ClaimError> {
-        if !arena.layout().claimed {
-            return Ok(self.commit_bytes(step.address, step.bytes)?);
-        }
-        let claim = match arena.tagged() {
-            0 => Claim::Committed,
-            _ => Claim::Extended,
-        };
-        self.map_claimed(step.address..step.address + step.bytes, claim)
-    }
-
     fn commit_groups(&self, arena: &Arena, step: &Step) -> Result<(), ClaimError> {
-        let before = arena.groups_from();
+        let before = arena.groups_from.get();
         self.map_groups(arena, step)?;
         let committed = self.commit_bytes(step.address, step.bytes);
-        let now = arena.groups_from();
+        let now = arena.groups_from.get();
         if committed.is_err() && now < before {
-            self.unmap_claimed(now..before);
-            arena.set_groups_from(before);
+            self.unmap_again(arena, now..before);
+            arena.groups_from.set(before);
         }
         Ok(committed?)
     }
@@ -362,11 +346,11 @@ impl<O: Os> PageHeap<O> {
     fn map_groups(&self, arena: &Arena, step: &Step) -> Result<(), ClaimError> {
         let mut start = arena.layout().groups_ahead(step.slices);
         let mut most = usize::MAX;
-        while start < arena.groups_from() {
-            let end = arena.groups_from();
+        while start < arena.groups_from.get() {
+            let end = arena.groups_from.get();
             let from = start.max(end.saturating_sub(most));
-            match self.map_claimed(from..end, Claim::Reserved) {
-                Ok(()) => arena.set_groups_from(from),
+            match self.map(arena, from..end, Claim::Reserved) {
+                Ok(()) => arena.groups_from.set(from),
                 Err(ClaimError::Taken) if most > HUGE_BYTES => most = HUGE_BYTES / 2,
                 // Refused for want of a mapping, or of address space: the arena ends here, because
                 // a further one may lie where neither is needed, at the break.
@@ -375,38 +359,6 @@ impl<O: Os> PageHeap<O> {
             }
         }
         Ok(())
-    }
-
-    /// Commits those of the slices `from..to` that have no tables yet, and their tables. The slices
-    /// first, as in [`PageHeap::grow_exactly`].
-    pub(super) fn commit_with_tables(
-        &self,
-        arena: &Arena,
-        from: usize,
-        to: usize,
-    ) -> Result<(), OutOfMemory> {
-        let from = from.max(arena.ready());
-        if from >= to {
-            let ready = self.ready_tables(arena, to);
-            return ready.map_err(|refused| refused_in(arena, refused));
-        }
-        let (address, bytes) = (arena.layout().address(from), (to - from) * SLICE_BYTES);
-        self.commit_bytes(address, bytes)?;
-        if let Err(refused) = self.ready_tables(arena, to) {
-            self.take_back(address, bytes);
-            return Err(refused_in(arena, refused));
-        }
-        self.locked().set_committed(arena, from, to);
-        Ok(())
-    }
-
-    /// Uncommits what was committed just now and has no tables.
-    fn take_back(&self, address: usize, bytes: usize) {
-        if let Some(start) = NonNull::new(address as *mut u8) {
-            // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay
-            // readable, and are committed once more when they are needed.
-            let _ = unsafe { self.map_afresh(start, bytes, Commit::No) };
-        }
     }
 }
 
@@ -419,7 +371,7 @@ impl<O: Os> Locked<'_, O> {
             let index = last - arena.record(last).back.get();
             SliceRef { arena, index }.is_overmapped()
         };
-        last >= arena.layout().head && !(last < arena.frontier() && is_overmapped(last))
+        last >= arena.layout().head && !(last < arena.frontier.get() && is_overmapped(last))
     }
 
     pub(super) fn set_committed(&mut self, arena: &Arena, from: usize, to: usize) {

@@ -1,9 +1,9 @@
 //! Which OS pages of the arenas are in RAM, slice by slice: what a ledger needs to tell every
 //! byte's place.
 
-use super::arena::{MAX_ARENAS, SliceRef};
+use super::arena::{Arena, MAX_ARENAS, SliceRef, pointer};
 use super::heap::PageHeap;
-use super::span::{SpanRecord, State, Use, ZeroState};
+use super::span::{State, Use};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES, SLICE_SHIFT};
 use crate::os::{Backing, Os, Populated};
@@ -37,10 +37,9 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Residence<'h, O: Os> {
     heap: &'h PageHeap<O>,
-    /// One entry a slice, arena by arena; `None` if there was no memory for it or the kernel did
-    /// not tell.
-    table: Option<NonNull<Pages>>,
-    bytes: usize,
+    /// One entry a slice, arena by arena; empty if there was no memory for it or the kernel did not
+    /// tell. A reservation of its own.
+    table: &'static mut [Pages],
     /// How many slices of each arena are in the table.
     covered: [u32; MAX_ARENAS],
 }
@@ -51,19 +50,16 @@ impl<O: Os> PageHeap<O> {
         // Filled in place, for it is large and the caller's stack may be small.
         let mut residence = Residence {
             heap: self,
-            table: None,
-            bytes: 0,
+            table: &mut [],
             covered: [0; MAX_ARENAS],
         };
-        let mut slices = 0;
         for (covered, arena) in residence.covered.iter_mut().zip(self.arenas()) {
-            let end = arena.frontier().next_multiple_of(HUGE_SLICES);
-            *covered = end.min(arena.end()) as u32;
-            slices += *covered as usize;
+            let end = arena.frontier.get().next_multiple_of(HUGE_SLICES);
+            *covered = end.min(arena.end.get()) as u32;
         }
-        residence.bytes = (slices * size_of::<Pages>()).next_multiple_of(self.os.page_bytes());
-        residence.table = residence.room();
-        if residence.table.is_some() && !residence.ask() {
+        residence.table = residence.room().unwrap_or_default();
+        let mut arenas = 0..self.arenas().len();
+        if residence.is_known() && !arenas.all(|arena| residence.ask_about(arena)) {
             residence.give_up();
         }
         residence
@@ -73,16 +69,14 @@ impl<O: Os> PageHeap<O> {
 impl<O: Os> Residence<'_, O> {
     /// Whether the kernel told.
     pub fn is_known(&self) -> bool {
-        self.table.is_some()
+        !self.table.is_empty()
     }
 
     /// The pages of a slice; `None` if the kernel did not tell.
     pub fn pages(&self, place: &SliceRef<'_>) -> Option<Pages> {
-        let arena = self.number_of(place)?;
-        let index = self.index(arena, place.index)?;
-        // SAFETY: within the table, which is written before any reader sees it.
-        self.table
-            .map(|table| unsafe { table.add(index).as_ptr().read() })
+        let is_here = |arena: &Arena| core::ptr::eq(arena, place.arena);
+        let arena = self.heap.arenas().iter().position(is_here)?;
+        self.table.get(self.index(arena, place.index)?).copied()
     }
 
     /// Calls `visit` with every slice of every arena, in order, and what it is part of. Takes no
@@ -107,32 +101,30 @@ impl<O: Os> Residence<'_, O> {
         }
     }
 
-    fn number_of(&self, place: &SliceRef<'_>) -> Option<usize> {
-        self.heap
-            .arenas()
-            .iter()
-            .position(|arena| core::ptr::eq(arena, place.arena))
-    }
-
     fn index(&self, arena: usize, slice: usize) -> Option<usize> {
         let before: usize = self.covered[..arena].iter().map(|&n| n as usize).sum();
         (slice < self.covered[arena] as usize).then_some(before + slice)
     }
 
-    fn room(&self) -> Option<NonNull<Pages>> {
-        let os = &self.heap.os;
-        let base = os.reserve(self.bytes.max(os.page_bytes()), os.page_bytes())?;
-        // SAFETY: a reservation of our own, all of it.
-        if unsafe { os.commit(base, self.bytes.max(os.page_bytes())) }.is_err() {
-            // SAFETY: the reservation, which no thread uses.
-            unsafe { os.unmap(base, self.bytes.max(os.page_bytes())) };
-            return None;
+    fn room(&self) -> Option<&'static mut [Pages]> {
+        let (os, page) = (&self.heap.os, self.heap.os.page_bytes());
+        let slices: usize = self.covered.iter().map(|&n| n as usize).sum();
+        let bytes = (slices * size_of::<Pages>())
+            .next_multiple_of(page)
+            .max(page);
+        let base = os.reserve(bytes, page)?;
+        // SAFETY: a reservation of our own, all of it, which is zero, and which no one else has.
+        unsafe {
+            if os.commit(base, bytes).is_err() {
+                os.unmap(base, bytes);
+                return None;
+            }
+            let entries = bytes / size_of::<Pages>();
+            Some(core::slice::from_raw_parts_mut(
+                base.cast().as_ptr(),
+                entries,
+            ))
         }
-        Some(base.cast())
-    }
-
-    fn ask(&mut self) -> bool {
-        (0..self.heap.arenas().len()).all(|arena| self.ask_about(arena))
     }
 
     fn ask_about(&mut self, number: usize) -> bool {
@@ -149,12 +141,10 @@ impl<O: Os> Residence<'_, O> {
         [(layout.base, tags), (groups, end)]
             .into_iter()
             .all(|(from, to)| {
-                let Some(start) = NonNull::new(from as *mut u8).filter(|_| from < to) else {
-                    return true;
-                };
                 // SAFETY: tables, or spans; pages of an arena that are only reserved are not
                 // populated.
-                unsafe { heap.os.populated(start, to - from, &mut visit) }.is_ok()
+                from >= to
+                    || unsafe { heap.os.populated(pointer(from), to - from, &mut visit) }.is_ok()
             })
     }
 
@@ -165,9 +155,8 @@ impl<O: Os> Residence<'_, O> {
         while at < run.end {
             let end = run.end.min((at / per_slice + 1) * per_slice);
             let bits = (u16::MAX >> (16 - (end - at))) << (at % per_slice);
-            if let (Some(table), Some(index)) = (self.table, self.index(arena, at / per_slice)) {
-                // SAFETY: an entry of the table, which only this thread has.
-                let entry = unsafe { table.add(index).as_mut() };
+            let index = self.index(arena, at / per_slice);
+            if let Some(entry) = index.and_then(|index| self.table.get_mut(index)) {
                 match backing {
                     Backing::Swap => entry.swapped |= bits,
                     Backing::Ram | Backing::HugePage | Backing::Shared => entry.resident |= bits,
@@ -178,10 +167,11 @@ impl<O: Os> Residence<'_, O> {
     }
 
     fn give_up(&mut self) {
-        if let Some(table) = self.table.take() {
-            let bytes = self.bytes.max(self.heap.os.page_bytes());
+        let table = core::mem::take(&mut self.table);
+        if let Some(first) = table.first_mut() {
+            let (start, bytes) = (NonNull::from(first).cast(), size_of_val(table));
             // SAFETY: the reservation of `room`, which is this value's own.
-            unsafe { self.heap.os.unmap(table.cast(), bytes) };
+            unsafe { self.heap.os.unmap(start, bytes) };
         }
     }
 }
@@ -197,23 +187,12 @@ impl<O: Os> PageHeap<O> {
     /// meanwhile is seen as it was or as it is.
     pub fn for_each_used(&self, mut visit: impl FnMut(SliceRef<'_>, Use)) {
         for arena in self.arenas() {
-            let (mut index, end) = (arena.layout().head, arena.frontier());
-            while index < end {
-                let record = arena.record(index);
-                if let State::Used(use_) = record.state() {
-                    visit(SliceRef { arena, index }, use_);
+            for place in arena.spans(arena.layout().head, arena.frontier.get()) {
+                if let State::Used(use_) = place.record().state() {
+                    visit(place, use_);
                 }
-                index += slices_of(record);
             }
         }
-    }
-}
-
-/// How many slices the span has that starts with this record, or may have started before.
-fn slices_of(record: &SpanRecord) -> usize {
-    match record.state() {
-        State::Blank => 1,
-        _ => record.slices.get().max(1),
     }
 }
 
@@ -221,15 +200,16 @@ fn slices_of(record: &SpanRecord) -> usize {
 /// it.
 fn part_of(place: SliceRef<'_>, end: usize, visit: &mut impl FnMut(SliceRef<'_>, Part)) -> usize {
     let (arena, first) = (place.arena, place.index);
-    if first >= arena.frontier() {
+    if first >= arena.frontier.get() {
         visit(place, Part::Beyond);
         return first + 1;
     }
     let record = arena.record(first);
-    let after = (first + slices_of(record)).min(end).min(arena.frontier());
-    let all_dirty = record.zero_state() == ZeroState::AllDirty;
+    let after = (first + record.length()).min(end).min(arena.frontier.get());
+    let all_dirty = record.all_dirty.get();
     let is_large = record.state() == State::Used(Use::Large);
-    let is_cached = is_large && place.tag() == 0 && record.bytes() > 0 && !record.is_overmapped();
+    let is_cached =
+        is_large && place.tag() == 0 && record.bytes() > 0 && !record.is_overmapped.get();
     for index in first..after {
         let part = match record.state() {
             _ if is_cached => Part::Free(arena.layout().full_mask()),

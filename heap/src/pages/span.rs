@@ -31,6 +31,20 @@ impl Field {
     }
 }
 
+/// A field that is true or false.
+#[derive(Debug)]
+pub(super) struct Flag(AtomicU8);
+
+impl Flag {
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
+    pub(super) fn set(&self, value: bool) {
+        self.0.store(u8::from(value), Relaxed);
+    }
+}
+
 /// What a record says about the slice it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -48,29 +62,6 @@ pub(super) enum State {
 const BLANK: u8 = 0;
 const FREE: u8 = u8::MAX;
 const ASIDE: u8 = u8::MAX - 1;
-
-/// The queue that a free span is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Queued {
-    /// In none: no page of it is dirty, or it is in use.
-    No = 0,
-    /// Waits for its decay time.
-    Aging = 1,
-    /// The kernel refused to purge it. It does not merge with its neighbours until the purge is
-    /// tried again.
-    Refused = 2,
-}
-
-/// Where the zero state of a span is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ZeroState {
-    /// In its slices' masks.
-    PerPage,
-    /// Every page counts as dirty, and the masks are out of date: a large span is freed and taken
-    /// again without a look at them.
-    AllDirty,
-}
 
 /// The record of one slice. Zeroed memory is a blank record.
 #[derive(Debug)]
@@ -93,18 +84,22 @@ pub(super) struct SpanRecord {
     pub(super) back: Field,
     arena: AtomicU8,
     state: AtomicU8,
-    queued: AtomicU8,
+    /// The kernel refused to purge this free span. It does not merge with its neighbours until the
+    /// purge is tried again.
+    pub(super) is_refused: Flag,
     /// Free: see [`Warmth`]. Large and in use: see [`SpanRecord::tail_pages`].
     warmth: AtomicU8,
-    /// 1 in a span in use that pages were moved into; see [`super::renew`].
-    moved: AtomicU8,
-    /// 1 for [`ZeroState::AllDirty`].
-    all_dirty: AtomicU8,
-    /// 1 in a span in use that the program mapped over; see [`super::renew`].
-    overmapped: AtomicU8,
-    /// Of the slice, not of its span: 1 when the kernel may back it with a huge page; see
+    /// Pages were moved into this span in use; see [`super::renew`].
+    pub(super) is_moved: Flag,
+    /// Every page of the span counts as dirty, and its masks are out of date: a large span is freed
+    /// and taken again without a look at them.
+    pub(super) all_dirty: Flag,
+    /// The program mapped over this span in use, or another process fills its pages; see
+    /// [`super::renew`].
+    pub(super) is_overmapped: Flag,
+    /// Of the slice, not of its span: the kernel may back it with a huge page; see
     /// [`super::huge`].
-    huge: AtomicU8,
+    pub(super) is_huge: Flag,
 }
 
 /// Beside the number of a tail's pages: a sweep has seen the tail.
@@ -121,6 +116,15 @@ pub(super) struct FitKey {
     pub(super) slices: usize,
     /// Arena and slice as one number.
     pub(super) place: u64,
+}
+
+impl FitKey {
+    /// No key comes before this one.
+    pub(super) const FIRST: Self = Self {
+        warmth: Warmth::Warm,
+        slices: 0,
+        place: 0,
+    };
 }
 
 /// Whether reusing a free span mostly saves faults.
@@ -155,14 +159,6 @@ impl SpanRecord {
         self.state.store(code, Relaxed);
     }
 
-    pub(super) fn queued(&self) -> Queued {
-        match self.queued.load(Relaxed) {
-            1 => Queued::Aging,
-            2 => Queued::Refused,
-            _ => Queued::No,
-        }
-    }
-
     /// Bytes asked for, of a span in use.
     pub(super) fn bytes(&self) -> usize {
         self.stamp.load(Relaxed)
@@ -191,12 +187,7 @@ impl SpanRecord {
         // Where the kernel refused to map a freed span afresh, the mark stays; its number was
         // overwritten by a link, or by null.
         let moved = self.newer.load(Relaxed).addr().min(self.slices.get());
-        moved.max(1) * usize::from(self.moved.load(Relaxed))
-    }
-
-    /// For a span in use: whether pages were moved into it.
-    pub(super) fn is_moved(&self) -> bool {
-        self.moved.load(Relaxed) != 0
+        moved.max(1) * usize::from(self.is_moved.get())
     }
 
     /// For a cached span: the link to the one below it in its list.
@@ -214,7 +205,7 @@ impl SpanRecord {
     /// # Safety
     /// - The span is in use, and no pages were moved into it: in others these words mean more.
     pub(super) unsafe fn set_cached(&self, below: *mut SpanRecord, round: usize) {
-        debug_assert!(matches!(self.state(), State::Used(_)) && !self.is_moved());
+        debug_assert!(matches!(self.state(), State::Used(_)) && !self.is_moved.get());
         self.older.store(below, Relaxed);
         self.newer.store(without_provenance_mut(round), Relaxed);
     }
@@ -226,40 +217,8 @@ impl SpanRecord {
     pub(super) unsafe fn swap_moved(&self, slices: usize) -> usize {
         let before = self.moved_slices();
         self.newer.store(without_provenance_mut(slices), Relaxed);
-        self.moved.store(u8::from(slices > 0), Relaxed);
+        self.is_moved.set(slices > 0);
         before
-    }
-
-    /// Whether the program mapped over this span in use, or another process fills its pages.
-    pub(super) fn is_overmapped(&self) -> bool {
-        self.overmapped.load(Relaxed) != 0
-    }
-
-    pub(super) fn set_overmapped(&self, overmapped: bool) {
-        self.overmapped.store(u8::from(overmapped), Relaxed);
-    }
-
-    /// Whether the kernel may back this slice with a huge page.
-    pub(super) fn is_huge(&self) -> bool {
-        self.huge.load(Relaxed) != 0
-    }
-
-    pub(super) fn set_huge(&self, huge: bool) {
-        self.huge.store(u8::from(huge), Relaxed);
-    }
-
-    /// Where the span's zero state is kept.
-    pub(super) fn zero_state(&self) -> ZeroState {
-        if self.all_dirty.load(Relaxed) == 0 {
-            ZeroState::PerPage
-        } else {
-            ZeroState::AllDirty
-        }
-    }
-
-    pub(super) fn set_zero_state(&self, detail: ZeroState) {
-        self.all_dirty
-            .store(u8::from(detail == ZeroState::AllDirty), Relaxed);
     }
 
     /// When the free span became free, in ms.
@@ -286,6 +245,15 @@ impl SpanRecord {
         self.index.get() + self.slices.get()
     }
 
+    /// How many slices the span has that starts with this record; 1 if none does.
+    pub(super) fn length(&self) -> usize {
+        if self.state() == State::Blank {
+            1
+        } else {
+            self.slices.get().max(1)
+        }
+    }
+
     /// So many slices of a free span, from its first on, are known to be clean. A span of millions
     /// of slices is purged by thousands of pieces, each of which would otherwise look at all that
     /// is clean by then.
@@ -308,7 +276,7 @@ impl SpanRecord {
     /// before the span goes into the tree.
     pub(super) fn set_warmth(&self, pages: usize) {
         let warmth = match self.dirty.get() {
-            0 if self.is_huge() => Warmth::Huge,
+            0 if self.is_huge.get() => Warmth::Huge,
             0 => Warmth::Cold,
             dirty if dirty * 2 >= pages => Warmth::Warm,
             _ => Warmth::Tepid,
@@ -367,7 +335,6 @@ unsafe impl Node for SpanRecord {
 /// hold it up.
 #[derive(Debug)]
 pub(super) struct Queue {
-    kind: Queued,
     oldest: *mut SpanRecord,
     newest: *mut SpanRecord,
 }
@@ -384,9 +351,8 @@ fn pointer(record: &SpanRecord) -> *mut SpanRecord {
 }
 
 impl Queue {
-    pub(super) const fn new(kind: Queued) -> Self {
+    pub(super) const fn new() -> Self {
         Self {
-            kind,
             oldest: null_mut(),
             newest: null_mut(),
         }
@@ -422,12 +388,10 @@ impl Queue {
 
     /// Puts a span in just after `anchor`, which is in this queue.
     pub(super) fn push_after(&mut self, anchor: &SpanRecord, entry: &SpanRecord) {
-        debug_assert_eq!(anchor.queued(), self.kind);
         self.insert(pointer(anchor), entry);
     }
 
     fn insert(&mut self, older: *mut SpanRecord, entry: &SpanRecord) {
-        debug_assert_eq!(entry.queued(), Queued::No);
         // SAFETY: null, or an entry of this queue.
         let newer = match unsafe { record(older) } {
             Some(older) => older.newer.swap(pointer(entry), Relaxed),
@@ -440,12 +404,10 @@ impl Queue {
         }
         entry.older.store(older, Relaxed);
         entry.newer.store(newer, Relaxed);
-        entry.queued.store(self.kind as u8, Relaxed);
     }
 
     /// Takes a span out.
     pub(super) fn remove(&mut self, entry: &SpanRecord) {
-        debug_assert_eq!(entry.queued(), self.kind);
         let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
         // SAFETY: links of a queue lead to its entries.
         match unsafe { record(older) } {
@@ -457,20 +419,16 @@ impl Queue {
             Some(newer) => newer.older.store(older, Relaxed),
             None => self.newest = older,
         }
-        entry.queued.store(Queued::No as u8, Relaxed);
     }
 }
 
 /// Whether two free neighbours may merge: they are of the same kind, not in two units, and the
 /// kernel refused to purge neither.
 pub(super) fn may_merge(before: &SpanRecord, after: &SpanRecord) -> bool {
-    if [before, after]
-        .iter()
-        .any(|span| span.queued() == Queued::Refused)
-    {
+    if before.is_refused.get() || after.is_refused.get() {
         return false;
     }
-    match (before.is_huge(), after.is_huge()) {
+    match (before.is_huge.get(), after.is_huge.get()) {
         (false, false) => true,
         (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),
         _ => false,

@@ -2,10 +2,9 @@
 
 use super::arena::SliceRef;
 use super::commit::Found;
-use super::figures::UseTotals;
+use super::figures::{STACK_BYTES, UseTotals};
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
-use super::limits::STACK_BYTES;
 use super::renew::Renewal;
 use super::span::{Age, SpanRecord, State, Use};
 use super::span::{Fill, SpanRequest, SpanSource, grid_of};
@@ -34,17 +33,6 @@ pub struct Span<'h> {
     pub place: SliceRef<'h>,
 }
 
-/// What a span gained at its end.
-#[derive(Clone, Copy, Debug)]
-pub struct Extension<'h> {
-    /// How many slices.
-    pub slices: usize,
-    /// What is known about their contents.
-    pub zero: Zero,
-    /// The first of them.
-    pub place: SliceRef<'h>,
-}
-
 impl<O: Os> PageHeap<O> {
     /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), of which
     /// its user requested `bytes`. `None` when the kernel or a limit refuses memory; then
@@ -56,7 +44,8 @@ impl<O: Os> PageHeap<O> {
         use_: Use,
         bytes: usize,
     ) -> Option<Span<'_>> {
-        let span = self.alloc_moving(slices, align_slices, use_, bytes, 0)?;
+        let span = self.alloc_untended(SpanSource::Any, slices, align_slices, use_, bytes, 0)?;
+        self.tend_left();
         if use_ == Use::Stack {
             // Its pages are given back one by one, while it is in use.
             self.split_unit(span.place);
@@ -64,26 +53,11 @@ impl<O: Os> PageHeap<O> {
         Some(span)
     }
 
-    /// Like [`PageHeap::alloc`], for all but stacks. The caller is about to move `moved` bytes of
-    /// pages into the span, so the hard limit counts them once. Then it frees the other span by
-    /// [`PageHeap::free_moved`], or has [`Span::absent`] bytes
-    /// [readmitted](PageHeap::readmit) if it does not move them.
-    pub fn alloc_moving(
-        &self,
-        slices: usize,
-        align_slices: usize,
-        use_: Use,
-        bytes: usize,
-        moved: usize,
-    ) -> Option<Span<'_>> {
-        let from = SpanSource::Any;
-        let span = self.alloc_untended(from, slices, align_slices, use_, bytes, moved)?;
-        self.tend_left();
-        Some(span)
-    }
-
-    /// Like [`PageHeap::alloc_moving`]. The caller says where the span may come from. What exceeds
-    /// a bound is left to [`PageHeap::tend_left`].
+    /// Like [`PageHeap::alloc`], for all but stacks. The caller says where the span may come from,
+    /// and leaves what exceeds a bound to [`PageHeap::tend_left`]. It is about to move `moved`
+    /// bytes of pages into the span, so the hard limit counts them once. Then it frees the other
+    /// span with [`Span::absent`], or has these bytes [readmitted](PageHeap::readmit) if it does
+    /// not move them.
     pub fn alloc_untended(
         &self,
         source: SpanSource,
@@ -143,32 +117,17 @@ impl<O: Os> PageHeap<O> {
     /// - `dirty` covers all that was written to it since it was given out.
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
         // SAFETY: the caller's promise.
-        unsafe { self.free_moved(base, dirty, 0) };
-    }
-
-    /// Like [`PageHeap::free`]. From now on `absent` bytes [fewer](Span::absent) count as absent.
-    ///
-    /// # Safety
-    /// - As [`PageHeap::free`].
-    pub unsafe fn free_moved(&self, base: NonNull<u8>, dirty: Dirty, absent: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { self.free_counted(base, dirty, Age::New, absent) };
+        unsafe { self.free_untended(base, dirty, Age::New, 0) };
         self.tend_left();
     }
 
     /// Like [`PageHeap::free`]. Says for how long the span was not used, and leaves what passes a
-    /// bound to [`PageHeap::tend_left`].
+    /// bound to [`PageHeap::tend_left`]. From now on `absent` bytes [fewer](Span::absent) count as
+    /// absent.
     ///
     /// # Safety
     /// - As [`PageHeap::free`].
-    pub unsafe fn free_untended(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
-        // SAFETY: the caller's promise.
-        unsafe { self.free_counted(base, dirty, age, 0) };
-    }
-
-    /// # Safety
-    /// - As [`PageHeap::free`].
-    unsafe fn free_counted(&self, base: NonNull<u8>, dirty: Dirty, age: Age, absent: usize) {
+    pub unsafe fn free_untended(&self, base: NonNull<u8>, dirty: Dirty, age: Age, absent: usize) {
         let Some(place) = self.span_at(base) else {
             return;
         };
@@ -186,7 +145,8 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free;
-    /// sets the requested bytes. Nothing changes on `None`.
+    /// sets the requested bytes. Returns what is known of the new slices. Nothing changes on
+    /// `None`.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, and the caller's.
@@ -195,11 +155,11 @@ impl<O: Os> PageHeap<O> {
         base: NonNull<u8>,
         new_slices: usize,
         bytes: usize,
-    ) -> Option<Extension<'_>> {
+    ) -> Option<Zero> {
         let place = self.span_at(base)?;
         let (record, use_) = (place.record(), place.use_()?);
         let extra = new_slices.checked_sub(record.slices.get())?;
-        if extra == 0 || record.is_huge() {
+        if extra == 0 || record.is_huge.get() {
             return None;
         }
         self.keep_tail(record);
@@ -346,7 +306,7 @@ impl<O: Os> PageHeap<O> {
         debug_assert!(place.tag() == 0 && place.use_() == Some(Use::Large));
         let record = place.record();
         debug_assert_eq!(record.arena(), 0);
-        if record.is_overmapped() || record.is_moved() {
+        if record.is_overmapped.get() || record.is_moved.get() {
             return Kept::No;
         }
         (self.tables.cache).push(shard, record, self.limits.cache_slices())
@@ -366,7 +326,7 @@ impl<O: Os> PageHeap<O> {
             let place = self.place_of(record);
             let dirty = Dirty::Prefix(place.bytes());
             // SAFETY: a span in use, just cut off, that no thread uses.
-            unsafe { self.free_untended(place.pointer(), dirty, age) };
+            unsafe { self.free_untended(place.pointer(), dirty, age, 0) };
         }
         !first.is_null()
     }
@@ -419,7 +379,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     pub(super) fn free(&mut self, place: SliceRef<'h>, dirty: Dirty, age: Age) {
-        let record = place.arena.record(place.index);
+        let record = place.record();
         place.arena.note_writes(record, dirty);
         // SAFETY: the span is the caller's until the end of this; 0 says nothing.
         unsafe { place.set_tag(0) };
@@ -440,8 +400,8 @@ impl<'h, O: Os> Locked<'h, O> {
         free: &'h SpanRecord,
         extra: usize,
         bytes: usize,
-    ) -> Extension<'h> {
-        let record = place.arena.record(place.index);
+    ) -> Zero {
+        let record = place.record();
         let next = record.end();
         let added = self.carve(free, next, extra);
         let zero = Zero::of(added.dirty.get());
@@ -455,15 +415,7 @@ impl<'h, O: Os> Locked<'h, O> {
         if let Some(figures) = self.figures(record) {
             figures.slices += extra;
         }
-        let place = SliceRef {
-            index: next,
-            ..place
-        };
-        Extension {
-            slices: extra,
-            zero,
-            place,
-        }
+        zero
     }
 
     pub(super) fn shrink(
@@ -473,7 +425,7 @@ impl<'h, O: Os> Locked<'h, O> {
         bytes: usize,
         dirty: Dirty,
     ) {
-        let record = place.arena.record(place.index);
+        let record = place.record();
         let (cut, end) = (place.index + new_slices, record.end());
         debug_assert!(new_slices > 0 && cut <= end);
         place.arena.note_writes(record, dirty);

@@ -16,7 +16,7 @@
 //! While the heap asks for huge pages everywhere, no tail is purged: a part of a huge page would
 //! not become free.
 
-use super::arena::SliceRef;
+use super::arena::{SliceRef, pointer};
 use super::heap::{Locked, PageHeap};
 use super::huge::Policy;
 use super::span::{SpanRecord, State, Use};
@@ -25,7 +25,7 @@ use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::thread::{give_way, with_signals_masked};
 use crate::os::{Os, Purged, shared};
-use core::ptr::{self, NonNull, null};
+use core::ptr::{self, null};
 
 impl<O: Os> PageHeap<O> {
     /// Whether there is anything for such a sweep to do. After two sweeps there is not, unless the
@@ -74,12 +74,9 @@ impl<O: Os> PageHeap<O> {
         let (from, to) = (mask.trailing_zeros(), mask.ilog2() + 1);
         let start = layout.address(last) + from as usize * layout.page_bytes();
         let bytes = (to - from) as usize * layout.page_bytes();
-        let purged = match NonNull::new(start as *mut u8) {
-            // SAFETY: pages of a span in use beyond the bytes that its user has, whose owner waits
-            // before it changes that; spans in use are committed.
-            Some(start) => unsafe { self.os.purge(start, bytes) },
-            None => Purged::MaybeDirty,
-        };
+        // SAFETY: pages of a span in use beyond the bytes that its user has, whose owner waits
+        // before it changes that; spans in use are committed.
+        let purged = unsafe { self.os.purge(pointer(start), bytes) };
         self.locked().end_tail(place, mask, purged)
     }
 
@@ -150,7 +147,7 @@ impl<O: Os> Locked<'_, O> {
         // Others lie between guards, are being handed out or freed, or are not of one mapping that
         // is the heap's own. A part of a huge page would not become free.
         let is_ours = place.tag() == tag
-            && !(record.is_overmapped() || record.moved_slices() > 0 || record.is_huge());
+            && !(record.is_overmapped.get() || record.moved_slices() > 0 || record.is_huge.get());
         if !is_ours {
             self.set_tail(record, 0);
             return 0;

@@ -87,7 +87,7 @@ impl Heap {
     #[cold]
     pub fn relieve(&'static self, bytes: usize) -> bool {
         let pressure = &self.pressure;
-        let (now, freed) = (self.now_ms(), self.tide.freed());
+        let (now, freed) = (self.now_ms(), self.tide.freed.bytes());
         let since = freed.wrapping_sub(pressure.relieved.load(Ordering::Relaxed));
         let recent = now < pressure.relieved_at.load(Ordering::Relaxed) + RELIEF_MS;
         let vain = recent && since < bytes.max(WORTH_BYTES);

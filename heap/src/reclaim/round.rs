@@ -8,6 +8,7 @@
 //! a fork would wait for all of them.
 
 use super::state::{Round, Stage};
+use super::wakeup::Urgency;
 use crate::base::policy::{
     CACHE_SHARDS, Driver, GROWTH_BYTES, LEAST_COLD, Reason, Scope, is_vain, pause_ms,
 };
@@ -133,7 +134,7 @@ impl Heap {
             if !pressed {
                 return;
             }
-            if !self.tide.is_wanted() {
+            if !self.tide.freed.is_wanted() {
                 self.tide.want();
             }
         }
@@ -223,8 +224,8 @@ impl Heap {
         if bytes < LEAST_COLD || self.pages.limits().driver() == Driver::Callers {
             return;
         }
-        if let Some(stays) = self.pages.room_beside(bytes) {
-            self.tide.make_way(stays);
+        if self.pages.make_way(bytes) {
+            self.tide.bell.ring(Urgency::Now);
         }
     }
 }

@@ -173,7 +173,7 @@ fn is_own() -> bool {
 fn is_missed() -> bool {
     let extent = HEAP.pages.extent();
     grown(extent) >= START_BYTES
-        || (extent >= START_BYTES && HEAP.tide.is_wanted())
+        || (extent >= START_BYTES && HEAP.tide.freed.is_wanted())
         || EAGER.load(Ordering::Relaxed)
         || REQUESTS.pending().is_some()
 }

@@ -12,7 +12,7 @@ pub struct Tide {
     /// Held during a step that a fork must not cut in two. See [`crate::os::lock_order`].
     pub step: Lock,
     /// What went back past magazines.
-    freed: Freed,
+    pub freed: Freed,
     /// The round that callers do on their way. Guarded by: step.
     pub(super) on_the_way: UnsafeCell<Round>,
     /// Bytes that the heap held when that round began.
@@ -21,23 +21,8 @@ pub struct Tide {
     pub bell: Bell<Pair>,
     /// The thread is to end.
     ends: AtomicBool,
-    /// See [`Tide::leave_clean`].
-    leaves_clean: AtomicBool,
-    /// How many bytes of free pages may stay; [`ALL`]: all of them.
-    stays: AtomicUsize,
-}
-
-const ALL: usize = usize::MAX;
-
-/// What the purge thread is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// Nothing.
-    Nothing,
-    /// To end.
-    End,
-    /// To give free pages back at once, until at most this many bytes of them stay.
-    MakeWay(usize),
+    /// The thread is to give back what it can before it ends: none may come after it.
+    pub(super) leaves_clean: AtomicBool,
 }
 
 // SAFETY: the cell is reached only under `step`.
@@ -59,7 +44,6 @@ impl Tide {
             bell: Bell::new(),
             ends: AtomicBool::new(false),
             leaves_clean: AtomicBool::new(false),
-            stays: AtomicUsize::new(ALL),
         }
     }
 
@@ -79,25 +63,8 @@ impl Tide {
         self.bell.ring(Urgency::Soon);
     }
 
-    /// Whether enough was freed that a thread should deal with it.
-    #[inline]
-    pub fn is_wanted(&self) -> bool {
-        self.freed.is_wanted()
-    }
-
-    /// Bytes that went back past a magazine so far; wraps.
-    pub fn freed(&self) -> usize {
-        self.freed.bytes()
-    }
-
-    /// A thread deals with all that was freed so far, or gives up on it: as many bytes as returned.
-    pub fn attend(&self) -> usize {
-        self.freed.attend()
-    }
-
     /// A thread is about to begin: what its predecessor was told is void.
     pub fn begin(&self) {
-        self.stays.store(ALL, Ordering::Relaxed);
         self.ends.store(false, Ordering::SeqCst);
         self.leaves_clean.store(false, Ordering::SeqCst);
     }
@@ -108,37 +75,9 @@ impl Tide {
         self.bell.ring(Urgency::Now);
     }
 
-    /// The thread, which is about to be told to end, gives back what it can before: none may come
-    /// after it.
-    pub(super) fn leave_clean(&self) {
-        self.leaves_clean.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether the thread is to give back what it can before it ends.
-    pub(super) fn leaves_clean(&self) -> bool {
-        self.leaves_clean.load(Ordering::SeqCst)
-    }
-
-    /// Tells the thread to give free pages back now, until at most `stays` bytes of them stay.
-    pub(super) fn make_way(&self, stays: usize) {
-        self.stays.store(stays, Ordering::Relaxed);
-        self.bell.ring(Urgency::Now);
-    }
-
-    /// Whether [`Tide::told`] has something to say.
-    pub fn is_told(&self) -> bool {
-        self.ends.load(Ordering::SeqCst) || self.stays.load(Ordering::Relaxed) != ALL
-    }
-
-    /// What the thread was told since it last asked.
-    pub fn told(&self) -> Told {
-        if self.ends.load(Ordering::SeqCst) {
-            return Told::End;
-        }
-        match self.stays.swap(ALL, Ordering::Relaxed) {
-            ALL => Told::Nothing,
-            bytes => Told::MakeWay(bytes),
-        }
+    /// Whether the thread is to end.
+    pub fn is_to_end(&self) -> bool {
+        self.ends.load(Ordering::SeqCst)
     }
 }
 
@@ -181,8 +120,8 @@ pub struct Pressure {
     pub(super) relieved_at: AtomicU64,
     /// Bytes freed past magazines when free memory was last gathered.
     pub(super) relieved: AtomicUsize,
-    /// Requests for a block that got none.
-    refused: AtomicU64,
+    /// Requests for a block that got none, by a limit or by the kernel.
+    pub refused: AtomicU64,
 }
 
 impl Pressure {
@@ -197,22 +136,6 @@ impl Pressure {
             relieved: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
         }
-    }
-
-    /// Counts a request for a block that got none, by a limit or by the kernel.
-    #[cold]
-    pub(crate) fn note_refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Requests for a block that got none so far.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// In a fork's child: counts from 0.
-    pub fn forget_refused(&self) {
-        self.refused.store(0, Ordering::Relaxed);
     }
 
     /// In a fork's child: the thread that gathered stayed in the parent.

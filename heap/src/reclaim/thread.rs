@@ -23,7 +23,6 @@
 //!   one survey;
 //! - never holds two of these three at once.
 
-use super::state::Told;
 use super::wakeup::{Ear, Rest, Urgency, Words as _};
 use crate::base::policy::{
     Driver, IDLE_ROUNDS, LEAST_MS, Reason, SHORT_DECAY_MS, Scope, WAKE_BYTES, is_vain, pause_ms,
@@ -94,22 +93,19 @@ const MOST_DOUBLINGS: u32 = 6;
 const SWEEP_MS: u64 = 16;
 const MOST_SWEEP_MS: u64 = 1024 * SWEEP_MS;
 
-/// What the option `NEAP_PURGE_THREAD` says.
+/// Whether `NEAP_PURGE_THREAD=never` keeps the thread off for good.
 #[unsafe(link_section = "neap_fork")]
-static CHOSEN: AtomicU32 = AtomicU32::new(UNSAID);
-const UNSAID: u32 = 0;
-const OFF: u32 = 1;
-const ON: u32 = 2;
+static CHOSEN_OFF: AtomicBool = AtomicBool::new(false);
 
 /// The option was given.
 pub(crate) fn choose(word: &str) {
     match word {
         "always" => {
-            CHOSEN.store(ON, Ordering::Relaxed);
+            CHOSEN_OFF.store(false, Ordering::Relaxed);
             want_from_start();
             allow();
         }
-        "never" => CHOSEN.store(OFF, Ordering::Relaxed),
+        "never" => CHOSEN_OFF.store(true, Ordering::Relaxed),
         _ => {}
     }
 }
@@ -137,7 +133,7 @@ pub(crate) fn is_enabled() -> bool {
 
 /// Whether the program or `NEAP_PURGE_THREAD=0` keeps the thread off for good.
 pub(super) fn is_chosen_off() -> bool {
-    CHOSEN.load(Ordering::Relaxed) == OFF
+    CHOSEN_OFF.load(Ordering::Relaxed)
 }
 
 /// Says on the status page whether there is a thread to answer, and why not.
@@ -184,7 +180,7 @@ pub fn hold() -> Hold {
         let is_early = HEAP.now_ms() < last + RETRY_MS;
         if !is_early {
             // The program may sleep after its call, and then no other is started.
-            HEAP.tide.leave_clean();
+            HEAP.tide.leaves_clean.store(true, Ordering::SeqCst);
         }
         await_end(u64::MAX);
         if was_here && is_early {
@@ -278,7 +274,7 @@ pub fn fork_alone(fork: &mut dyn FnMut() -> i32) -> i32 {
     let ends =
         HEAP.registry.count() <= 1 && STATE.load(Ordering::SeqCst) != AWAY && may_be_own_process();
     if ends {
-        HEAP.tide.leave_clean();
+        HEAP.tide.leaves_clean.store(true, Ordering::SeqCst);
         await_end(HEAP.now_ms() + END_MS);
     }
     let result = fork();
@@ -317,7 +313,7 @@ pub(crate) fn after_fork_in_child() {
     STARTER.store(0, Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
     HEAP.tide.bell.silence();
-    HEAP.tide.attend();
+    HEAP.tide.freed.attend();
     HEAP.pages.limits().set_driver(Driver::Callers);
 }
 
@@ -397,26 +393,18 @@ fn go_round() {
     HEAP.pages.limits().set_driver(Driver::Thread);
     let mut watch = Watch::new();
     while process::may_query() {
-        let mut busy = false;
-        match HEAP.tide.told() {
-            Told::End => {
-                // Not what a long decay time or `M_TRIM_THRESHOLD` keeps.
-                let keeps = HEAP.decay_ms() > SHORT_DECAY_MS || HEAP.pages.limits().kept() > 0;
-                if HEAP.tide.leaves_clean() && !keeps {
-                    HEAP.decay(Reason::Demand);
-                } else if watch.rounds.left > 0 {
-                    // The next thread, or a caller, finds that rounds are still to come.
-                    HEAP.tide.want();
-                }
-                return;
+        if HEAP.tide.is_to_end() {
+            // Not what a long decay time or `M_TRIM_THRESHOLD` keeps.
+            let keeps = HEAP.decay_ms() > SHORT_DECAY_MS || HEAP.pages.limits().kept() > 0;
+            if HEAP.tide.leaves_clean.load(Ordering::SeqCst) && !keeps {
+                HEAP.decay(Reason::Demand);
+            } else if watch.rounds.left > 0 {
+                // The next thread, or a caller, finds that rounds are still to come.
+                HEAP.tide.want();
             }
-            Told::MakeWay(bytes) => {
-                HEAP.pages.purge_above(bytes);
-                busy = true;
-            }
-            Told::Nothing => {}
+            return;
         }
-        busy |= instruments().answer_due();
+        let mut busy = instruments().answer_due();
         busy |= watch.look();
         watch.rest(busy);
     }
@@ -438,7 +426,7 @@ struct Watch {
 impl Watch {
     fn new() -> Watch {
         let mut watch = Watch {
-            rounds: Calendar::after(HEAP.tide.freed()),
+            rounds: Calendar::after(HEAP.tide.freed.bytes()),
             slept: None,
             swept: 0,
             sweep_ms: SWEEP_MS,
@@ -450,8 +438,8 @@ impl Watch {
 
     /// Does what is due. False if nothing was.
     fn look(&mut self) -> bool {
-        if HEAP.tide.is_wanted() {
-            HEAP.tide.attend();
+        if HEAP.tide.freed.is_wanted() {
+            HEAP.tide.freed.attend();
             self.rounds.resume();
         }
         let now = HEAP.now_ms() + self.early_ms();
@@ -499,7 +487,7 @@ impl Watch {
     fn round(&mut self) {
         let pressed = HEAP.is_pressed();
         let purged = HEAP.decay(if pressed { Reason::Demand } else { Reason::Age });
-        let freed = HEAP.tide.attend();
+        let freed = HEAP.tide.freed.attend();
         self.rounds
             .note_round(HEAP.now_ms(), pressed, purged, freed);
         self.await_cached();
@@ -557,11 +545,11 @@ impl Watch {
 /// since the time to sleep was computed, and its answer may be due later than now, but before the
 /// sleep ends.
 fn has_work(rest: Rest) -> bool {
-    let told = HEAP.tide.is_told();
+    let told = HEAP.tide.is_to_end() || HEAP.pages.makes_way();
     match rest {
         Rest::Deaf(_) => told,
         Rest::Doze(ms) => told || is_due_before(Some(ms)),
-        Rest::Park(ms) => told || is_due_before(ms) || HEAP.tide.is_wanted(),
+        Rest::Park(ms) => told || is_due_before(ms) || HEAP.tide.freed.is_wanted(),
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
-use crate::pages::{Dirty, PageHeap, Sides, SpanSource, Tables, Use};
+use crate::pages::{Age, Dirty, PageHeap, Sides, SpanSource, Tables, Use};
 use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
@@ -177,7 +177,8 @@ impl<'a> World<'a> {
         let (heap, bytes) = (&self.spans.0, slices * SLICE_BYTES);
         let (from, held) = self.large[which];
         let moved = held.min(bytes);
-        let Some(span) = heap.alloc_moving(slices, 1, Use::Large, bytes, moved) else {
+        let Some(span) = heap.alloc_untended(SpanSource::Any, slices, 1, Use::Large, bytes, moved)
+        else {
             return;
         };
         // SAFETY: two different spans of the model's.
@@ -185,7 +186,7 @@ impl<'a> World<'a> {
             heap.move_pages(from, span.base, moved, 1).unwrap();
             self.large[which] = (span.base, bytes);
             let left = heap.locate(from.as_ptr().addr()).unwrap().bytes();
-            heap.free_moved(from, Dirty::Prefix(left), span.absent);
+            heap.free_untended(from, Dirty::Prefix(left), Age::New, span.absent);
         }
         self.touch(span.base.as_ptr().addr(), bytes);
     }

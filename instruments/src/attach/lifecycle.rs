@@ -159,7 +159,7 @@ pub(crate) fn renew() {
     let inner = unsafe { &mut *STATUS_PAGE.inner.get() };
     if let Some(parents) = inner.shared.take() {
         HEAP.pages.leave_parents_mirror();
-        HEAP.pressure.forget_refused();
+        HEAP.pressure.refused.store(0, Ordering::Relaxed);
         HEAP.tide.bell.words.share(None);
         WORDS.set(None);
         parents.close();

@@ -12,7 +12,7 @@ pub use brief::{Brief, brief};
 
 use crate::{check, sizes};
 use core::mem::MaybeUninit;
-use neap_heap::base::sync::UnsafeCell;
+use neap_heap::base::sync::{Ordering, UnsafeCell};
 use neap_heap::base::units::SLICE_SHIFT;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::os::Os;
@@ -119,7 +119,7 @@ fn note_process(figures: &mut Snapshot) {
     figures.peak_resident = peak.max(figures.resident);
     [figures.minor_faults, figures.major_faults] = process::faults();
     figures.quarantine = check::held().bytes as u64;
-    figures.refused = HEAP.pressure.refused();
+    figures.refused = HEAP.pressure.refused.load(Ordering::Relaxed);
     figures.granted = HEAP.budget.granted() as u64;
     figures.counted = Counted::default();
     if HEAP.is_counting() {

@@ -168,7 +168,7 @@ fn what_is_old_goes_first() {
     heap.os().advance(5000);
     free(&heap, young, Dirty::All);
     // SAFETY: the test's own span.
-    unsafe { heap.free_untended(old.base, Dirty::All, Age::Old) };
+    unsafe { heap.free_untended(old.base, Dirty::All, Age::Old, 0) };
     heap.tend_left();
     assert_eq!(heap.check(), Ok(()));
     // At once, by the caller that freed it.

@@ -2,7 +2,7 @@
 
 use super::arena::{Arena, Commit, SliceRef};
 use super::heap::{Locked, PageHeap};
-use super::span::{Queue, Queued, SpanRecord, State, Use, ZeroState, may_merge};
+use super::span::{Queue, SpanRecord, State, Use, may_merge};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::base::units::HUGE_SLICES;
@@ -48,12 +48,8 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Calls `visit` with every span, in the order of addresses within an arena.
     fn for_each_record(&self, mut visit: impl FnMut(SliceRef<'h>, &'h SpanRecord)) {
         for arena in self.heap.arenas() {
-            let mut index = arena.layout().head;
-            while index < arena.frontier() {
-                let record = arena.record(index);
-                let end = record.end();
-                visit(SliceRef { arena, index }, record);
-                index = end.max(index + 1);
+            for place in arena.spans(arena.layout().head, arena.frontier.get()) {
+                visit(place, place.record());
             }
         }
     }
@@ -96,8 +92,8 @@ impl<'h, O: Os> Locked<'h, O> {
             sums.free_spans == tree_spans,
             "the tree holds other spans than the free ones",
         )?;
-        let queued = check_queue(&self.inner.aging, Queued::Aging)?
-            + check_queue(&self.inner.refused, Queued::Refused)?;
+        let queued =
+            check_queue(&self.inner.aging, false)? + check_queue(&self.inner.refused, true)?;
         require(
             queued == sums.queued,
             "the queues hold other spans than the dirty free ones",
@@ -110,15 +106,15 @@ impl<'h, O: Os> Locked<'h, O> {
         arena: &'h Arena,
         sums: &mut Sums,
     ) -> Result<(), &'static str> {
-        let (layout, frontier) = (arena.layout(), arena.frontier());
+        let (layout, frontier) = (arena.layout(), arena.frontier.get());
         require(layout.head <= frontier, "the frontier is among the tables")?;
         require(
-            frontier <= arena.ready() && arena.ready() <= layout.slices,
+            frontier <= arena.ready.get() && arena.ready.get() <= layout.slices,
             "slices without tables",
         )?;
-        require(frontier <= arena.tagged(), "slices without tags")?;
+        require(frontier <= arena.tagged.get(), "slices without tags")?;
         require(
-            frontier <= arena.end() && frontier <= arena.reach(),
+            frontier <= arena.end.get() && frontier <= arena.reach.get(),
             "slices beyond the arena's end",
         )?;
         let mut at = layout.head;
@@ -151,7 +147,7 @@ impl<'h, O: Os> Locked<'h, O> {
             }
             (at, before) = (record.end(), Some(record).filter(|_| free));
         }
-        sums.committed += (layout.head..arena.ready())
+        sums.committed += (layout.head..arena.ready.get())
             .filter(|&index| arena.find(index, index + 1, Commit::Yes) == index)
             .count();
         require(at == frontier, "spans do not tile the arena")
@@ -163,9 +159,9 @@ impl<'h, O: Os> Locked<'h, O> {
             arena.record(end - 1).back.get() == end - 1 - first,
             "a span's end does not lead back",
         )?;
-        let dirty = match record.zero_state() {
-            ZeroState::PerPage => arena.count_dirty(first, end),
-            ZeroState::AllDirty => (end - first) * arena.layout().pages_per_slice,
+        let dirty = match record.all_dirty.get() {
+            false => arena.count_dirty(first, end),
+            true => (end - first) * arena.layout().pages_per_slice,
         };
         require(
             dirty == record.dirty.get(),
@@ -178,10 +174,10 @@ impl<'h, O: Os> Locked<'h, O> {
             )?;
             require(SliceRef { arena, index }.tag() == 0, "a tag within a span")?;
         }
-        let alike = (first..end).all(|at| arena.record(at).is_huge() == record.is_huge());
+        let alike = (first..end).all(|at| arena.record(at).is_huge.get() == record.is_huge.get());
         require(alike, "a span is partly in a unit of huge pages")?;
         let unit = |index: usize| index / HUGE_SLICES;
-        let within = !record.is_huge() || unit(first) == unit(end - 1);
+        let within = !record.is_huge.get() || unit(first) == unit(end - 1);
         require(within, "a span passes the end of its unit")?;
         let full = arena.layout().full_mask();
         let beyond = (first..end).any(|index| arena.mask(index).load(Relaxed) & !full != 0);
@@ -198,7 +194,7 @@ impl<'h, O: Os> Locked<'h, O> {
         sums.free += record.slices.get();
         sums.free_dirty += record.dirty.get();
         sums.free_spans += 1;
-        sums.queued += usize::from(record.queued() != Queued::No);
+        sums.queued += usize::from(record.dirty.get() > 0);
         require(
             SliceRef {
                 arena,
@@ -213,14 +209,7 @@ impl<'h, O: Os> Locked<'h, O> {
             found.is_some_and(|found| core::ptr::eq(found.as_ptr(), record)),
             "a free span is not in the tree",
         )?;
-        let waits = record.queued() != Queued::No;
-        require(
-            waits == (record.dirty.get() > 0),
-            "a queue and a span's dirty pages disagree",
-        )?;
-        let is_dirty = |index| {
-            record.zero_state() == ZeroState::AllDirty || arena.mask(index).load(Relaxed) != 0
-        };
+        let is_dirty = |index| record.all_dirty.get() || arena.mask(index).load(Relaxed) != 0;
         let is_clean = !(first..first + record.clean_slices()).any(is_dirty);
         require(is_clean, "a slice that is known to be clean is dirty")?;
         let lost = (first..end)
@@ -231,7 +220,7 @@ impl<'h, O: Os> Locked<'h, O> {
 
 fn check_used(arena: &Arena, record: &SpanRecord, sums: &mut Sums) -> Result<(), &'static str> {
     sums.used += record.slices.get();
-    require(record.queued() == Queued::No, "a span in use is in a queue")?;
+    require(!record.is_refused.get(), "a span in use is in a queue")?;
     let (tail, counted) = (arena.tail_pages(record), record.tail_pages());
     let is_large = record.state() == State::Used(Use::Large);
     require(
@@ -244,15 +233,17 @@ fn check_used(arena: &Arena, record: &SpanRecord, sums: &mut Sums) -> Result<(),
 }
 
 /// The number of entries, if they are in order.
-fn check_queue(queue: &Queue, kind: Queued) -> Result<usize, &'static str> {
+fn check_queue(queue: &Queue, is_refused: bool) -> Result<usize, &'static str> {
     let (mut count, mut time, mut next) = (0, 0, queue.oldest());
     while let Some(entry) = next {
         require(
-            entry.state() == State::Free && entry.queued() == kind,
+            entry.state() == State::Free
+                && entry.dirty.get() > 0
+                && entry.is_refused.get() == is_refused,
             "a queue holds what it should not",
         )?;
         require(
-            kind == Queued::Refused || entry.freed_at() >= time,
+            is_refused || entry.freed_at() >= time,
             "the queue is out of order",
         )?;
         (count, time, next) = (count + 1, entry.freed_at(), queue.after(entry));

@@ -191,8 +191,8 @@ fn groups_of_tables_are_mapped_where_long_mappings_are_placed_elsewhere() {
     let spans = [1, 800 * MIB / SLICE_BYTES].map(|slices| large(&heap, slices).unwrap());
     assert_eq!((heap.totals().arenas, heap.check()), (1, Ok(())));
     let arena = &heap.arenas()[0];
-    let ahead = arena.layout().groups_ahead(arena.ready());
-    assert_eq!(arena.groups_from(), ahead, "room for twice the groups");
+    let ahead = arena.layout().groups_ahead(arena.ready.get());
+    assert_eq!(arena.groups_from.get(), ahead, "room for twice the groups");
     assert_eq!(heap.totals().reserved, heap.os().mapped());
     for span in spans {
         free(&heap, span, Dirty::All);
@@ -244,8 +244,8 @@ fn pages_move_from_the_end_of_a_claimed_arena_while_it_does_not_grow() {
     let heap = heap(claiming());
     let (target, _) = (large(&heap, 100).unwrap(), large(&heap, 1).unwrap());
     let arena = &heap.arenas()[0];
-    let last = large(&heap, arena.end() - arena.frontier()).unwrap();
-    assert_eq!(arena.end(), arena.frontier());
+    let last = large(&heap, arena.end.get() - arena.frontier.get()).unwrap();
+    assert_eq!(arena.end.get(), arena.frontier.get());
     let bytes = last.slices * SLICE_BYTES;
     // SAFETY: two spans of ours.
     unsafe {

@@ -4,7 +4,7 @@ use super::bounds::{MIB, free, roomy, slab};
 use super::large;
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use crate::base::units::SLICE_BYTES;
-use crate::pages::{Dirty, Use};
+use crate::pages::{Age, Dirty, SpanSource, Use};
 use std::thread;
 use std::vec::Vec;
 
@@ -70,7 +70,8 @@ fn pages_that_move_count_once() {
     let heap = roomy();
     heap.limits().set_hard(4 * MIB);
     let to = |slices: usize| {
-        heap.alloc_moving(
+        heap.alloc_untended(
+            SpanSource::Any,
             slices,
             1,
             Use::Large,
@@ -89,7 +90,7 @@ fn pages_that_move_count_once() {
     unsafe {
         heap.move_pages(from.base, longer.base, 40 * SLICE_BYTES, 1)
             .unwrap();
-        heap.free_moved(from.base, Dirty::AsBefore, longer.absent);
+        heap.free_untended(from.base, Dirty::AsBefore, Age::New, longer.absent);
     }
     assert_eq!(heap.footprint().used, 54 * SLICE_BYTES);
     assert_eq!(heap.footprint().dirty, 0);

@@ -6,7 +6,6 @@ use self::steps::{Step, conditions, step};
 use super::{ends, heap, purge_due};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
-use crate::pages::span::ZeroState;
 use crate::pages::{Dirty, HugePolicy, PageHeap, SliceRef, Use, Zero};
 use crate::testing::is_zero;
 use core::ptr::NonNull;
@@ -62,10 +61,10 @@ impl<'h> Model<'h> {
         let mut dirty = 0;
         for slice in 0..slices {
             let start = base + slice * SLICE_BYTES;
-            let mask = match self.place(base).record().zero_state() {
+            let mask = match self.place(base).record().all_dirty.get() {
                 _ if zero == Zero::AllZero => 0,
-                ZeroState::PerPage => self.place(start).dirty_mask(),
-                ZeroState::AllDirty => u16::MAX,
+                false => self.place(start).dirty_mask(),
+                true => u16::MAX,
             };
             dirty += mask.count_ones();
             for page in (0..self.pages_per_slice()).filter(|page| mask & (1 << page) == 0) {
@@ -187,13 +186,13 @@ impl<'h> Model<'h> {
         let bytes = (old + by) * SLICE_BYTES;
         // SAFETY: a span that the model holds.
         let grown = unsafe { self.heap.grow_in_place(pointer(base), old + by, bytes) };
-        let Some(extension) = grown else {
+        let Some(zero) = grown else {
             assert_eq!(self.place(base).slices(), old);
             return;
         };
-        assert_eq!((extension.slices, extension.place.slice_base()), (by, end));
+        assert_eq!(self.place(base).slices(), old + by);
         self.no_overlap_after(end, by);
-        if extension.zero == Zero::AllZero {
+        if zero == Zero::AllZero {
             self.check_zero(end, by, Zero::AllZero);
         }
         let held = self.spans.get_mut(&base).unwrap();

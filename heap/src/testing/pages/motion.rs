@@ -25,8 +25,8 @@ fn roomy() -> Box<PageHeap<Fake>> {
 
 /// Writes to each page of a span that was just taken. The purge thread makes way for it.
 fn fill(heap: &PageHeap<Fake>, span: &Span<'_>) {
-    if let Some(stays) = heap.room_beside(span.cold) {
-        heap.purge_above(stays);
+    if heap.make_way(span.cold) {
+        heap.purge_aged();
     }
     for page in 0..span.slices * SLICE_BYTES / PAGE {
         // SAFETY: the test's own span.

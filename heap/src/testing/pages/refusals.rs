@@ -112,6 +112,23 @@ fn a_strict_system_gets_whole_huge_pages_back() {
     assert_eq!(heap.check(), Ok(()));
 }
 
+/// Also what lies before the first whole huge page, beside committed ones that are clean.
+#[test]
+fn where_no_commit_goes_back_pages_are_purged() {
+    let heap = heap(Conditions {
+        strict: true,
+        ..Conditions::default()
+    });
+    let (span, wall) = (large(&heap, 6 * HUGE_SLICES).unwrap(), large(&heap, 1));
+    heap.os().fail(Call::Uncommit, 0, u32::MAX);
+    // SAFETY: the span is ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    heap.os().advance(1000);
+    assert_eq!(purge_due(&heap), 6 * HUGE_BYTES);
+    assert_eq!((heap.totals().free_dirty, heap.check()), (0, Ok(())));
+    assert!(wall.is_some());
+}
+
 /// A new mapping has none of the advice that the arena got at its start.
 #[test]
 fn what_is_uncommitted_is_advised_again() {
@@ -163,7 +180,8 @@ fn free_memory_is_given_up_for_a_commit() {
 #[test]
 fn refused_commits_fall_back_to_the_exact_need() {
     let heap = heap(Conditions::default());
-    heap.os().fail(Call::Commit, 1, 1);
+    // After those for the first tables.
+    heap.os().fail(Call::Commit, 2, 1);
     assert!(large(&heap, 1).is_some());
     heap.os().fail(Call::Commit, 0, 1);
     assert!(large(&heap, 100).is_some());
