@@ -75,11 +75,8 @@ impl Opened<'_> {
 
     /// The magazine of `class`.
     pub fn magazine(&mut self, class: Class) -> Held<'_> {
-        let (cache, path) = (self.cache, self.inner.access.path);
-        let bounds = &mut self.inner.bounds[class.index()];
-        let sampling = &cache.countdowns[class.index()].bottom;
-        // SAFETY: the bounds of this class; the lock is held as long as the borrow.
-        unsafe { Held::new(cache.magazine(Tag::of(class)), sampling, bounds, path) }
+        // SAFETY: a class's tag.
+        unsafe { self.magazine_of(Tag::of(class)) }
     }
 
     /// [`Opened::magazine`] of the class of `tag`.

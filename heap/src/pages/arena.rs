@@ -27,14 +27,6 @@ use core::ptr::NonNull;
 /// Most arenas of one heap.
 pub(super) const MAX_ARENAS: usize = 256;
 
-/// A step of metadata to commit: the range, and the slices that are usable after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub(super) address: usize,
-    pub(super) bytes: usize,
-    pub(super) slices: usize,
-}
-
 /// One address range.
 ///
 /// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`,
@@ -167,8 +159,9 @@ impl Arena {
         self.mapped().iter().any(holds)
     }
 
-    /// What to commit so that tags of slices below `index` can be read; `None` when they can.
-    pub(super) fn tags_step(&self, index: usize) -> Option<Step> {
+    /// The addresses to commit so that tags of slices below `index` can be read, and how many
+    /// slices then have tags; `None` when they can.
+    pub(super) fn tags_step(&self, index: usize) -> Option<(Range<usize>, usize)> {
         let layout = self.layout();
         let tagged = self.tagged.get();
         if index <= tagged {
@@ -185,27 +178,19 @@ impl Arena {
             tagged.next_multiple_of(page),
             generous.next_multiple_of(page),
         );
-        Some(Step {
-            address: layout.base + from,
-            bytes: to - from,
-            slices: to.min(layout.slices),
-        })
+        let range = layout.base + from..layout.base + to;
+        Some((range, to.min(layout.slices)))
     }
 
-    /// What to commit so that the group data of slices below `index` can be used; `None` when it
-    /// can.
-    pub(super) fn groups_step(&self, index: usize) -> Option<Step> {
+    /// The same of the group data.
+    pub(super) fn groups_step(&self, index: usize) -> Option<(Range<usize>, usize)> {
         let layout = self.layout();
         if index <= self.ready.get() {
             return None;
         }
         let (count, address) = layout.groups_below(index);
         let (_, end) = layout.groups_below(self.ready.get());
-        Some(Step {
-            address,
-            bytes: end - address,
-            slices: layout.served_by(count),
-        })
+        Some((address..end, layout.served_by(count)))
     }
 
     /// The tag of a slice below `tagged`.

@@ -124,24 +124,23 @@ impl<O: Os> PageHeap<O> {
             hidden: false,
         };
         loop {
-            let missed = match self.look(request, use_, &mut tries) {
+            match self.look(request, use_, &mut tries) {
                 Outcome::Found(found) => return Some(found),
                 Outcome::Dirty(most) => {
                     self.purge_above(most);
-                    Missed::Again
+                    continue;
                 }
                 Outcome::Lack(lack) => match self.make(&lack, request, use_, &mut tries) {
                     Ok(found) => return Some(found),
-                    Err(missed) => missed,
+                    Err(Missed::Again) => continue,
+                    Err(Missed::Refused) => {}
                 },
-                Outcome::Refused => Missed::Refused,
-            };
-            match missed {
-                Missed::Again => {}
-                // Once: in a fork's child the pieces that other threads had set aside never come
-                // back.
-                Missed::Refused if tries.hidden && !tries.settled => tries.settled = true,
-                Missed::Refused => return None,
+                Outcome::Refused => {}
+            }
+            // Once more: in a fork's child the pieces that other threads had set aside never come
+            // back.
+            if !tries.hidden || core::mem::replace(&mut tries.settled, true) {
+                return None;
             }
         }
     }
@@ -473,7 +472,15 @@ impl<'h, O: Os> Locked<'h, O> {
     /// At most `most` units at the frontier of an arena for a request that suits them.
     fn range_of_units(&self, request: &SpanRequest, most: usize) -> Option<CommitRange<'h>> {
         let batch = self.batch(request).min(most);
-        (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch))
+        self.heap
+            .arenas()
+            .iter()
+            .enumerate()
+            .find_map(|(id, arena)| {
+                let at = arena.frontier.get().next_multiple_of(HUGE_SLICES);
+                let units = batch.min(arena.reach.get().checked_sub(at)? / HUGE_SLICES);
+                (units > 0).then(|| CommitRange::of_units(arena, id, at, units))
+            })
     }
 
     /// The whole huge pages in a free span that was found for a request, as the first slice and the
@@ -490,14 +497,6 @@ impl<'h, O: Os> Locked<'h, O> {
         let whole = free.end().checked_sub(first)? / HUGE_SLICES;
         let batch = self.batch(request);
         (whole > batch / REOPENED_PART && batch > 0).then(|| (first, whole.min(batch)))
-    }
-
-    fn units_in(&self, id: usize, units: usize) -> Option<CommitRange<'h>> {
-        let arena = self.arena(id);
-        let at = arena.frontier.get().next_multiple_of(HUGE_SLICES);
-        let room = arena.reach.get().checked_sub(at)? / HUGE_SLICES;
-        let units = units.min(room);
-        (units > 0).then(|| CommitRange::of_units(arena, id, at, units))
     }
 
     /// Makes units of slices that are committed, beyond the frontier or set aside. Returns the

@@ -161,12 +161,6 @@ impl Counts {
             bytes: cached.bytes.min(large.bytes),
         }
     }
-
-    /// Slices become part of spans in use.
-    pub(super) fn take(&mut self, slices: usize) {
-        self.used_slices += slices;
-        self.peak_slices = self.peak_slices.max(self.used_slices);
-    }
 }
 
 /// Where the running figures are copied for other processes to read, one word each.

@@ -36,9 +36,6 @@ const LONG_BYTES: usize = 64 << 20;
 /// populated throughout takes 0.5 ms at this size.
 const MOST_SPARSE: usize = 512 << 20;
 
-/// Most pieces that a caller whose free pages pass a bound purges before it lets a fork pass.
-const MOST_ON_THE_WAY: usize = 8;
-
 /// Most calls for the parts of a piece that the kernel refused. Up to three locked pages take no
 /// more.
 const MOST_TRIES: usize = 64;
@@ -200,12 +197,8 @@ impl<O: Os> PageHeap<O> {
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let mut reach = MOST_SPARSE;
         while let Some(_alone) = self.turn(due) {
-            let pieces = match due {
-                Due::Until(_) => 1,
-                Due::Above(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
-            };
-            let mut purge = || self.purge_piece(due, &mut reach).is_none();
-            if (0..pieces).any(|_| purge()) || pieces == 1 {
+            let purged = self.purge_piece(due, &mut reach);
+            if purged.is_none() || matches!(due, Due::Until(_)) {
                 return;
             }
         }

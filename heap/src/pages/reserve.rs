@@ -6,7 +6,7 @@
 //!
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 
-use super::arena::{Arena, Commit, Layout, SliceRef, Step, pointer};
+use super::arena::{Arena, Commit, Layout, SliceRef, pointer};
 use super::heap::{Locked, PageHeap};
 use super::span::SpanRequest;
 use crate::base::sync::plain::Ordering::Relaxed;
@@ -310,41 +310,39 @@ impl<O: Os> PageHeap<O> {
     /// Commits what slices below `to` need in the tables.
     #[inline(never)]
     pub(super) fn ready_tables(&self, arena: &Arena, to: usize) -> Result<(), ClaimError> {
-        if let Some(step) = arena.tags_step(to) {
+        if let Some((range, slices)) = arena.tags_step(to) {
+            let bytes = range.len();
             let claim = match arena.tagged.get() {
                 0 => Claim::Committed,
                 _ => Claim::Extended,
             };
-            self.map(arena, step.address..step.address + step.bytes, claim)?;
-            self.locked().inner.counts.metadata_bytes += step.bytes;
-            arena.tagged.set(step.slices);
+            self.map(arena, range, claim)?;
+            self.locked().inner.counts.metadata_bytes += bytes;
+            arena.tagged.set(slices);
             self.publish_tags();
         }
-        if let Some(step) = arena.groups_step(to) {
-            self.commit_groups(arena, &step)?;
-            self.locked().inner.counts.metadata_bytes += step.bytes;
-            arena.ready.set(step.slices);
+        if let Some((range, slices)) = arena.groups_step(to) {
+            let before = arena.groups_from.get();
+            self.map_groups(arena, range.start, slices)?;
+            let now = arena.groups_from.get();
+            let committed = self.commit_bytes(range.start, range.len());
+            if committed.is_err() && now < before {
+                self.unmap_again(arena, now..before);
+                arena.groups_from.set(before);
+            }
+            committed?;
+            self.locked().inner.counts.metadata_bytes += range.len();
+            arena.ready.set(slices);
         }
         Ok(())
     }
 
-    fn commit_groups(&self, arena: &Arena, step: &Step) -> Result<(), ClaimError> {
-        let before = arena.groups_from.get();
-        self.map_groups(arena, step)?;
-        let committed = self.commit_bytes(step.address, step.bytes);
-        let now = arena.groups_from.get();
-        if committed.is_err() && now < before {
-            self.unmap_again(arena, now..before);
-            arena.groups_from.set(before);
-        }
-        Ok(committed?)
-    }
-
-    /// Maps addresses for groups, ahead of their use if the kernel lets us. If something seems to
-    /// be in the way, in pieces from the end downwards: Linux 6.7 to 6.11 takes a wish for 2 MiB
-    /// or more only if it has 2 MiB of room after it.
-    fn map_groups(&self, arena: &Arena, step: &Step) -> Result<(), ClaimError> {
-        let mut start = arena.layout().groups_ahead(step.slices);
+    /// Maps addresses for the groups of `slices` slices, the last of which is at `last`, and ahead
+    /// of their use if the kernel lets us. If something seems to be in the way, in pieces from the
+    /// end downwards: Linux 6.7 to 6.11 takes a wish for 2 MiB or more only if it has 2 MiB of room
+    /// after it.
+    fn map_groups(&self, arena: &Arena, last: usize, slices: usize) -> Result<(), ClaimError> {
+        let mut start = arena.layout().groups_ahead(slices);
         let mut most = usize::MAX;
         while start < arena.groups_from.get() {
             let end = arena.groups_from.get();
@@ -354,8 +352,8 @@ impl<O: Os> PageHeap<O> {
                 Err(ClaimError::Taken) if most > HUGE_BYTES => most = HUGE_BYTES / 2,
                 // Refused for want of a mapping, or of address space: the arena ends here, because
                 // a further one may lie where neither is needed, at the break.
-                Err(_) if start >= step.address => return Err(ClaimError::Taken),
-                Err(_) => start = step.address,
+                Err(_) if start >= last => return Err(ClaimError::Taken),
+                Err(_) => start = last,
             }
         }
         Ok(())

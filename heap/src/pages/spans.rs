@@ -2,7 +2,7 @@
 
 use super::arena::SliceRef;
 use super::commit::Found;
-use super::figures::{STACK_BYTES, UseTotals};
+use super::figures::STACK_BYTES;
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::renew::Renewal;
@@ -363,17 +363,13 @@ impl<'h, O: Os> Locked<'h, O> {
         let arena = self.arena(free.arena());
         let record = self.carve(free, at, slices);
         record.set_state(State::Used(use_));
-        record.set_bytes(bytes);
+        record.set_bytes(0);
         record.set_tail_pages(0);
-        if use_ == Use::Large && !bytes.is_multiple_of(SLICE_BYTES) {
-            self.set_tail(record, arena.tail_pages(record));
+        self.count(record, 1, slices as isize);
+        self.set_bytes(record, bytes);
+        if !bytes.is_multiple_of(SLICE_BYTES) {
+            self.count_tail(record);
         }
-        let counts = &mut self.inner.counts;
-        counts.take(slices);
-        let figure = &mut counts.by_use[use_ as usize - 1];
-        figure.spans += 1;
-        figure.slices += slices;
-        figure.bytes += bytes;
         self.note_wanted(record, use_);
         (SliceRef { arena, index: at }, Zero::of(record.dirty.get()))
     }
@@ -385,10 +381,7 @@ impl<'h, O: Os> Locked<'h, O> {
         unsafe { place.set_tag(0) };
         self.set_bytes(record, 0);
         self.set_tail(record, 0);
-        self.uncount(record, record.slices.get());
-        if let Some(figures) = self.figures(record) {
-            figures.spans -= 1;
-        }
+        self.count(record, -1, -(record.slices.get() as isize));
         record.set_state(State::Blank);
         self.add_free(record, age);
     }
@@ -411,10 +404,7 @@ impl<'h, O: Os> Locked<'h, O> {
         place.arena.join(record, added);
         self.set_bytes(record, bytes);
         self.count_tail(record);
-        self.inner.counts.take(extra);
-        if let Some(figures) = self.figures(record) {
-            figures.slices += extra;
-        }
+        self.count(record, 0, extra as isize);
         zero
     }
 
@@ -431,7 +421,7 @@ impl<'h, O: Os> Locked<'h, O> {
         place.arena.note_writes(record, dirty);
         if cut < end && new_slices > 0 {
             let rest = place.arena.cut_off(record, cut);
-            self.uncount(record, end - cut);
+            self.count(record, 0, -((end - cut) as isize));
             self.add_free(rest, Age::New);
         }
         self.set_bytes(record, bytes);
@@ -451,26 +441,23 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.counts.note_wanted(wanted, now);
     }
 
-    /// Slices leave a span in use.
-    fn uncount(&mut self, span: &SpanRecord, slices: usize) {
-        self.inner.counts.used_slices -= slices;
-        if let Some(figures) = self.figures(span) {
-            figures.slices -= slices;
+    /// Counts more spans and slices in use, or fewer, of the use of this span.
+    fn count(&mut self, span: &SpanRecord, spans: isize, slices: isize) {
+        if let State::Used(use_) = span.state() {
+            let counts = &mut self.inner.counts;
+            let figures = &mut counts.by_use[use_ as usize - 1];
+            figures.spans = figures.spans.wrapping_add_signed(spans);
+            figures.slices = figures.slices.wrapping_add_signed(slices);
+            counts.used_slices = counts.used_slices.wrapping_add_signed(slices);
+            counts.peak_slices = counts.peak_slices.max(counts.used_slices);
         }
     }
 
     pub(super) fn set_bytes(&mut self, span: &SpanRecord, bytes: usize) {
-        if let Some(figures) = self.figures(span) {
+        if let State::Used(use_) = span.state() {
+            let figures = &mut self.inner.counts.by_use[use_ as usize - 1];
             figures.bytes = figures.bytes + bytes - span.bytes();
         }
         span.set_bytes(bytes);
-    }
-
-    /// The figures of spans of the same use as this one, which is in use.
-    fn figures(&mut self, span: &SpanRecord) -> Option<&mut UseTotals> {
-        match span.state() {
-            State::Used(use_) => Some(&mut self.inner.counts.by_use[use_ as usize - 1]),
-            State::Blank | State::Free | State::Aside => None,
-        }
     }
 }

@@ -203,12 +203,11 @@ impl Depot {
             // SAFETY: slab records are type-stable.
             let record = unsafe { slab.as_ref() };
             let units = spare_units(record, class, scope, pages);
-            if !units.is_empty() {
-                record.purging.store(1, Ordering::Relaxed);
-                return Some((Some(Found { slab, units }), Some(record.base() + 1)));
+            match units.is_empty() {
+                true => full_barrier_after_rmw(),
+                false => record.purging.store(1, Ordering::Relaxed),
             }
-            full_barrier_after_rmw();
-            if record.all_free(class, 0) {
+            if !units.is_empty() || record.all_free(class, 0) {
                 return Some((Some(Found { slab, units }), Some(record.base() + 1)));
             }
             next = open.sets.set.above(record.base());
@@ -222,25 +221,19 @@ impl Depot {
     fn purge_found<S: Source>(&self, id: DepotId, found: &Found, source: &S) -> usize {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { found.slab.as_ref() };
-        let bytes = if found.units.is_empty() {
-            0
-        } else {
-            self.purge_units(id.class, found, source)
-        };
+        let (units, mut bytes) = (found.units, 0);
+        if !units.is_empty() {
+            let purged = source.purge(found.slab, units);
+            if purged {
+                bytes = units.bytes();
+                source.note_withheld(bytes as isize);
+            }
+            self.settle(slab, id.class, units, purged);
+        }
         if slab.all_free(id.class, 0) {
             self.retire_if_empty(slab, id, source);
         }
         bytes
-    }
-
-    fn purge_units<S: Source>(&self, class: Class, found: &Found, source: &S) -> usize {
-        let purged = source.purge(found.slab, found.units);
-        if purged {
-            source.note_withheld(found.units.bytes() as isize);
-        }
-        // SAFETY: slab records are type-stable.
-        self.settle(unsafe { found.slab.as_ref() }, class, found.units, purged);
-        if purged { found.units.bytes() } else { 0 }
     }
 
     fn settle(&self, slab: &Slab, class: Class, units: PageSet, purged: bool) {
