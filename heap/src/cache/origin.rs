@@ -23,16 +23,15 @@ impl Heap {
 
     /// Like [`Heap::take_one`], any of the first free blocks of the slab.
     pub(crate) fn take_any(&'static self, class: Class) -> *mut u8 {
-        let origin = Origin::blocks(self, Age::New);
         let grain = Grain::Random(SECRETS.next());
-        let (block, _) = self.take_from(grain, DepotId::blocks(class), &origin);
-        block
+        self.take_from(grain, DepotId::blocks(class), Supply::Fresh)
+            .0
     }
 
     /// Like [`Heap::take_one`]; tells whether the block is known to read as zero.
     pub fn take_known(&'static self, class: Class) -> (*mut u8, Known) {
-        let origin = Origin::blocks(self, Age::New);
-        let (block, fresh) = self.take_from(Grain::Blocks, DepotId::blocks(class), &origin);
+        let (id, supply) = (DepotId::blocks(class), Supply::Fresh);
+        let (block, fresh) = self.take_from(Grain::Blocks, id, supply);
         let known = match fresh {
             0 => Known::Unknown,
             _ => Known::Zero,
@@ -41,20 +40,23 @@ impl Heap {
     }
 
     /// A block of a depot, and which of its bits is fresh. Null when out of memory.
-    fn take_from(&'static self, grain: Grain, id: DepotId, origin: &Origin) -> (*mut u8, u64) {
+    fn take_from(&'static self, grain: Grain, id: DepotId, supply: Supply) -> (*mut u8, u64) {
+        let origin = Origin {
+            supply,
+            ..Origin::blocks(self, Age::New)
+        };
         let mut taken = (0, 0);
         let mut sink = |slab: &Slab, claim: Claim| {
             taken = (slab.address_of(id.class, claim), claim.fresh);
         };
-        self.depots.take_by(grain, id, 1, origin, &mut sink);
+        self.depots.take_by(grain, id, 1, &origin, &mut sink);
         (taken.0 as *mut u8, taken.1)
     }
 
     /// A block of `class` that is sampled, from a slab of such blocks. Null when out of memory.
     #[inline(never)]
     pub fn take_sampled(&'static self, class: Class) -> *mut u8 {
-        let origin = Origin::blocks(self, Age::New);
-        self.take_from(Grain::Blocks, DepotId::sampled(class), &origin)
+        self.take_from(Grain::Blocks, DepotId::sampled(class), Supply::Fresh)
             .0
     }
 
@@ -83,18 +85,15 @@ impl Heap {
 
     /// A block of `class` from a slab that has free ones. Null if none has.
     pub fn take_listed(&'static self, class: Class) -> *mut u8 {
-        self.take_from(Grain::Blocks, DepotId::blocks(class), &Origin::listed(self))
+        self.take_from(Grain::Blocks, DepotId::blocks(class), Supply::Listed)
             .0
     }
 
     /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined.
     /// `None` when out of memory.
     pub fn take_meta(&'static self, bytes: usize) -> Option<NonNull<u8>> {
-        let origin = Origin::blocks(self, Age::New);
-        NonNull::new(
-            self.take_from(Grain::Blocks, DepotId::metadata(bytes), &origin)
-                .0,
-        )
+        let id = DepotId::metadata(bytes);
+        NonNull::new(self.take_from(Grain::Blocks, id, Supply::Fresh).0)
     }
 
     /// Takes metadata back.
@@ -182,14 +181,6 @@ impl Origin {
             heap,
             age,
             supply: Supply::Fresh,
-        }
-    }
-
-    /// The same, without fresh ones.
-    fn listed(heap: &'static Heap) -> Origin {
-        Origin {
-            supply: Supply::Listed,
-            ..Origin::blocks(heap, Age::New)
         }
     }
 }

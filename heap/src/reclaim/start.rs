@@ -70,7 +70,11 @@ pub fn enable_thread() {
 /// For the C frontend these are its own, the C library's and the loader's. A Rust program whose C
 /// library has another heap than its Rust code has none.
 pub fn enable(forbidden: &[Range<usize>]) {
-    forbid(forbidden);
+    debug_assert!(forbidden.len() <= MOST_RANGES);
+    for (range, [from, to]) in forbidden.iter().zip(&FORBIDDEN) {
+        from.store(range.start, Ordering::Relaxed);
+        to.store(range.end, Ordering::Relaxed);
+    }
     // Who was told to ask no more, or to start none, stays so.
     if !thread::is_chosen_off() && process::may_query() {
         thread::allow();
@@ -105,15 +109,6 @@ pub fn start_now() -> Result<bool, Forbidden> {
 /// An option or a sandbox forbids the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forbidden;
-
-/// From now on calls from these ranges start nothing.
-fn forbid(ranges: &[Range<usize>]) {
-    debug_assert!(ranges.len() <= MOST_RANGES);
-    for (range, [from, to]) in ranges.iter().zip(&FORBIDDEN) {
-        from.store(range.start, Ordering::Relaxed);
-        to.store(range.end, Ordering::Relaxed);
-    }
-}
 
 /// In a fork's child: what its parent had grown to is no reason to start a thread.
 pub(crate) fn after_fork_in_child() {
