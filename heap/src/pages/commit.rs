@@ -96,15 +96,15 @@ struct Tries {
 
 impl<O: Os> PageHeap<O> {
     /// The heap, locked, and room for a request in it; `None` when a limit or the kernel refuses.
-    pub(super) fn room_for(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
+    pub(super) fn room_for(&self, request: &SpanRequest) -> Option<Found<'_, O>> {
         let locked = self.locked();
         if let Some(room) = locked.find_ready(request)
-            && locked.judge(request, use_, Some(room)) == Admission::Granted
+            && locked.judge(request, Some(room)) == Admission::Granted
         {
             return Some((locked, room));
         }
         drop(locked);
-        self.make_room(request, use_)
+        self.make_room(request)
     }
 
     /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not
@@ -114,7 +114,7 @@ impl<O: Os> PageHeap<O> {
     /// limit. So before it refuses a request, the heap is looked at once more at a moment when no
     /// piece of it is set aside.
     #[cold]
-    fn make_room(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
+    fn make_room(&self, request: &SpanRequest) -> Option<Found<'_, O>> {
         let _alone = self.committing.lock();
         let mut tries = Tries {
             units: usize::MAX,
@@ -124,13 +124,13 @@ impl<O: Os> PageHeap<O> {
             hidden: false,
         };
         loop {
-            match self.look(request, use_, &mut tries) {
+            match self.look(request, &mut tries) {
                 Outcome::Found(found) => return Some(found),
                 Outcome::Dirty(most) => {
                     self.purge_above(most);
                     continue;
                 }
-                Outcome::Lack(lack) => match self.make(&lack, request, use_, &mut tries) {
+                Outcome::Lack(lack) => match self.make(&lack, request, &mut tries) {
                     Ok(found) => return Some(found),
                     Err(Missed::Again) => continue,
                     Err(Missed::Refused) => {}
@@ -151,7 +151,6 @@ impl<O: Os> PageHeap<O> {
         &'h self,
         lack: &Lack<'h>,
         request: &SpanRequest,
-        use_: Use,
         tries: &mut Tries,
     ) -> Result<Found<'h, O>, Missed> {
         let made = match lack {
@@ -159,7 +158,7 @@ impl<O: Os> PageHeap<O> {
                 let (locked, room) = self.commit_range(range);
                 // Takes the new room at once, so that no other thread takes it first, and because a
                 // later search might choose other room.
-                let grants = |room| locked.judge(request, use_, Some(room)) == Admission::Granted;
+                let grants = |room| locked.judge(request, Some(room)) == Admission::Granted;
                 match room {
                     Ok(room) if grants(room) => return Ok((locked, room)),
                     made => made.map(|_| ()),
@@ -174,14 +173,14 @@ impl<O: Os> PageHeap<O> {
     /// What a request finds. Its frame ends before that of [`PageHeap::make`] begins, because
     /// stacks may be small. The caller holds `committing`.
     #[inline(never)]
-    fn look(&self, request: &SpanRequest, use_: Use, tries: &mut Tries) -> Outcome<'_, O> {
+    fn look(&self, request: &SpanRequest, tries: &mut Tries) -> Outcome<'_, O> {
         let mut locked = match tries.settled {
             true => self.settled(),
             false => self.locked(),
         };
         tries.hidden = locked.inner.aside > 0 && !request.is_optional();
         let room = locked.find_ready(request);
-        match locked.judge(request, use_, room) {
+        match locked.judge(request, room) {
             Admission::Granted => match room {
                 Some(room) => Outcome::Found((locked, room)),
                 None => locked
@@ -643,17 +642,12 @@ impl<O: Os> Locked<'_, O> {
     /// Whether a request that is about to take `room` stays within the hard limit. Dirty pages of
     /// the room are resident already, and pages that are to be moved there count once. Without
     /// room: whether the request may be granted, whatever room it finds.
-    pub(super) fn judge(
-        &self,
-        request: &SpanRequest,
-        use_: Use,
-        room: Option<Fit<'_>>,
-    ) -> Admission {
+    pub(super) fn judge(&self, request: &SpanRequest, room: Option<Fit<'_>>) -> Admission {
         if self.heap.limits.hard() == usize::MAX {
             return Admission::Granted;
         }
         let warm = room.map_or(usize::MAX, |room| self.warm_bytes(room, request.slices));
-        let (wanted, warm) = match use_ {
+        let (wanted, warm) = match request.use_ {
             // All but the pages that a stack uses first are purged before its first use.
             Use::Stack => (STACK_BYTES, warm.min(STACK_BYTES)),
             _ => (request.slices.saturating_mul(SLICE_BYTES), warm),

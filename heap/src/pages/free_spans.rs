@@ -6,7 +6,7 @@
 
 use super::arena::{Arena, Commit};
 use super::heap::Locked;
-use super::span::{Age, Fill, SpanRequest, SpanSource};
+use super::span::{Age, SpanRequest, SpanSource, Use};
 use super::span::{FitKey, Queue, SpanRecord, State, Warmth, may_merge};
 use crate::base::tree::Node;
 use crate::os::Os;
@@ -42,12 +42,13 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn find_fit(&self, request: &SpanRequest) -> Option<(&'h SpanRecord, usize)> {
-        let order: &[Warmth] = match (request.source, request.fill) {
+        let order: &[Warmth] = match (request.source, request.use_) {
             (SpanSource::Resident, _) => &[Warmth::Warm, Warmth::Tepid],
-            (SpanSource::Any, Fill::Sparse) => &[Warmth::Warm, Warmth::Tepid, Warmth::Cold],
-            (SpanSource::Any, Fill::Dense) => {
+            // Huge pages suit slabs, most of which are filled sooner or later.
+            (SpanSource::Any, Use::Slab) => {
                 &[Warmth::Warm, Warmth::Tepid, Warmth::Huge, Warmth::Cold]
             }
+            (SpanSource::Any, _) => &[Warmth::Warm, Warmth::Tepid, Warmth::Cold],
         };
         order
             .iter()

@@ -8,7 +8,7 @@
 
 use super::arena::{Arena, Commit, Layout, SliceRef, pointer};
 use super::heap::{Locked, PageHeap};
-use super::span::SpanRequest;
+use super::span::{SpanRequest, Use};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Claim, ClaimError, Os, OutOfMemory};
@@ -76,7 +76,7 @@ impl<O: Os> PageHeap<O> {
         let _alone = self.committing.lock();
         if self.arenas().is_empty() {
             // If it is refused, the first allocation tries again.
-            let _ = self.open_arena(&SpanRequest::anywhere(1));
+            let _ = self.open_arena(&SpanRequest::anywhere(1, Use::Meta));
         }
     }
 

@@ -446,8 +446,8 @@ pub(super) struct SpanRequest {
     pub(super) grid: usize,
     /// Where they may come from.
     pub(super) source: SpanSource,
-    /// How much of them the user will touch.
-    pub(super) fill: Fill,
+    /// What the span is for.
+    pub(super) use_: Use,
     /// How many bytes of pages will be moved there from another span, which then loses them.
     pub(super) moved: usize,
     /// The only arena and slice where they may begin; `None`: anywhere.
@@ -462,13 +462,13 @@ impl SpanRequest {
     const MOST_SLICES: usize = u32::MAX as usize / 32;
 
     /// A request for `slices` slices, wherever they are.
-    pub(super) fn anywhere(slices: usize) -> Self {
+    pub(super) fn anywhere(slices: usize, use_: Use) -> Self {
         Self {
             slices,
             align: 1,
             grid: 1,
             source: SpanSource::Any,
-            fill: Fill::Sparse,
+            use_,
             moved: 0,
             at: None,
         }
@@ -491,7 +491,7 @@ impl SpanRequest {
 
     /// Whether it is one slice, any one, for a slab.
     pub(super) fn is_for_slab(&self) -> bool {
-        self.fill == Fill::Dense && self.slices == 1 && self.align == 1
+        self.use_ == Use::Slab && self.slices == 1 && self.align == 1 && self.at.is_none()
     }
 
     /// Whether no span can be so long.
@@ -519,15 +519,6 @@ pub(super) fn grid_of(slices: usize, bytes: usize) -> usize {
     let tail = |whole: usize| whole.saturating_sub(bytes) * TAIL_PART >= whole;
     let matters = slices <= MOST_GRID && tail(slices * SLICE_BYTES);
     if matters { slices } else { 1 }
-}
-
-/// How much of a span its user will touch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fill {
-    /// Most of it, sooner or later, so that huge pages suit it: a slab.
-    Dense,
-    /// Not known.
-    Sparse,
 }
 
 /// Where a span may come from.

@@ -7,7 +7,7 @@ use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::renew::Renewal;
 use super::span::{Age, SpanRecord, State, Use};
-use super::span::{Fill, SpanRequest, SpanSource, grid_of};
+use super::span::{SpanRequest, SpanSource, grid_of};
 use super::span_cache::Kept;
 use super::zero_state::{Dirty, Zero};
 use crate::base::policy::{CACHE_SHARDS, Scope};
@@ -75,16 +75,12 @@ impl<O: Os> PageHeap<O> {
                 _ => 1,
             },
             source,
-            fill: match use_ {
-                Use::Slab => Fill::Dense,
-                Use::Large | Use::Stack | Use::Meta => Fill::Sparse,
-            },
             moved,
-            ..SpanRequest::anywhere(slices)
+            ..SpanRequest::anywhere(slices, use_)
         };
-        let room = self.room_for(&request, use_);
-        let (mut locked, room) = room.or_else(|| self.room_after_release(&request, use_))?;
-        let (place, zero) = locked.take(room, slices, use_, bytes);
+        let room = self.room_for(&request);
+        let (mut locked, room) = room.or_else(|| self.room_after_release(&request))?;
+        let (place, zero) = locked.take(room, &request, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
         let absent = moved.saturating_sub(warm);
         self.count_absent(absent as isize);
@@ -101,12 +97,12 @@ impl<O: Os> PageHeap<O> {
 
     /// Room for a request that was refused, if cached spans make it.
     #[cold]
-    fn room_after_release(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
+    fn room_after_release(&self, request: &SpanRequest) -> Option<Found<'_, O>> {
         if request.is_optional() || self.cached_bytes() == 0 {
             return None;
         }
         self.release_all_cached();
-        self.room_for(request, use_)
+        self.room_for(request)
     }
 
     /// Takes a whole span back. Its tag becomes 0. A span that the program mapped over, and that
@@ -165,9 +161,9 @@ impl<O: Os> PageHeap<O> {
         self.keep_tail(record);
         let request = SpanRequest {
             at: Some((record.arena(), record.end())),
-            ..SpanRequest::anywhere(extra)
+            ..SpanRequest::anywhere(extra, use_)
         };
-        let Some((mut locked, (free, _))) = self.room_for(&request, use_) else {
+        let Some((mut locked, (free, _))) = self.room_for(&request) else {
             self.locked().count_tail(record);
             return None;
         };
@@ -352,17 +348,16 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl<'h, O: Os> Locked<'h, O> {
-    /// Gives out the first `slices` slices of committed room.
+    /// Gives out the first slices of committed room for a request.
     pub(super) fn take(
         &mut self,
         (free, at): Fit<'h>,
-        slices: usize,
-        use_: Use,
+        request: &SpanRequest,
         bytes: usize,
     ) -> (SliceRef<'h>, Zero) {
-        let arena = self.arena(free.arena());
+        let (arena, slices) = (self.arena(free.arena()), request.slices);
         let record = self.carve(free, at, slices);
-        record.set_state(State::Used(use_));
+        record.set_state(State::Used(request.use_));
         record.set_bytes(0);
         record.set_tail_pages(0);
         self.count(record, 1, slices as isize);
@@ -370,7 +365,7 @@ impl<'h, O: Os> Locked<'h, O> {
         if !bytes.is_multiple_of(SLICE_BYTES) {
             self.count_tail(record);
         }
-        self.note_wanted(record, use_);
+        self.note_wanted(record, request.use_);
         (SliceRef { arena, index: at }, Zero::of(record.dirty.get()))
     }
 
