@@ -46,10 +46,13 @@ pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
     }
 }
 
-/// [`allocate`] without a cached span.
+/// [`allocate`] without a cached span, unless another thread was using the cache.
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 fn allocate_span(size: usize, align: usize) -> *mut u8 {
+    if let Some(place) = reuse(size, align) {
+        return place.pointer().as_ptr();
+    }
     let block = plain_span(size, align, 0).map_or(ptr::null_mut(), |span| span.base.as_ptr());
     tend_rarely();
     end_slow_path(0);
@@ -144,11 +147,18 @@ fn keep_apart(place: SliceRef<'static>, caller: usize) {
     keep(place, caller);
 }
 
-/// [`keep`] of a span that is not cached.
+/// [`keep`] of a span that is not cached at once.
 #[inline(never)]
 fn free_span(place: SliceRef<'static>, caller: usize) {
-    take_back(&place, Dirty::Prefix(place.bytes()), 0);
-    end_slow_path(caller);
+    // SAFETY: as in `keep`.
+    match unsafe { HEAP.pages.keep_late(shard(), &place) } {
+        Kept::Yes => {}
+        Kept::Due(freed) => tend_cached(freed, caller),
+        Kept::No => {
+            take_back(&place, Dirty::Prefix(place.bytes()), 0);
+            end_slow_path(caller);
+        }
+    }
 }
 
 /// After some of the frees into the cache of spans; `freed` bytes are to be noted.

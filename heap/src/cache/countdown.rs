@@ -78,9 +78,15 @@ pub(super) enum Miss {
 pub(super) enum Flow {
     /// As far as the last two misses show, one way.
     OneWay,
+    /// One way, and another thread moves them the other way.
+    Across,
     /// This refill takes blocks that a larger magazine would still hold.
     ToAndFro,
 }
+
+/// Most of a magazine's misses are of one kind if these are so many times as many as the others. A
+/// refill may get the blocks of one slab only, so there may be several for each flush.
+const MOSTLY: u32 = 16;
 
 impl Countdown {
     /// Nothing is sampled.
@@ -117,6 +123,16 @@ impl Countdown {
             Miss::Refill => add(&self.refills),
             Miss::Flush => add(&self.flushes),
         }
+    }
+
+    /// Whether nearly all misses are of this kind.
+    pub(super) fn is_mostly(&self, miss: Miss) -> bool {
+        let [refills, flushes] = self.refills_and_flushes();
+        let (most, least) = match miss {
+            Miss::Refill => (refills, flushes),
+            Miss::Flush => (flushes, refills),
+        };
+        most >= MOSTLY && most / MOSTLY >= least
     }
 
     /// Refills so far, and flushes.

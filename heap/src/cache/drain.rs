@@ -95,7 +95,7 @@ impl Heap {
             unsafe { open.magazine(class).settle() };
             let filled = open.magazine(class).filled();
             // SAFETY: as above; settled.
-            unsafe { self.flush(&mut open, class, filled) };
+            unsafe { self.flush(&mut open, class, filled, Age::New) };
         }
     }
 

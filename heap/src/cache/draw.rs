@@ -26,6 +26,7 @@ use super::opened::Opened;
 use super::refill::{Paced, Share};
 use super::thread_cache::Blocks;
 use super::thread_cache::Cache;
+use crate::pages::Age;
 use crate::slab::class::Class;
 use core::ptr;
 
@@ -242,7 +243,7 @@ impl Heap {
         let (filled, capacity) = (magazine.filled(), magazine.bounds.capacity as usize);
         if filled >= capacity {
             // SAFETY: the caller's promise; settled above.
-            unsafe { self.flush(&mut open, class, given_back(filled)) };
+            unsafe { self.flush(&mut open, class, given_back(filled), Age::New) };
         }
         let mut magazine = open.magazine(class);
         // SAFETY: the caller's promise.

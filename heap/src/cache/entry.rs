@@ -21,6 +21,7 @@ use crate::base::sync::Ordering;
 use crate::os::lock::Lock;
 use crate::os::thread::{self, LEFT, MAIN, has_ended, with_signals_masked};
 use crate::os::{cgroup, process};
+use crate::pages::Age;
 use crate::reclaim::wakeup::Urgency;
 use crate::slab::class::{self, CLASSES, Class};
 use core::ptr::{self, NonNull};
@@ -100,16 +101,7 @@ impl Heap {
         if self.registry.is_crowded() {
             self.sweep();
         }
-        let memory = self.take_meta(CACHE_BYTES)?;
-        let shift = shift_at(memory.addr().get());
-        // SAFETY: at most `MOST_SHIFT`, so inside the memory.
-        let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
-        // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
-        unsafe { Cache::put(block, shift) };
-        if class::is_replaced() {
-            // SAFETY: initialised just now, and no other thread has it yet.
-            unsafe { &mut *block.as_ptr() }.follow_classes();
-        }
+        let block = self.make_cache()?;
         // SAFETY: initialised above; lives until `retire_cache`.
         let cache = unsafe { block.as_ref() };
         cache.begin_move();
@@ -134,6 +126,21 @@ impl Heap {
             return None;
         }
         Some(cache)
+    }
+
+    /// A cache in memory of its own; `None` when out of memory.
+    pub(super) fn make_cache(&'static self) -> Option<NonNull<Cache>> {
+        let memory = self.take_meta(CACHE_BYTES)?;
+        let shift = shift_at(memory.addr().get());
+        // SAFETY: at most `MOST_SHIFT`, so inside the memory.
+        let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
+        // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
+        unsafe { Cache::put(block, shift) };
+        if class::is_replaced() {
+            // SAFETY: initialised just now, and no other thread has it yet.
+            unsafe { &mut *block.as_ptr() }.follow_classes();
+        }
+        Some(block)
     }
 
     /// What the slot of a thread without a cache holds. The caller holds no cache's lock.
@@ -167,7 +174,7 @@ impl Heap {
         // SAFETY: a static.
         unsafe { machine::set_slot(gone) };
         let waiting = self.end_waiting(&mut open);
-        self.empty(open);
+        self.empty(open, Age::New);
         if self.registry.leave(cache) == Heir::Thread {
             self.release_cache(cache);
         }
@@ -181,15 +188,16 @@ impl Heap {
         waiting
     }
 
-    /// Gives back the blocks and the arrays of the calling thread's cache, or of one whose thread
-    /// is gone. The cache stays empty, because its thread no longer reaches it.
-    pub(super) fn empty(&'static self, mut open: Opened<'_>) {
+    /// Gives back the blocks and the arrays of the calling thread's cache, of one whose thread is
+    /// gone, or of the exchange. Slabs that are empty then are as old as `age` says. The cache of a
+    /// thread stays empty, because its thread no longer reaches it.
+    pub(super) fn empty(&'static self, mut open: Opened<'_>, age: Age) {
         for class in Class::all() {
-            // SAFETY: the cache is the calling thread's own, or its thread is gone.
+            // SAFETY: the cache is the calling thread's own, or no thread's.
             unsafe { open.magazine(class).settle() };
             let filled = open.magazine(class).filled();
             // SAFETY: as above; settled.
-            unsafe { self.flush(&mut open, class, filled) };
+            unsafe { self.flush(&mut open, class, filled, age) };
             // SAFETY: as above.
             let array = unsafe { open.take_array(class) };
             if let Some((array, room)) = array {
@@ -260,7 +268,7 @@ impl Heap {
         let granted = open.inner.granted;
         self.restore(&mut open, granted);
         let waiting = self.end_waiting(&mut open);
-        self.empty(open);
+        self.empty(open, Age::New);
         self.registry.leave(cache);
         // SAFETY: freed by the program, and held back since.
         unsafe { self.give_all(&waiting) };
@@ -402,6 +410,12 @@ impl Heap {
             self.registry.note_main(own);
         }
         self.registry.forget_unmade_key();
+        let exchange = self.registry.exchange();
+        if exchange.is_some_and(|exchange| exchange.lock().free_if_left()) {
+            // A thread that stayed in the parent was changing it.
+            let none = ptr::null_mut();
+            self.registry.exchange.store(none, Ordering::Relaxed);
+        }
         let is_changing = self.registry.lock.is_mine();
         let is_draining = self.registry.draining.is_mine();
         if is_changing || is_draining {
@@ -409,7 +423,7 @@ impl Heap {
         }
         if !is_changing {
             let drained = is_draining.then_some(&self.registry);
-            let granted = granted_to(own, drained);
+            let granted = granted_to(own, self.registry.exchange(), drained);
             if self.registry.keep_only(own) {
                 self.budget.reset(granted);
             }
@@ -494,15 +508,19 @@ impl Registry {
     }
 }
 
-/// What the caches that a fork's child goes on with were granted: the thread's own, and those that
-/// its drain has in hand, if it is draining. A handler may have interrupted the thread while it
-/// changed a grant. Then the sum may be too large by that change, but never too small
-/// ([`Heap::restore`]).
-fn granted_to(own: Option<&'static Cache>, drained: Option<&Registry>) -> usize {
+/// What the caches that a fork's child goes on with were granted: the thread's own, the exchange,
+/// and those that its drain has in hand, if it is draining. A handler may have interrupted the
+/// thread while it changed a grant. Then the sum may be too large by that change, but never too
+/// small ([`Heap::restore`]).
+fn granted_to(
+    own: Option<&'static Cache>,
+    exchange: Option<&'static Cache>,
+    drained: Option<&Registry>,
+) -> usize {
     let in_hand = drained
         .into_iter()
         .flat_map(|registry| registry.in_hand(own));
-    let caches = own.into_iter().chain(in_hand);
+    let caches = own.into_iter().chain(exchange).chain(in_hand);
     // SAFETY: the child has one thread, and the caches in its list are alive.
     let granted = |cache: &Cache| unsafe { (&raw const (*cache.inner.get()).granted).read() };
     caches.map(granted).sum()

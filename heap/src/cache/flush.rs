@@ -57,10 +57,13 @@ impl Heap {
             return unsafe { self.put_handed(open, class, block) };
         }
         let count = moved_at_once(class, open.magazine(class).filled());
-        // SAFETY: the caller's promise; settled above.
-        unsafe { self.flush(&mut open, class, count) };
+        if !self.hand_over(&mut open, class) {
+            // SAFETY: the caller's promise; settled above.
+            unsafe { self.flush(&mut open, class, count, Age::New) };
+        }
         // SAFETY: the caller's promise.
         if !unsafe { open.magazine(class).push(block) } {
+            open.countdown(class).note(Miss::Flush);
             drop(open);
             self.reclaim_for(share);
             // SAFETY: the caller's promise.
@@ -94,13 +97,20 @@ impl Heap {
         }
     }
 
-    /// Gives the `count` oldest blocks of a magazine back to their slabs.
+    /// Gives the `count` oldest blocks of a magazine back to their slabs. Slabs that are empty then
+    /// are as old as `age` says.
     ///
     /// # Safety
     /// - The calling thread owns the cache.
     /// - The magazine is settled and holds at least `count` blocks.
     #[inline(never)]
-    pub(super) unsafe fn flush(&'static self, open: &mut Opened<'_>, class: Class, count: usize) {
+    pub(super) unsafe fn flush(
+        &'static self,
+        open: &mut Opened<'_>,
+        class: Class,
+        count: usize,
+        age: Age,
+    ) {
         if count == 0 {
             return;
         }
@@ -111,7 +121,7 @@ impl Heap {
         self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;
         let map = Map::of(self, class);
-        let mut back = GiveBack::new(Origin::blocks(self, Age::New));
+        let mut back = GiveBack::new(Origin::blocks(self, age));
         // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
         // number.
         let oldest = unsafe { core::slice::from_raw_parts(base, count) };

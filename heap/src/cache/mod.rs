@@ -25,6 +25,7 @@ pub mod countdown;
 pub mod drain;
 pub(crate) mod draw;
 mod entry;
+mod exchange;
 pub mod flush;
 pub mod heap;
 pub mod magazine;

@@ -89,6 +89,7 @@ impl Heap {
         self.refuse_free_given(&mut open, class);
         let share = self.learn(&mut open, class, Miss::Refill);
         if open.magazine(class).bounds.capacity == 0 {
+            open.countdown(class).note(Miss::Refill);
             drop(open);
             self.reclaim_for(share);
             return self.take_one(class);
@@ -109,6 +110,9 @@ impl Heap {
     /// Adds about `want` blocks to a settled magazine, which has room for that many: with whole
     /// cache lines where it has room, so that no two threads' refills share one.
     pub(super) fn fill(&'static self, open: &mut Opened<'_>, class: Class, want: usize) {
+        if self.take_handed(open, class) {
+            return;
+        }
         let magazine = open.magazine(class);
         let filled = magazine.filled();
         let room = magazine.bounds.capacity as usize - filled;
@@ -197,7 +201,11 @@ impl Heap {
 
     /// A magazine that misses is too small: double it, within the bounds.
     pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class, miss: Miss) -> Share {
-        let flow = open.countdown(class).note_miss(miss);
+        let mut flow = open.countdown(class).note_miss(miss);
+        let is_across = flow == Flow::OneWay && self.trades(open, class, miss);
+        if is_across && self.registry.exchange().is_some() {
+            flow = Flow::Across;
+        }
         let capacity = open.magazine(class).bounds.capacity as usize;
         if capacity == 0 && open.countdown(class).misses() <= misses_before(class) {
             // Shows a drainer that the owner is at work.
@@ -240,7 +248,7 @@ impl Heap {
         let held = open.inner.granted;
         let deep = self.deep_bytes(open);
         let is_over = wanted > most_capacity(class)
-            || flow == Flow::ToAndFro && held - deep + more > self.budget.plain_bytes();
+            || flow != Flow::OneWay && held - deep + more > self.budget.plain_bytes();
         let (depth, part) = match is_over && !open.inner.access.path.is_closed() {
             true => (self.deep(), deep),
             false => (Depth::Plain, held - deep),
@@ -276,7 +284,7 @@ impl Heap {
             (capacity * class.bytes()).saturating_sub(MAGAZINE_BYTES)
         };
         // In a fork's child, the cache of a thread that stayed in the parent may have no grant.
-        let shallow = (open.inner.granted).saturating_sub(Class::all().map(deep).sum());
+        let shallow = (open.inner.granted).saturating_sub(open.classes().map(deep).sum());
         open.inner.granted - shallow.min(self.budget.plain_bytes())
     }
 
@@ -372,7 +380,7 @@ impl Heap {
         let capacity = open.magazine(class).bounds.capacity as usize;
         let excess = open.magazine(class).filled().saturating_sub(capacity / 2);
         // SAFETY: as above; settled.
-        unsafe { self.flush(open, class, excess) };
+        unsafe { self.flush(open, class, excess, Age::New) };
         let less = (capacity - capacity / 2) * class.bytes();
         self.restore(open, less);
         open.magazine(class).bounds.capacity = (capacity / 2) as u32;

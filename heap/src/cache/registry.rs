@@ -26,6 +26,8 @@ pub struct Registry {
     pub lock: Lock,
     pub(super) first: AtomicPtr<Cache>,
     pub(super) last: AtomicPtr<Cache>,
+    /// The [exchange](super::exchange), which is not in the list; null: there is none.
+    pub(super) exchange: AtomicPtr<Cache>,
     /// Caches in the list. Changes under the lock.
     pub(super) count: AtomicUsize,
     /// With this many caches, the list is swept for caches of threads that are gone. Changes under
@@ -105,6 +107,7 @@ impl Registry {
             lock: Lock::new(Rank::Registry),
             first: AtomicPtr::new(ptr::null_mut()),
             last: AtomicPtr::new(ptr::null_mut()),
+            exchange: AtomicPtr::new(ptr::null_mut()),
             count: AtomicUsize::new(0),
             crowd: AtomicUsize::new(LEAST_CROWD),
             main_left: AtomicBool::new(false),
@@ -192,11 +195,18 @@ impl Registry {
         }
     }
 
-    /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.
+    /// Calls `visit` with every cache and the exchange, the registry locked: none comes or goes
+    /// meanwhile.
     pub fn for_each(&self, mut visit: impl FnMut(&Cache)) {
+        self.visit(&mut visit);
+    }
+
+    #[inline(never)]
+    fn visit(&self, visit: &mut dyn FnMut(&Cache)) {
         let _guard = self.lock.lock();
         // SAFETY: the lock is held.
-        unsafe { self.caches() }.for_each(&mut visit);
+        let caches = unsafe { self.caches() };
+        caches.chain(self.exchange()).for_each(visit);
     }
 
     /// Whether a magazine of any thread holds the block of `class` at an address. Looks at all of
@@ -210,6 +220,12 @@ impl Registry {
             }
         });
         is_held
+    }
+
+    /// The exchange, if it was made. It stays for good.
+    pub(super) fn exchange(&self) -> Option<&'static Cache> {
+        // SAFETY: null, or a cache whose memory stays.
+        unsafe { self.exchange.load(Ordering::Acquire).as_ref() }
     }
 
     /// The caches, from the first to the last.

@@ -29,10 +29,12 @@ use core::ptr::{self, null_mut};
 const MOST_SLICES: usize = 64;
 /// Once this many slices (32 MiB) were freed into a shard, a free does what ends a slow path.
 const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
+/// A shard may have the room of so many.
+const MOST_ROOMS: usize = 4;
 /// For how many rounds after a request a shard keeps what is freed.
 const WANTED_ROUNDS: usize = 2;
-/// How often a round tries to get its turn.
-const SPINS: usize = 1000;
+/// How often a round tries to get its turn, and a thread whose span was not kept.
+const SPINS: usize = 100;
 /// How often it then waits for a moment if it is to take all: the holder may have lost its
 /// processor.
 const WAITS: usize = 100;
@@ -44,6 +46,8 @@ const WAITS: usize = 100;
 pub(super) struct SpanCache {
     lists: [Lists; CACHE_SHARDS],
     shards: [Shard; CACHE_SHARDS],
+    /// The shard that last had no span for a request.
+    asker: AtomicUsize,
 }
 
 /// The newest span of each length, of a shard; null: none.
@@ -73,6 +77,28 @@ pub(super) struct Shard {
 /// A thread's turn at a shard; given up when dropped.
 pub(super) struct Turn<'s>(&'s Shard);
 
+impl<'s> Turn<'s> {
+    #[inline(always)]
+    fn pop(self, list: &AtomicPtr<SpanRecord>) -> Option<&'s SpanRecord> {
+        let record = record(list)?;
+        list.store(record.below().load(Relaxed), Relaxed);
+        self.0.count(record, usize::wrapping_sub);
+        Some(record)
+    }
+
+    /// The shard then has `all` slices.
+    #[inline(always)]
+    fn push(self, list: &AtomicPtr<SpanRecord>, record: &SpanRecord, all: usize) -> Kept {
+        let shard = self.0;
+        // SAFETY: a span in use, the caller's. Of a large one only lists read these words.
+        unsafe { record.set_cached(list.load(Relaxed), shard.round.load(Relaxed)) };
+        // Release: a fork's child that finds the span in the list also finds the link.
+        list.store(ptr::from_ref(record).cast_mut(), Release);
+        shard.count(record, usize::wrapping_add);
+        shard.note_free(record.slices.get(), all)
+    }
+}
+
 impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -97,6 +123,7 @@ impl SpanCache {
         Self {
             lists: [const { [const { AtomicPtr::new(null_mut()) }; MOST_SLICES] }; CACHE_SHARDS],
             shards: [const { Shard::new() }; CACHE_SHARDS],
+            asker: AtomicUsize::new(0),
         }
     }
 
@@ -108,20 +135,17 @@ impl SpanCache {
 
     /// Takes the newest span of `number + 1` slices of a shard.
     #[inline]
-    pub(super) fn pop(&self, shard: usize, number: usize) -> Option<&SpanRecord> {
-        let (shard, lists) = self.shard(shard);
+    pub(super) fn pop(&self, own: usize, number: usize) -> Option<&SpanRecord> {
+        let (shard, lists) = self.shard(own);
         let list = lists.get(number)?;
         if shard.wanted.load(Relaxed) != WANTED_ROUNDS {
             shard.wanted.store(WANTED_ROUNDS, Relaxed);
         }
         if list.load(Relaxed).is_null() {
+            self.asker.store(own, Relaxed);
             return None;
         }
-        let _turn = shard.turn()?;
-        let record = record(list)?;
-        list.store(record.below().load(Relaxed), Relaxed);
-        shard.count(record, usize::wrapping_sub);
-        Some(record)
+        shard.turn()?.pop(list)
     }
 
     /// Adds the caller's span to a shard, if all of it together then have at most `room` slices.
@@ -131,24 +155,36 @@ impl SpanCache {
         let Some(list) = lists.get(record.slices.get() - 1) else {
             return Kept::No;
         };
-        // Of a thread that only frees, another one's requests find nothing here.
-        if shard.wanted.load(Relaxed) == 0 {
-            return Kept::No;
-        }
         // Before the turn, so that a full shard costs little. Other threads may add spans.
         let all = shard.slices.load(Relaxed) + record.slices.get();
-        if all > room {
+        if !shard.is_wanted() || all > room {
             return Kept::No;
         }
-        let Some(_turn) = shard.turn() else {
-            return Kept::No;
+        let turn = shard.turn();
+        turn.map_or(Kept::No, |turn| turn.push(list, record, all))
+    }
+
+    /// The same for a span that was not kept. What a thread frees that never asks goes to the shard
+    /// that last had no span for a request. A shard may have the room of others.
+    pub(super) fn push_late(&self, own: usize, record: &SpanRecord, room: usize) -> Kept {
+        let number = match self.shard(own).0.is_wanted() {
+            true => own,
+            false => self.asker.load(Relaxed),
         };
-        // SAFETY: a span in use, the caller's. Of a large one only lists read these words.
-        unsafe { record.set_cached(list.load(Relaxed), shard.round.load(Relaxed)) };
-        // Release: a fork's child that finds the span in the list also finds the link.
-        list.store(ptr::from_ref(record).cast_mut(), Release);
-        shard.count(record, usize::wrapping_add);
-        shard.note_free(record.slices.get(), all)
+        let (shard, lists) = self.shard(number);
+        let all = shard.slices.load(Relaxed) + record.slices.get();
+        let has_room = all <= room || self.is_left(all, room);
+        let turn = (shard.is_wanted() && has_room).then(|| shard.turn_in_time(Scope::Idle));
+        match (turn.flatten(), lists.get(record.slices.get() - 1)) {
+            (Some(turn), Some(list)) => turn.push(list, record, all),
+            _ => Kept::No,
+        }
+    }
+
+    /// Whether the other shards leave one that has its `room` of slices so much that it may have
+    /// `all`.
+    fn is_left(&self, all: usize, room: usize) -> bool {
+        all <= room * MOST_ROOMS && self.totals().slices < room * CACHE_SHARDS
     }
 
     /// A round comes by a shard: cuts off the spans that no request needed since the last but one,
@@ -254,6 +290,11 @@ impl Shard {
     #[cfg(test)]
     pub(super) fn miscount(&self) {
         self.spans.store(self.spans.load(Relaxed) + 1, Relaxed);
+    }
+
+    #[inline]
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Relaxed) != 0
     }
 
     fn has_spans(&self) -> bool {

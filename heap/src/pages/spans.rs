@@ -299,13 +299,20 @@ impl<O: Os> PageHeap<O> {
     ///   beyond its requested bytes, and no thread uses it any more.
     #[inline]
     pub unsafe fn keep_cached(&self, shard: usize, place: &SliceRef<'_>) -> Kept {
-        debug_assert!(place.tag() == 0 && place.use_() == Some(Use::Large));
-        let record = place.record();
-        debug_assert_eq!(record.arena(), 0);
-        if record.is_overmapped.get() || record.is_moved.get() {
-            return Kept::No;
-        }
-        (self.tables.cache).push(shard, record, self.limits.cache_slices())
+        let room = self.limits.cache_slices();
+        let push = |record: &SpanRecord| self.tables.cache.push(shard, record, room);
+        plain_record(place).map_or(Kept::No, push)
+    }
+
+    /// [`PageHeap::keep_cached`] of a span that it left, after a short wait or for another shard.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::keep_cached`].
+    #[inline(never)]
+    pub unsafe fn keep_late(&self, shard: usize, place: &SliceRef<'_>) -> Kept {
+        let room = self.limits.cache_slices();
+        let push = |record: &SpanRecord| self.tables.cache.push_late(shard, record, room);
+        plain_record(place).map_or(Kept::No, push)
     }
 
     /// Gives cached spans of one of the [`CACHE_SHARDS`] back to the page heap, as old as `age`
@@ -345,6 +352,15 @@ impl<O: Os> PageHeap<O> {
     pub fn cached_bytes(&self) -> usize {
         self.tables.cache.totals().slices * SLICE_BYTES
     }
+}
+
+/// The record of a large block's span in the first arena, if all of it is of a plain mapping.
+#[inline(always)]
+fn plain_record<'p>(place: &'p SliceRef<'_>) -> Option<&'p SpanRecord> {
+    debug_assert!(place.tag() == 0 && place.use_() == Some(Use::Large));
+    let record = place.record();
+    debug_assert_eq!(record.arena(), 0);
+    (!record.is_overmapped.get() && !record.is_moved.get()).then_some(record)
 }
 
 impl<'h, O: Os> Locked<'h, O> {

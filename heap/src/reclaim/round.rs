@@ -80,18 +80,19 @@ impl Heap {
         let (reason, age) = (round.reason, round.reason.age());
         let since = reason.idle_since(round.began, self.decay_ms());
         let mut worth = 1;
+        let cached = match self.pages.limits().cache_slices() {
+            0 => Scope::All,
+            _ => reason.magazines(),
+        };
         round.stage = match round.stage {
             Stage::Cached(CACHE_SHARDS) => {
-                worth = 0;
+                worth = PRESSED_STEPS;
                 self.pages.refresh_mirror();
+                self.empty_exchange(cached, age);
                 Stage::Magazines(self.registry.count())
             }
             Stage::Cached(shard) => {
-                let which = match self.pages.limits().cache_slices() {
-                    0 => Scope::All,
-                    _ => reason.magazines(),
-                };
-                worth = usize::from(self.pages.release_cached(shard, which, age));
+                worth = usize::from(self.pages.release_cached(shard, cached, age));
                 Stage::Cached(shard + 1)
             }
             Stage::Magazines(left) => {

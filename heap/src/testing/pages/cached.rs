@@ -145,6 +145,23 @@ fn nothing_is_kept_for_threads_that_only_free() {
 }
 
 #[test]
+fn what_a_thread_frees_that_never_asks_is_for_the_one_that_asked_last() {
+    let heap = heap(Conditions::default());
+    let span = large(&heap, 2).unwrap();
+    // SAFETY: the span is the test's, and has no tag.
+    let kept = unsafe {
+        [
+            heap.keep_cached(3, &span.place),
+            heap.keep_late(3, &span.place),
+        ]
+    };
+    assert_eq!(kept, [Kept::No, growth(2)]);
+    assert!(heap.take_cached(3, 2 * SLICE_BYTES).is_none());
+    assert!(take(&heap, 2).is_some());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
 fn bounds_that_leave_no_room_empty_the_cache() {
     let heap = heap(Conditions::default());
     for span in spans(&heap, 1..4) {
@@ -174,10 +191,25 @@ fn what_former_users_wrote_is_dirty() {
 #[test]
 fn what_is_too_long_or_too_much_is_refused_and_all_while_free_memory_is_bounded() {
     let heap = heap(Conditions::default());
-    let spans = spans(&heap, [64; 5].into_iter());
-    let kept: Vec<_> = spans.iter().map(|span| keep(&heap, &span.place)).collect();
-    let all = [growth(64), growth(64), growth(64), growth(64), Kept::No];
-    assert_eq!(kept, all);
+    let most = 4 * 16 * CACHE_SHARDS * SLICE_BYTES * 8;
+    let share = GroupShare {
+        most,
+        ..GroupShare::ALL
+    };
+    heap.limits().set_group(share, 0);
+    let spans = spans(&heap, [16; 17].into_iter());
+    let mut kept: Vec<_> = spans.iter().map(|span| keep(&heap, &span.place)).collect();
+    assert_eq!(kept[..4], [growth(16); 4]);
+    assert_eq!(kept[4..], [Kept::No; 13]);
+    // SAFETY: the spans are the test's, and have no tag.
+    let keep_late = |span: &Span<'_>| unsafe { heap.keep_late(0, &span.place) };
+    kept = spans[4..].iter().map(keep_late).collect();
+    assert_eq!(
+        kept[..12],
+        [growth(16); 12],
+        "the others leave it their rooms"
+    );
+    assert_eq!(kept[12], Kept::No);
     let (long, other) = (large(&heap, 65).unwrap(), large(&heap, 1).unwrap());
     heap.release_cached(0, Scope::All, Age::New);
     assert_eq!(keep(&heap, &long.place), Kept::No);
