@@ -37,6 +37,7 @@ fn a_thread_that_is_refused_capacity_has_a_first_magazine() {
         let (nothing, (granted, refills)) = thread.join().unwrap();
         let first = 4096 / class.bytes();
         assert_eq!(granted - nothing, first.min(16) * class.bytes(), "{size}");
-        assert!(refills <= 2, "{size}: {refills} refills");
+        // Those before a class has a magazine count, too.
+        assert!(refills <= 5, "{size}: {refills} refills");
     }
 }

@@ -22,8 +22,12 @@ const LEAST_BYTES: usize = 256;
 impl Heap {
     /// Puts the blocks of a settled magazine, which is full, into the exchange. False, and nothing
     /// happened, if some are to go to their slabs.
+    #[inline(never)]
     pub(super) fn hand_over(&'static self, open: &mut Opened<'_>, class: Class) -> bool {
         let count = open.magazine(class).filled();
+        if count == 0 {
+            return false;
+        }
         let Some(mut exchange) = self.open_exchange(open, class, Miss::Flush) else {
             return false;
         };
@@ -33,7 +37,6 @@ impl Heap {
         };
         if room(&mut exchange) < count {
             self.learn(&mut exchange, class, Miss::Flush);
-            self.tidy(&mut exchange);
             if room(&mut exchange) < count {
                 return false;
             }
@@ -41,11 +44,14 @@ impl Heap {
         self.tide.note_freed(count * class.bytes());
         // SAFETY: the room was checked, and the magazine holds as many.
         unsafe { self.pass(open, &mut exchange, class, count) };
+        // What no thread passes on any more is shrunk, even while other classes are busy.
+        self.tidy(&mut exchange);
         open.countdown(class).note(Miss::Flush);
         true
     }
 
     /// Fills a settled magazine from the exchange, as far as that has blocks. False if it has none.
+    #[inline(never)]
     pub(super) fn take_handed(&'static self, open: &mut Opened<'_>, class: Class) -> bool {
         let Some(mut exchange) = self.open_exchange(open, class, Miss::Refill) else {
             return false;

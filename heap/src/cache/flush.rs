@@ -115,11 +115,9 @@ impl Heap {
             return;
         }
         debug_assert!(open.magazine(class).filled() >= count);
-        let rest = open.magazine(class).filled() - count;
         open.countdown(class).note(Miss::Flush);
-        let store = open.magazine(class).bounds;
+        let base = open.magazine(class).bounds.base as *mut usize;
         self.tide.note_freed(count * class.bytes());
-        let base = store.base as *mut usize;
         let map = Map::of(self, class);
         let mut back = GiveBack::new(Origin::blocks(self, age));
         // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
@@ -128,6 +126,7 @@ impl Heap {
         // SAFETY: what a magazine holds, nothing uses.
         unsafe { back.add(&map, oldest) };
         back.finish();
+        let rest = open.magazine(class).filled() - count;
         // SAFETY: as above, of the entries that stay.
         let kept = unsafe { core::slice::from_raw_parts(base.add(count), rest) };
         refuse_free(&map, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);

@@ -188,33 +188,26 @@ impl Mirror {
         let sequence = self.figures[0].load(Relaxed) | 1;
         self.figures[0].store(sequence, Relaxed);
         fence(Release);
-        for (word, figure) in self.figures[1..].iter().zip(totals.mirrored()) {
-            word.store(figure as u64, Relaxed);
+        let (spans, rest) = self.figures[1..].split_at(2 * USES);
+        for (pair, by) in spans.chunks_exact(2).zip(&totals.by_use) {
+            pair[0].store(by.spans as u64, Relaxed);
+            pair[1].store(by.slices as u64, Relaxed);
         }
+        rest[0].store(totals.by_use[Use::Large as usize - 1].bytes as u64, Relaxed);
+        rest[1].store(totals.free as u64, Relaxed);
+        rest[2].store(totals.free_dirty as u64, Relaxed);
+        rest[3].store(totals.metadata as u64, Relaxed);
+        rest[4].store(totals.committed as u64, Relaxed);
+        rest[5].store(totals.reserved as u64, Relaxed);
+        rest[6].store(totals.purges as u64, Relaxed);
+        rest[7].store(totals.purged_bytes as u64, Relaxed);
+        rest[8].store(totals.regretted_bytes as u64, Relaxed);
         self.figures[0].store(sequence.wrapping_add(1), Release);
         for (pair, arena) in self.arenas[1..].chunks_exact(2).zip(arenas) {
             pair[0].store(arena.layout().base as u64, Relaxed);
             pair[1].store((arena.end.get() * SLICE_BYTES) as u64, Relaxed);
         }
         self.arenas[0].store(arenas.len() as u64, Release);
-    }
-}
-
-impl Totals {
-    /// What a mirror has, in its order.
-    fn mirrored(&self) -> impl Iterator<Item = usize> {
-        let spans = self.by_use.iter().flat_map(|by| [by.spans, by.slices]);
-        spans.chain([
-            self.by_use[Use::Large as usize - 1].bytes,
-            self.free,
-            self.free_dirty,
-            self.metadata,
-            self.committed,
-            self.reserved,
-            self.purges,
-            self.purged_bytes,
-            self.regretted_bytes,
-        ])
     }
 }
 

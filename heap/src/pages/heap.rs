@@ -202,12 +202,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let counts = &self.inner.counts;
         let cached = counts.most_cached(self.heap.tables.cache.totals());
         let cached_bytes = cached.slices * SLICE_BYTES;
-        let mut by_use = counts.by_use;
-        let large = &mut by_use[Use::Large as usize - 1];
-        large.spans -= cached.spans;
-        large.slices -= cached.slices;
-        large.bytes -= cached.bytes;
-        Totals {
+        let mut totals = Totals {
             arenas: self.heap.arenas().len(),
             reserved: counts.reserved_bytes,
             committed: counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
@@ -216,12 +211,17 @@ impl<'h, O: Os> Locked<'h, O> {
             peak: counts.peak_slices * SLICE_BYTES,
             free: counts.free_slices * SLICE_BYTES + cached_bytes,
             free_dirty: counts.free_dirty_pages * self.page_bytes() + cached_bytes,
-            by_use,
+            by_use: counts.by_use,
             purges: counts.purges,
             purged_bytes: counts.purged_bytes,
             regretted_bytes: counts.regretted_bytes,
             zeroing: self.heap.zeroing.totals(),
-        }
+        };
+        let large = &mut totals.by_use[Use::Large as usize - 1];
+        large.spans -= cached.spans;
+        large.slices -= cached.slices;
+        large.bytes -= cached.bytes;
+        totals
     }
 
     /// Where units of huge pages were split.

@@ -263,8 +263,12 @@ impl<O: Os> PageHeap<O> {
             self.unmap_again(arena, slices);
             return Err(refused);
         }
-        self.locked().set_committed(arena, from, to);
+        let mut locked = self.locked();
+        locked.set_committed(arena, from, to);
         arena.end.set(to.max(arena.end.get()));
+        // Who counts the arena's pages from outside must see its new end before they are touched.
+        locked.write_mirror();
+        drop(locked);
         self.publish_tags();
         Ok(())
     }

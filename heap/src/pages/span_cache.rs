@@ -173,7 +173,7 @@ impl SpanCache {
         };
         let (shard, lists) = self.shard(number);
         let all = shard.slices.load(Relaxed) + record.slices.get();
-        let has_room = all <= room || self.is_left(all, room);
+        let has_room = all <= room || self.is_left(shard, all, room);
         let turn = (shard.is_wanted() && has_room).then(|| shard.turn_in_time(Scope::Idle));
         match (turn.flatten(), lists.get(record.slices.get() - 1)) {
             (Some(turn), Some(list)) => turn.push(list, record, all),
@@ -181,10 +181,20 @@ impl SpanCache {
         }
     }
 
-    /// Whether the other shards leave one that has its `room` of slices so much that it may have
-    /// `all`.
-    fn is_left(&self, all: usize, room: usize) -> bool {
-        all <= room * MOST_ROOMS && self.totals().slices < room * CACHE_SHARDS
+    /// Whether the other shards leave a shard so much that it may have `all` slices: what they have,
+    /// and the `room` that each in use may take.
+    fn is_left(&self, shard: &Shard, all: usize, room: usize) -> bool {
+        let may_take = |other: &Shard| {
+            let slices = other.slices.load(Relaxed);
+            if other.is_wanted() {
+                slices.max(room)
+            } else {
+                slices
+            }
+        };
+        let others = (self.shards.iter()).filter(|other| !ptr::eq(*other, shard));
+        let taken: usize = others.map(may_take).sum();
+        all <= room * MOST_ROOMS && taken + all <= room * CACHE_SHARDS
     }
 
     /// A round comes by a shard: cuts off the spans that no request needed since the last but one,

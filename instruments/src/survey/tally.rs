@@ -225,9 +225,8 @@ impl<'r> Tally<'r> {
 
     /// Counts the blocks in the magazines of all threads.
     pub(super) fn magazines(&mut self, figures: &mut Snapshot) {
-        figures.threads = 0;
+        figures.threads = HEAP.registry.count() as u64;
         HEAP.registry.for_each(|cache| {
-            figures.threads += 1;
             if let Some(mut open) = cache.open_other() {
                 Class::all().for_each(|class| self.magazine(figures, &mut open, class));
             }

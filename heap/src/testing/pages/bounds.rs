@@ -571,5 +571,9 @@ fn the_mirror_tells_how_long_a_growing_arena_is() {
         assert_eq!(reserved, heap.totals().reserved);
     };
     told_at(&span);
+    // The few slices of a small growth change no other figure by much.
     told_at(&large(&heap, 100 * MIB / SLICE_BYTES).unwrap());
+    for _ in 0..100 {
+        told_at(&large(&heap, 12).unwrap());
+    }
 }
