@@ -181,8 +181,8 @@ impl SpanCache {
         }
     }
 
-    /// Whether the other shards leave a shard so much that it may have `all` slices: what they have,
-    /// and the `room` that each in use may take.
+    /// Whether a shard may have `all` slices, given what the others have, and the `room` that each
+    /// in use may take.
     fn is_left(&self, shard: &Shard, all: usize, room: usize) -> bool {
         let may_take = |other: &Shard| {
             let slices = other.slices.load(Relaxed);
