@@ -270,7 +270,7 @@ impl Silence {
             ),
             () if is(ThreadState::Off) => (
                 "it was started without the thread that answers (NEAP_PURGE_THREAD=never), so only \
-                 its own calls of the allocator do",
+                 calls that leave the allocator's fast path do",
                 Some("start it without --purge-thread never"),
             ),
             () if is(ThreadState::Sandboxed) => (
@@ -280,18 +280,17 @@ impl Silence {
             ),
             () if is(ThreadState::NotAsked) && is_of_rust => (
                 "a Rust program with Neap as its own allocator has no thread that answers unless \
-                 it asks for one, so only \
-                 its own calls of the allocator do",
+                 it asks for one, so only calls that leave the allocator's fast path do",
                 Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always"),
             ),
             () if is_small => (
-                "its heap is small, so it has no thread that answers, only its own calls of the \
-                 allocator do",
+                "its heap is small, so it has no thread that answers, and only calls that leave the \
+                 allocator's fast path do",
                 Some("start it with neap run --purge-thread always"),
             ),
             () => (
-                "it has found no safe moment yet to start the thread that answers, so only its own \
-                 calls of the allocator do",
+                "it has found no safe moment yet to start the thread that answers, so only calls \
+                 that leave the allocator's fast path do",
                 Some("start it with neap run --purge-thread always"),
             ),
         };

@@ -182,10 +182,9 @@ fn unanswered(status_page: &StatusPage) -> Failure {
 
 fn silent(target: &Target) -> Failure {
     failure!(
-        "pending: {} has not called its allocator in this time, and only allocations after \
-         sampling was switched on \
-         are seen; wait longer (--for 1m), or sample from the start with \
-         neap run --sample 512K -- PROGRAM",
+        "pending: {} did not begin to sample in this time: an idle process does not, nor one \
+         whose calls all stay on the allocator's fast path; wait longer (--for 1m), or sample \
+         from the start with neap run --sample 512K -- PROGRAM",
         target.title()
     )
 }
