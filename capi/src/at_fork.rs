@@ -22,8 +22,8 @@ use neap_heap::os::thread::with_signals_masked;
 
 // SAFETY: as glibc declares the function.
 static REGISTER: Next<Register> = unsafe { Next::new(c"__register_atfork") };
-/// Of other C libraries.
-// SAFETY: as they declare the function, but for the last argument, whose register it ignores.
+/// Other C libraries' function.
+// SAFETY: as they declare the function, except for the last argument, whose register it ignores.
 static AT_FORK: Next<Register> = unsafe { Next::new(c"pthread_atfork") };
 
 /// Whether others have registered handlers.

@@ -171,10 +171,10 @@ const SEEN: &[c_long] = &[
     libc::SYS_exit,
 ];
 
-/// The kernel's numbers of calls are below this one.
+/// The kernel's call numbers are below this one.
 const NUMBERS: usize = 512;
 
-/// A bit for each number: whether it is in [`SEEN`].
+/// A bit for each call number, set if the call is in [`SEEN`].
 static IS_SEEN: [u64; NUMBERS / 64] = {
     let (mut bits, mut at) = ([0; NUMBERS / 64], 0);
     while at < SEEN.len() {
@@ -254,12 +254,13 @@ unsafe fn copies(number: c_long, a: c_long, b: c_long) -> bool {
     flags & SHARING == 0 && stack == 0
 }
 
-/// The word `at` bytes into what a program hands to the kernel; all ones if that cannot read it.
+/// The word `at` bytes into what a program passes to the kernel; all ones if the kernel cannot read
+/// it.
 fn word(start: c_long, at: usize) -> u64 {
     let address = (start as usize).wrapping_add(at);
-    // The kernel reads a set of signals, and then finds no such way to change the mask by it.
+    // The kernel reads the word as a set of signals, and then refuses `how`, which is no command.
     let how = usize::MAX;
-    // SAFETY: changes nothing, as said.
+    // SAFETY: the kernel refuses the command, so the call changes nothing.
     let result = unsafe { kernel!(rt_sigprocmask, how, address, 0, size_of::<u64>()) };
     match result == -libc::EFAULT as isize {
         true => u64::MAX,

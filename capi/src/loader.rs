@@ -5,7 +5,7 @@
 //!
 //! `dlopen` has `RTLD_DEEPBIND` taken out. An object loaded with that flag binds its own `malloc`
 //! and `free` to the C library, past a preloaded allocator; blocks then cross between two heaps.
-//! Debian's PHP loads its extensions so. The option `deepbind` keeps the flag.
+//! Debian's PHP loads its extensions with it. The option `deepbind` keeps the flag.
 
 use crate::imports::{IN_ARCHIVE, late_dlopen, optional, symbol};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -166,10 +166,10 @@ macro_rules! wraps {
 }
 pub(crate) use wraps;
 
-/// Functions of the C library's names, each with what it does around `next`: a call of the next
-/// library's function, which the constructor found, or else of the kernel. Arguments behind `...`
-/// are variable in C; on the machines that Neap runs on they come in the same registers. `look`
-/// looks the next library's functions up.
+/// Defines functions under the C library's names, each with what it does around `next`. `next`
+/// calls the next library's function, which the constructor found, or else the kernel. Arguments
+/// behind `...` are variable in C, and come in the same registers on Neap's machines. `look` looks
+/// up the next library's functions.
 macro_rules! wrappers {
     ($(
         $(#[$doc:meta])*
@@ -393,7 +393,7 @@ pub(crate) fn keep_deepbind() {
 
 pub(crate) static DLOPEN: Symbol = Symbol::new(c"dlopen");
 
-/// Where a `dlopen` of a file with a mode goes. Takes the flag out of the mode.
+/// Returns the function that does the work of `dlopen`, and takes the flag out of the mode.
 extern "C" fn plan_dlopen([_file, mode]: &mut [usize; 2]) -> NonNull<c_void> {
     extern "C" fn refuse(_file: *const c_char, _mode: c_int) -> *mut c_void {
         null_mut()
@@ -404,7 +404,7 @@ extern "C" fn plan_dlopen([_file, mode]: &mut [usize; 2]) -> NonNull<c_void> {
         *mode &= !(libc::RTLD_DEEPBIND as usize);
     }
     let found = NonNull::new(DLOPEN.found()).or_else(|| NonNull::new(late_dlopen()));
-    // The process may have no other.
+    // The process may have no other `dlopen`.
     found.unwrap_or_else(|| NonNull::new(refuse as *mut c_void).expect("a function's address"))
 }
 

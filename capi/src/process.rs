@@ -78,7 +78,7 @@ wrappers! {
 /// - As `fork(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> c_int {
-    // SAFETY: as C declares the function; without one, there is none that runs handlers.
+    // SAFETY: as C declares the function. Without it, no C library runs handlers of forks.
     around(&mut || unsafe {
         match FORK.found() {
             Some(next) => next(),
@@ -116,8 +116,8 @@ unsafe extern "C" fn forkpty(
     })
 }
 
-/// Calls `fork`, which runs the program's handlers of forks. In the parent, no thread is started by
-/// these. Not generic: its parts are large.
+/// Calls `fork`, which runs the program's handlers of forks. These start no purge thread in the
+/// parent. Not generic, because the parts are large.
 #[inline(never)]
 fn around(fork: &mut dyn FnMut() -> c_int) -> c_int {
     // The library's own handlers, where it has not started because no call needed it.

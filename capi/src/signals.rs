@@ -99,7 +99,7 @@ unsafe extern "C" fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void 
         let [mut new, mut old] = [MaybeUninit::<libc::sigaction>::zeroed().assume_init(); 2];
         new.sa_sigaction = handler.addr();
         new.sa_flags = libc::SA_RESTART;
-        // As the C library's: its handler does not interrupt itself.
+        // As with the C library's `signal`, the handler does not interrupt itself.
         (&raw mut new.sa_mask)
             .cast::<u64>()
             .write(1 << (signal - 1));

@@ -182,7 +182,7 @@ wrappers! {
     }
 }
 
-// Offsets have 64 bits anyway.
+// Both names have offsets of 64 bits.
 aliases! {
     mmap64 = mmap(
         address: *mut c_void,

@@ -253,9 +253,9 @@ unsafe fn apply_all(envp: *mut *mut c_char) {
     }
 }
 
-/// Puts one `NEAP_*` variable into force, or warns of it. Returns where a value begins that is to
-/// be removed: it was wrong, and this process has reported that. The programs that this one starts
-/// inherit the variable, and each would report it again.
+/// Puts one `NEAP_*` variable into force, or warns of it. If the value is wrong, and this process
+/// has reported that, returns where the value begins, so that the caller removes it. Otherwise each
+/// program that this one starts would report it again.
 ///
 /// # Safety
 /// - The process has one thread.

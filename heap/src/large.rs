@@ -46,7 +46,8 @@ pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
     }
 }
 
-/// [`allocate`] without a cached span, unless another thread was using the cache.
+/// [`allocate`] after a try that found no cached span: tries once more, because another thread may
+/// have been using the cache, then takes a new span.
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 fn allocate_span(size: usize, align: usize) -> *mut u8 {

@@ -2,7 +2,8 @@
 //!
 //! A stated size that is too small is refused only under `NEAP_CHECK=1` and `NEAP_HARDEN`. A
 //! program that deletes through a base class without a virtual destructor states one, and no code
-//! here needs it. `NEAP_HARDEN` also refuses a `delete` of what another form than `new` gave.
+//! here needs it. `NEAP_HARDEN` also refuses a `delete` of a block that another form than `new`
+//! returned.
 
 use crate::c;
 use crate::cxx;
@@ -19,8 +20,9 @@ type Block = *mut c_void;
 /// fewer arguments ignores the registers of the others, and one of `delete` returns nothing.
 type RuntimeForm<First> = unsafe extern "C" fn(First, usize, usize) -> Block;
 
-/// Derived forms: name, arguments, and what they are to the function that does the work, which also
-/// gets the form's [`Symbol`]. `nothrow` is a reference to `std::nothrow`, which is never read.
+/// Derived forms: the name, the arguments, and what the form passes to the function that does the
+/// work. That function also gets the form's [`Symbol`]. `nothrow` is a reference to `std::nothrow`,
+/// which is never read.
 macro_rules! forms {
     ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)? = $work:ident($($value:expr),*);)*) => {$(
         #[doc = concat!("The operator, as `", stringify!($work), "`.")]

@@ -100,7 +100,7 @@ impl Machine {
     }
 }
 
-/// Whether tests that repeat something are to do so as often as in `ci/full.sh`: `TEST_TIER=full`.
+/// Whether tests repeat their steps as often as in `ci/full.sh` (`TEST_TIER=full`).
 pub fn is_full() -> bool {
     std::env::var_os("TEST_TIER").is_some_and(|tier| tier == "full")
 }

@@ -111,7 +111,8 @@ pub fn is_small_group(group: usize, demand: usize) -> bool {
 
 /// Shards of the cache of spans.
 pub const CACHE_SHARDS: usize = 16;
-/// Most bytes of the spans of a shard: 16 blocks of 1 MiB.
+/// Most bytes of the spans of a shard (16 blocks of 1 MiB), unless other shards leave it their
+/// room.
 pub const CACHE_SHARD_BYTES: usize = 16 << 20;
 /// All of them together may have this part of what the control group leaves the heap.
 const CACHE_GROUP_PART: usize = 8;

@@ -84,8 +84,8 @@ pub(super) enum Flow {
     ToAndFro,
 }
 
-/// Most of a magazine's misses are of one kind if these are so many times as many as the others. A
-/// refill may get the blocks of one slab only, so there may be several for each flush.
+/// A magazine's misses are mostly of one kind if there are this many times as many as of the other.
+/// A refill may get the blocks of one slab only, so there may be several for each flush.
 const MOSTLY: u32 = 16;
 
 impl Countdown {

@@ -508,10 +508,10 @@ impl Registry {
     }
 }
 
-/// What the caches that a fork's child goes on with were granted: the thread's own, the exchange,
-/// and those that its drain has in hand, if it is draining. A handler may have interrupted the
-/// thread while it changed a grant. Then the sum may be too large by that change, but never too
-/// small ([`Heap::restore`]).
+/// The grants of the caches that a fork's child keeps: the thread's own, the exchange, and those
+/// that its drain has in hand, if it is draining. A handler may have interrupted the thread while
+/// it changed a grant. Then the sum may be too large by that change, but never too small
+/// ([`Heap::restore`]).
 fn granted_to(
     own: Option<&'static Cache>,
     exchange: Option<&'static Cache>,

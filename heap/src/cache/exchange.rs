@@ -20,8 +20,8 @@ use core::ptr;
 const LEAST_BYTES: usize = 256;
 
 impl Heap {
-    /// Puts the blocks of a settled magazine, which is full, into the exchange. False, and nothing
-    /// happened, if some are to go to their slabs.
+    /// Puts the blocks of a settled magazine, which is full, into the exchange. False, without any
+    /// change, if blocks are to go to their slabs.
     #[inline(never)]
     pub(super) fn hand_over(&'static self, open: &mut Opened<'_>, class: Class) -> bool {
         let count = open.magazine(class).filled();

@@ -195,8 +195,8 @@ impl Registry {
         }
     }
 
-    /// Calls `visit` with every cache and the exchange, the registry locked: none comes or goes
-    /// meanwhile.
+    /// Calls `visit` with every cache and the exchange. The registry is locked, so none comes or
+    /// goes meanwhile.
     pub fn for_each(&self, mut visit: impl FnMut(&Cache)) {
         self.visit(&mut visit);
     }

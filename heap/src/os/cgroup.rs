@@ -47,7 +47,7 @@ const SHORT: usize = 1000;
 /// A machine has little memory left if less than this part of it is available.
 const LITTLE_PART: usize = 16;
 
-/// How one version of groups is found, and how its files are named.
+/// How Neap finds the groups of one version, and what their files are called.
 struct Version {
     /// What stands before a group's path in `/proc/self/cgroup`: nothing in version 2.
     controller: &'static [u8],
@@ -88,7 +88,7 @@ unsafe impl Zeroable for Work {}
 /// guarded by: the [`Inquiry`]
 static WORK: Late<Work> = Late::new();
 
-/// What reads the files of an inquiry.
+/// Reads the files of an inquiry.
 struct Desk<'a> {
     inquiry: &'a Inquiry,
     path: &'a mut [u8; PATH_BYTES],
@@ -114,7 +114,7 @@ impl<'a> Desk<'a> {
         Some(&self.text[..read])
     }
 
-    /// Whether the text of a file is `wanted`.
+    /// Whether a file exists whose text is `wanted`.
     fn has(&mut self, path: &[&[u8]], wanted: fn(&[u8]) -> bool) -> bool {
         self.read(path).is_some_and(wanted)
     }

@@ -181,7 +181,7 @@ impl Watch {
         let mut tries = 0u32;
         while self.locked.swap(1, Ordering::Acquire) != 0 {
             tries += 1;
-            // The thread that holds it may be of a lower priority, on this processor.
+            // The holder may be a thread of a lower priority on this processor.
             match tries % TRIES {
                 0 => _ = futex::wait(&self.locked, 1, Some(1)),
                 _ => spin_loop(),
@@ -234,7 +234,7 @@ pub fn come_back() {
     }
 }
 
-/// Whether there may be a handler of ours for a signal.
+/// Whether Neap may handle a signal.
 pub fn may_be_watched(signal: c_int) -> bool {
     [libc::SIGSEGV, libc::SIGBUS].contains(&signal)
 }
@@ -282,7 +282,7 @@ pub unsafe fn program_action(signal: c_int, new: *const Action, old: *mut Action
 /// The program's action, while [`Watch::locked`] is held.
 struct Before {
     watch: &'static Watch,
-    /// The mask of signals before.
+    /// The thread's signal mask before.
     mask: SignalMask,
 }
 
@@ -462,7 +462,7 @@ fn next_of(signal: c_int, is_fault: bool) -> Option<Action> {
     let mut before = watch_of(signal).before();
     let now = before.get();
     if now.sa_flags & libc::SA_RESETHAND != 0 {
-        // It asked to be called once only.
+        // The program asked for one call only.
         let mut default = now;
         default.sa_sigaction = libc::SIG_DFL;
         before.set(default);
@@ -615,7 +615,8 @@ impl Call {
         }
         // SAFETY: the caller's promise.
         let bytes = unsafe { self.frame_bytes() }?;
-        // As far from a multiple of 64 as the frame: the processor wants some of it at such places.
+        // As far from a multiple of 64 as the frame, because the processor requires this alignment
+        // of some of its parts.
         let below = interrupted.wrapping_sub(RED_ZONE + bytes);
         let stack = below.wrapping_sub(below.wrapping_sub(self.stack) % 64);
         Some(Place { stack, bytes })

@@ -35,9 +35,9 @@ pub enum Huge {
     Want,
     /// `MADV_NOHUGEPAGE`.
     Avoid,
-    /// Splits existing huge pages into ordinary ones at once. Otherwise, if a huge page is given
-    /// back in parts, the process keeps these parts until memory is short, whatever the resident
-    /// size says.
+    /// Splits existing huge pages into ordinary ones at once. Otherwise the process keeps the
+    /// purged parts of a huge page until memory is short, although they no longer count as
+    /// resident.
     Split,
 }
 
@@ -70,10 +70,10 @@ pub trait Os: Sync {
         reserve_below(first, bytes, align).or_else(|| reserve_and_trim(bytes, align))
     }
 
-    /// The address of a range of `bytes` bytes, at a multiple of `align` (a power of two), of which
-    /// nothing is mapped, as a rule, and where the kernel maps nothing of its own choice. Each
-    /// owner's ranges differ from others', and its `nth` from those before. Ranges of different
-    /// lengths may overlap. `None` where addresses are few.
+    /// The address of a range of `bytes` bytes, at a multiple of `align` (a power of two). As a
+    /// rule, nothing is mapped there, and the kernel maps nothing there of its own choice. Each
+    /// owner's ranges differ from other owners', and its `nth` from its earlier ones. Ranges of
+    /// different lengths may overlap. `None` where addresses are few.
     fn claim(&self, bytes: usize, align: usize, owner: usize, nth: usize) -> Option<NonNull<u8>> {
         assert_free();
         mapping::claim(bytes, align, owner, nth)
@@ -271,9 +271,9 @@ pub trait Os: Sync {
     }
 
     /// Makes every write to a committed range fault, without a mapping of its own. The range was
-    /// purged, or such a guard before. Registers up to all of `within` for that, but at least
-    /// `least`, which contain the range. Returns the guard's [generation](Os::write_guards).
-    /// [`Os::purge`] takes the guard away.
+    /// purged, or was such a guard. Registers at least `least`, which contains the range, and at
+    /// most `within`. Returns the guard's [generation](Os::write_guards). [`Os::purge`] takes the
+    /// guard away.
     ///
     /// # Safety
     /// - All three are the heap's, and no thread uses the range, which is committed.
@@ -307,7 +307,8 @@ pub trait Os: Sync {
     }
 
     /// The generation of the write guards that hold. All others are gone: in a fork's child, or
-    /// when the program closed a descriptor, which is noticed here if the kernel `is_asked`.
+    /// because the program closed a descriptor, which this call notices only if the kernel
+    /// `is_asked`.
     fn write_guards(&self, is_asked: bool) -> u64 {
         match is_asked {
             true => write_guard::generation_now(),

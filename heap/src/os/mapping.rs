@@ -39,7 +39,7 @@ pub enum Claim {
     Reserved,
     /// Committed at once.
     Committed,
-    /// The same; before it is a part that is mapped already and may be extended.
+    /// Committed at once. The part before it is mapped already and may be extended.
     Extended,
 }
 

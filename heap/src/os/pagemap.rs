@@ -63,7 +63,7 @@ pub enum Answers {
     Pages,
 }
 
-/// The kernel cannot say which pages are populated, from an address on.
+/// From an address on, the kernel cannot say which pages are populated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// Everything before it was reported.

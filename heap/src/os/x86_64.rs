@@ -37,8 +37,8 @@ pub(super) unsafe extern "C" fn call_on(
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The address of a name, as the linker or the loader found it; null of a weak one that is not
-/// there.
+/// The address of a name, as the linker or the loader found it; null for a weak name that nothing
+/// defines.
 #[macro_export]
 macro_rules! address_of {
     ($name:literal $(, $directive:expr)*) => {{
@@ -126,8 +126,8 @@ pub(super) unsafe fn set_unchecked(_new: u64) -> u64 {
     0
 }
 
-/// Defines a handler of signals by name. It calls a function that fills `handler` of a `Call`, and
-/// then that handler in its own place.
+/// Defines a signal handler. It calls a function that fills `handler` of a `Call`, then jumps to
+/// that handler, which runs in its place.
 #[cfg(not(loom))]
 macro_rules! in_its_place {
     ($(#[$doc:meta])* $name:ident, $judge:ident, $call:ty) => {

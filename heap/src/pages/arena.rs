@@ -53,8 +53,8 @@ pub struct Arena {
     pub(super) groups_from: Mark,
 }
 
-/// A slice or an address of an arena that moves now and then. Who sees it also sees what was
-/// written before.
+/// A slice or an address of an arena that moves now and then. A thread that reads it also sees what
+/// was written before.
 #[derive(Debug)]
 pub(super) struct Mark(AtomicUsize);
 
@@ -182,7 +182,7 @@ impl Arena {
         Some((range, to.min(layout.slices)))
     }
 
-    /// The same of the group data.
+    /// The same for the groups' data.
     pub(super) fn groups_step(&self, index: usize) -> Option<(Range<usize>, usize)> {
         let layout = self.layout();
         if index <= self.ready.get() {
@@ -531,7 +531,7 @@ const GROUPS_MAPPED: usize = 4;
 /// range. The slices and the end of the arena's tables then share a page of the kernel's page
 /// tables, and a fork copies one less.
 const AMPLE: usize = (1 << 30) / SLICE_BYTES;
-/// Smallest group: one word of commit bits needs no care for its end.
+/// Slices of the smallest group: its commit bits fill one word.
 const GROUP_MIN: usize = 64;
 
 /// The layout of an arena. It never changes once the arena is published.

@@ -65,7 +65,7 @@ struct Scan {
     sampled: usize,
     /// Whether a huge page was among them: purging a part of one would split it.
     huge: bool,
-    /// The parts of the run that lie in a huge page which reaches beyond the run, at its begin and
+    /// The parts of the run that lie in a huge page which reaches beyond the run, at its start and
     /// at its end, and whether there is such a page. They may be empty.
     edges: [(Run, bool); 2],
 }

@@ -183,7 +183,7 @@ pub(super) const MIRROR_SLICES: usize = 1024;
 pub const MIRROR_WORDS: usize = 1 + 2 * USES + 9;
 
 impl Mirror {
-    /// Copies the figures there.
+    /// Copies the figures to the mirror.
     pub(super) fn write(&self, totals: &Totals, arenas: &[Arena]) {
         let sequence = self.figures[0].load(Relaxed) | 1;
         self.figures[0].store(sequence, Relaxed);
@@ -465,7 +465,7 @@ impl Limits {
     /// The decay time by which callers purge, in ms; `None`: they leave it to the thread.
     pub(super) fn decay_for_callers(&self) -> Option<u64> {
         let decay_ms = self.decay_ms();
-        // What goes at once waits for no thread.
+        // Pages that go at once do not wait for the thread.
         (self.driver() == Driver::Callers || decay_ms == 0).then_some(decay_ms)
     }
 

@@ -426,8 +426,8 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives the kernel the policy's advice for a new mapping of an arena, and again what it was
-    /// told about parts of it. By default there is none. But where the kernel uses huge pages
-    /// unasked, they make the unused ends of blocks resident: a small group has no room for these.
+    /// told about parts of it. By default there is no advice. But huge pages that the kernel uses
+    /// unasked make the unused ends of blocks resident, for which a small group has no room.
     pub(super) fn advise_mapping(&self, mut range: Range<usize>) {
         let are_harmful = || self.limits.has_small_group() && self.os.has_huge_everywhere();
         match self.huge_policy() {

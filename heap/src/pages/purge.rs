@@ -40,7 +40,7 @@ const MOST_SPARSE: usize = 512 << 20;
 /// more.
 const MOST_TRIES: usize = 64;
 
-/// Most bytes that an edge of a purged range may take the advice from huge pages along with it.
+/// Most bytes that lose huge pages for one edge of a purged range.
 const MOST_EDGE: usize = 16 << 20;
 
 /// Which spans a piece of work is about; always the oldest first.
@@ -102,8 +102,8 @@ impl<O: Os> PageHeap<O> {
         self.purge_by_pieces(Due::Above(most))
     }
 
-    /// A large block was just taken, of which `cold` bytes are not resident. Whether free pages are
-    /// to give way to it, by a [purge](PageHeap::purge_aged) now.
+    /// A large block was just taken, of which `cold` bytes are not resident. Returns whether free
+    /// pages must give way to it, by a [purge](PageHeap::purge_aged) now.
     pub fn make_way(&self, cold: usize) -> bool {
         let locked = self.locked();
         let Footprint { used, dirty } = locked.footprint();
@@ -523,16 +523,16 @@ impl<O: Os> PageHeap<O> {
         let mut locked = self.locked();
         let told = (locked.split_units()).include(unit.clone(), arena.layout().range(), usize::MAX);
         drop(locked);
-        // Told even where it was told before, because it may since have been asked for huge pages.
+        // Again even if the kernel was told before, because Neap may since have asked for huge
+        // pages.
         self.advise(told.unwrap_or(unit.clone()), Huge::Avoid);
         self.advise(unit, Huge::Split);
         self.locked().make_ordinary(arena, from, Dirty::All);
     }
 
-    /// Where the kernel uses huge pages everywhere: asks for none at the edges of a range that was
-    /// purged. Else the kernel would make the pages there resident again, unasked, together with
-    /// those beyond the edge. Where that would take the advice from far more than an edge, there is
-    /// none.
+    /// Where the kernel uses huge pages everywhere, asks for none at the edges of a purged range.
+    /// Otherwise the kernel would make the pages there resident again, unasked, together with those
+    /// beyond the edge. Does nothing where more than [`MOST_EDGE`] would lose huge pages.
     pub(super) fn keep_ordinary(&self, arena: &Arena, range: Range<usize>) {
         if !self.os.has_huge_everywhere() || self.huge_policy() == Policy::Always {
             return;
@@ -546,7 +546,7 @@ impl<O: Os> PageHeap<O> {
             let unit = start..start + HUGE_BYTES;
             let told = self.locked().split_units().include(unit, all, MOST_EDGE);
             let Some(told) = told else { continue };
-            // What the arena claims and has not mapped may be the program's.
+            // Addresses that the arena claims but has not mapped may be the program's.
             for mapped in arena.mapped() {
                 let range = told.start.max(mapped.start)..told.end.min(mapped.end);
                 if !range.is_empty() {

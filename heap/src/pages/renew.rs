@@ -117,7 +117,7 @@ impl<O: Os> PageHeap<O> {
         // SAFETY: the caller's promise; a span in use is committed.
         match unsafe { self.map_afresh(base.add(kept * SLICE_BYTES), bytes, Commit::Yes) } {
             Ok(()) => {}
-            // Moved pages that could not be mapped afresh are memory of ours all the same.
+            // Moved pages are Neap's memory even where the kernel did not map them afresh.
             Err(RemapError::Refused) if !record.is_overmapped.get() => return Renewal::NoNeed,
             Err(RemapError::Refused | RemapError::Lost) => return Renewal::Refused,
         }

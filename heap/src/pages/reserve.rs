@@ -342,9 +342,9 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Maps addresses for the groups of `slices` slices, the last of which is at `last`, and ahead
-    /// of their use if the kernel lets us. If something seems to be in the way, in pieces from the
-    /// end downwards: Linux 6.7 to 6.11 takes a wish for 2 MiB or more only if it has 2 MiB of room
-    /// after it.
+    /// of their use if the kernel lets us. If something seems to be in the way, maps pieces from
+    /// the end downwards, because Linux 6.7 to 6.11 accepts an address hint for 2 MiB or more only
+    /// with 2 MiB of room after it.
     fn map_groups(&self, arena: &Arena, last: usize, slices: usize) -> Result<(), ClaimError> {
         let mut start = arena.layout().groups_ahead(slices);
         let mut most = usize::MAX;

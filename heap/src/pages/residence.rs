@@ -113,7 +113,7 @@ impl<O: Os> Residence<'_, O> {
             .next_multiple_of(page)
             .max(page);
         let base = os.reserve(bytes, page)?;
-        // SAFETY: a reservation of our own, all of it, which is zero, and which no one else has.
+        // SAFETY: all of a new reservation, which reads as zero, and which no other code uses.
         unsafe {
             if os.commit(base, bytes).is_err() {
                 os.unmap(base, bytes);

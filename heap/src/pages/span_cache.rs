@@ -6,10 +6,10 @@
 //! first, whose links are in the spans' records. Each thread uses one shard, which the caller
 //! chooses. All cached spans are of the first arena, as nearly all blocks are.
 //!
-//! Whoever changes a shard first takes its turn, and gives it up a few instructions later. No
-//! thread waits for a turn: one that does not get it frees and allocates without the cache. So a
-//! handler of signals may interrupt all of this. Each change of a list is one store to its head, so
-//! a fork leaves whole lists behind.
+//! A thread that changes a shard first takes its turn, and gives it up a few instructions later. No
+//! thread waits long for a turn: one that does not get it after a few tries frees and allocates
+//! without the cache. So a handler of signals may interrupt all of this. Each change of a list is
+//! one store to its head, so a fork leaves whole lists behind.
 //!
 //! A span that no request needed during two whole rounds, from one visit of a shard to the next
 //! but one, goes back. The lists are stacks, so these are the last ones of each. Every span has the
@@ -29,11 +29,11 @@ use core::ptr::{self, null_mut};
 const MOST_SLICES: usize = 64;
 /// Once this many slices (32 MiB) were freed into a shard, a free does what ends a slow path.
 const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
-/// A shard may have the room of so many.
+/// A shard may have the room of this many shards.
 const MOST_ROOMS: usize = 4;
 /// For how many rounds after a request a shard keeps what is freed.
 const WANTED_ROUNDS: usize = 2;
-/// How often a round tries to get its turn, and a thread whose span was not kept.
+/// How often a round tries to get its turn, or a thread whose span was not kept.
 const SPINS: usize = 100;
 /// How often it then waits for a moment if it is to take all: the holder may have lost its
 /// processor.
@@ -86,7 +86,7 @@ impl<'s> Turn<'s> {
         Some(record)
     }
 
-    /// The shard then has `all` slices.
+    /// Adds a span to a list. The shard then has `all` slices.
     #[inline(always)]
     fn push(self, list: &AtomicPtr<SpanRecord>, record: &SpanRecord, all: usize) -> Kept {
         let shard = self.0;
@@ -111,8 +111,8 @@ impl Drop for Turn<'_> {
 pub enum Kept {
     /// It is cached.
     Yes,
-    /// It is cached, and the caller is to do what ends a slow path. So many bytes were freed since
-    /// the last time, or are cached that never were since the last round.
+    /// It is cached, and the caller is to do what ends a slow path. This many bytes were freed
+    /// since the last time, or are cached beyond the most since the last round.
     Due(usize),
     /// It is still the caller's.
     No,
@@ -148,7 +148,7 @@ impl SpanCache {
         shard.turn()?.pop(list)
     }
 
-    /// Adds the caller's span to a shard, if all of it together then have at most `room` slices.
+    /// Adds the caller's span to a shard, if all its spans then have at most `room` slices.
     #[inline]
     pub(super) fn push(&self, shard: usize, record: &SpanRecord, room: usize) -> Kept {
         let (shard, lists) = self.shard(shard);
@@ -164,8 +164,9 @@ impl SpanCache {
         turn.map_or(Kept::No, |turn| turn.push(list, record, all))
     }
 
-    /// The same for a span that was not kept. What a thread frees that never asks goes to the shard
-    /// that last had no span for a request. A shard may have the room of others.
+    /// [`SpanCache::push`] of a span that was not kept. Here a shard may use room that the others
+    /// leave. If none of the shard's threads asked for a span lately, the span goes to the shard
+    /// that last had none for a request.
     pub(super) fn push_late(&self, own: usize, record: &SpanRecord, room: usize) -> Kept {
         let number = match self.shard(own).0.is_wanted() {
             true => own,

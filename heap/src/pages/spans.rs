@@ -354,7 +354,7 @@ impl<O: Os> PageHeap<O> {
     }
 }
 
-/// The record of a large block's span in the first arena, if all of it is of a plain mapping.
+/// The record of a large block's span in the first arena, if all of the span is plainly mapped.
 #[inline(always)]
 fn plain_record<'p>(place: &'p SliceRef<'_>) -> Option<&'p SpanRecord> {
     debug_assert!(place.tag() == 0 && place.use_() == Some(Use::Large));

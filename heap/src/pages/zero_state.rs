@@ -436,10 +436,10 @@ pub(super) enum Finding {
 impl Finding {
     /// What a finding adds to a streak: negative for full blocks.
     ///
-    /// To be wrong about an untouched block throws away its pages, which cost some 40 times as much
-    /// to fault in as to write: a block that is used every 32nd time or more often never gets
-    /// there. Each idle block was written, so half as many cost as much as to fault a part of it in
-    /// again. To be wrong about a full block costs only a write.
+    /// A wrong prediction of an untouched block throws away its pages, which cost some 40 times as
+    /// much to fault in as to write. So a block that is used every 32nd time or more often is never
+    /// predicted to be untouched. Each idle block was written, so half as many cost as much as to
+    /// fault a part of it in again. A wrong prediction of a full block costs only a write.
     fn step(self) -> i8 {
         match self {
             Self::Untouched => 1,
@@ -612,10 +612,10 @@ const SAMPLE_EVERY: usize = 4;
 
 /// The probe pages of one block: a few OS pages, evenly spread, that stand for all of it.
 ///
-/// They answer two questions that would cost more to ask of every page. Is a block that was full
-/// once full again? And does the program still use the pages that `calloc` clears, time after time?
-/// For the second, Neap purges them. If they are populated the next time, the program touched them
-/// since. If not, it does not touch the others either.
+/// They tell two things that would cost more to ask of every page: whether a block that was full
+/// once is full again, and whether the program still uses the pages that `calloc` clears, time
+/// after time. For the second, Neap purges the probe pages. If they are populated the next time,
+/// the program touched them since. If not, it does not touch the others either.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbePages {
     start: usize,

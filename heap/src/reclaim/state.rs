@@ -21,7 +21,7 @@ pub struct Tide {
     pub bell: Bell<Pair>,
     /// The thread is to end.
     ends: AtomicBool,
-    /// The thread is to give back what it can before it ends: none may come after it.
+    /// The thread must give back what it can before it ends, because no thread may follow it.
     pub(super) leaves_clean: AtomicBool,
 }
 
@@ -120,7 +120,7 @@ pub struct Pressure {
     pub(super) relieved_at: AtomicU64,
     /// Bytes freed past magazines when free memory was last gathered.
     pub(super) relieved: AtomicUsize,
-    /// Requests for a block that got none, by a limit or by the kernel.
+    /// Requests for a block that a limit or the kernel refused.
     pub refused: AtomicU64,
 }
 

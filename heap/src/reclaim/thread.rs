@@ -131,7 +131,7 @@ pub(crate) fn is_enabled() -> bool {
     ENABLED.load(Ordering::Acquire)
 }
 
-/// Whether the program or `NEAP_PURGE_THREAD=0` keeps the thread off for good.
+/// Whether `NEAP_PURGE_THREAD=never` keeps the thread off for good.
 pub(super) fn is_chosen_off() -> bool {
     CHOSEN_OFF.load(Ordering::Relaxed)
 }
@@ -266,10 +266,11 @@ pub fn may_be_own_process() -> bool {
     process::queries_are_forbidden() && thread::own_name() != 0 || process::is_own()
 }
 
-/// Calls `fork`, within [`start_none_during`], of a program that counts its threads right
-/// afterwards, as Python does, or in a handler before. So the thread ends, and is started again
-/// [`APART_MS`] later at the earliest. Not where the program has other threads. The thread may need
-/// a lock that the call interrupted, as a handler of signals. So this waits [`END_MS`] at most.
+/// Calls `fork`, within [`start_none_during`], for a program that counts its threads right
+/// afterwards, as Python does, or in a handler before. So the thread ends, unless the program has
+/// other threads, and starts again [`APART_MS`] later at the earliest. A fork in a signal handler
+/// may have interrupted the holder of a lock that the thread needs, so this waits [`END_MS`] at
+/// most.
 pub fn fork_alone(fork: &mut dyn FnMut() -> i32) -> i32 {
     let ends =
         HEAP.registry.count() <= 1 && STATE.load(Ordering::SeqCst) != AWAY && may_be_own_process();
@@ -284,7 +285,7 @@ pub fn fork_alone(fork: &mut dyn FnMut() -> i32) -> i32 {
     result
 }
 
-/// Does `work`, during which the thread is not started. A fork's child does not heed that.
+/// Does `work`, during which no call starts the thread, except in a fork's child.
 pub fn start_none_during<T>(work: impl FnOnce() -> T) -> T {
     HOLDS.fetch_add(1, Ordering::SeqCst);
     let result = work();
@@ -394,7 +395,7 @@ fn go_round() {
     let mut watch = Watch::new();
     while process::may_query() {
         if HEAP.tide.is_to_end() {
-            // Not what a long decay time or `M_TRIM_THRESHOLD` keeps.
+            // A long decay time or `M_TRIM_THRESHOLD` keeps free memory.
             let keeps = HEAP.decay_ms() > SHORT_DECAY_MS || HEAP.pages.limits().kept() > 0;
             if HEAP.tide.leaves_clean.load(Ordering::SeqCst) && !keeps {
                 HEAP.decay(Reason::Demand);

@@ -88,8 +88,8 @@ impl Slab {
         PageSet::of_pages(spare.whole_pages(pages), pages).without(withheld)
     }
 
-    /// Claims all blocks that touch `units`, for the slab itself; returns the units of which it got
-    /// all. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
+    /// Claims all blocks that touch `units`, for the slab itself. Returns the units all of whose
+    /// blocks it got. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
     fn claim_units(&self, class: Class, units: PageSet) -> PageSet {
         let withheld = self.withheld();
         let mut missed = [0; WORDS];
@@ -111,7 +111,7 @@ impl Slab {
         got
     }
 
-    /// Sets bits of every word.
+    /// Sets these bits in every word.
     fn set_bits(&self, class: Class, bits: impl Fn(usize) -> u64) {
         for (word, held) in self.words(class).iter().enumerate() {
             match bits(word) {

@@ -30,7 +30,7 @@ impl PageSet {
         PageSet::all(|unit| mask & (1 << (unit / wide)) != 0)
     }
 
-    /// All units of which this is true.
+    /// All units for which `is_in` returns true.
     pub(super) fn all(is_in: impl Fn(usize) -> bool) -> PageSet {
         let bit = |unit| u16::from(is_in(unit)) << unit;
         PageSet((0..UNITS).fold(0, |bits, unit| bits | bit(unit)))

@@ -1,13 +1,14 @@
 //! The guards of stacks.
 //!
-//! A guard is by advice; where the kernel has none, against writes; where that is refused as well,
-//! a mapping, of which there may be few.
+//! A guard is by advice. Where the kernel has no such advice, a guard is against writes. Where the
+//! kernel refuses that as well, a guard is a mapping, of which there may be few.
 //!
 //! All guards against writes are of one generation. They are gone in a fork's child, and when the
-//! program closes the descriptor behind them. The child has them back before `fork` returns, or, if
-//! it was made in a way that Neap does not see, before it gets a stack or gives one back; the
-//! program at the next new stack or round. Records change from and to [`Guard::Write`] under the
-//! pool's lock, which is held across the system calls for that.
+//! program closes the descriptor behind them. Neap puts them back before `fork` returns in the
+//! child. In a child that was made in a way that Neap does not see, it does so before the child
+//! gets a stack or gives one back, and in the program, at the next new stack or round. Records
+//! change from and to [`Guard::Write`] under the pool's lock, which is held across the system calls
+//! for that.
 
 use super::pool::{Locked, Pool};
 use super::record::{Counts, Guard, StackError, StackRecord, bytes_of};
@@ -19,9 +20,9 @@ use core::ptr::NonNull;
 
 /// Mappings per guard made by `mprotect`: the guard splits its mapping in two and adds its own.
 const MAPPINGS_EACH: usize = 2;
-/// Such guards may use one part in this many of the process's mappings. Of the rest, ranges of
-/// write guards may use half. A quarter remains for the program and the page heap: by default as
-/// many as 8,000 threads need for their stacks.
+/// Such guards may use this part of the process's mappings. Ranges of write guards may use half of
+/// the rest. The last quarter is for the program and the page heap. By default, it suffices for the
+/// stacks of 8,000 threads.
 const SHARE: usize = 2;
 
 impl Pool {
@@ -230,7 +231,8 @@ unsafe fn protect_by_mapping<O: Os>(
         mapped.fetch_sub(1, Relaxed);
         return Err(StackError::OutOfMappings);
     }
-    // Only now: who gives up a stack with a guard against writes waits for the lock.
+    // Only now, because a thread that gives up a stack with a guard against writes waits for the
+    // lock.
     counts.of(stack.guard()).fetch_sub(1, Relaxed);
     stack.set_guard(Guard::Mapping);
     Ok(())

@@ -168,7 +168,7 @@ pub(crate) unsafe fn resize_fenced(place: &SliceRef<'static>, wanted: usize) -> 
     }
     let (base, bytes, grows) = (place.pointer(), held.abs_diff(wanted), wanted > held);
     // SAFETY: the guards behind the block, or its last pages, which the caller gives up. The span
-    // is in use, and no more was written to it than its block.
+    // is in use, and only its block was written to.
     unsafe {
         let end = base.add(note.lead() + held.min(wanted));
         let changed = match grows {
@@ -259,7 +259,7 @@ pub fn shut(place: &SliceRef<'static>) {
             if Linux.install_guard(block, pages).is_ok() {
                 return Note(note.0 | SHUT).set(place);
             }
-            // It may have come as far as a page that the program locked.
+            // The kernel may have installed guards up to a page that the program locked.
             let _ = Linux.remove_guard(block, pages);
         }
         if HEAP.measures().has(Measures::ZERO) && !HEAP.pages.purge_in_use(block, pages) {

@@ -82,7 +82,7 @@ fn paths_named(text: &str) -> Vec<String> {
     named
 }
 
-/// The modules that a file declares with a file of another name beside it, and these files.
+/// The modules that a file declares by `#[path]`, and their files.
 fn placed_modules(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("#[path = \"").skip(1).filter_map(|rest| {
         let (place, rest) = rest.split_once("\"]")?;

@@ -257,7 +257,7 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
     let untouched = unit(&dense) + HUGE_BYTES;
     assert_ne!(unit(&whole), untouched, "nor after one that no unit serves");
     assert_eq!(heap.check(), Ok(()));
-    // What no slab used is resident too, and goes with what one did.
+    // Pages that no slab used are also resident, and go with those that a slab used.
     free(&heap, next, Dirty::All);
     heap.os().advance(2000);
     assert_eq!(purge_due(&heap), HUGE_BYTES - SLICE_BYTES);

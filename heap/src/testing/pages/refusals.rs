@@ -112,7 +112,7 @@ fn a_strict_system_gets_whole_huge_pages_back() {
     assert_eq!(heap.check(), Ok(()));
 }
 
-/// Also what lies before the first whole huge page, beside committed ones that are clean.
+/// Also pages before the first whole huge page, beside committed pages that are clean.
 #[test]
 fn where_no_commit_goes_back_pages_are_purged() {
     let heap = heap(Conditions {
@@ -180,7 +180,7 @@ fn free_memory_is_given_up_for_a_commit() {
 #[test]
 fn refused_commits_fall_back_to_the_exact_need() {
     let heap = heap(Conditions::default());
-    // After those for the first tables.
+    // The first two commits are for the first tables.
     heap.os().fail(Call::Commit, 2, 1);
     assert!(large(&heap, 1).is_some());
     heap.os().fail(Call::Commit, 0, 1);
