@@ -35,7 +35,7 @@ impl From<ClaimError> for OutOfMemory {
 /// What a part of a claimed range is mapped as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// As if by [`Os::reserve`].
+    /// As if by [`Os::reserve`](super::Os::reserve).
     Reserved,
     /// Committed at once.
     Committed,
