@@ -99,7 +99,8 @@ void neap_stack_set_owner(neap_stack_t *stack, const char *name) NEAP_NOEXCEPT;
 
 /* Makes an access to a stack's guard write one line on standard error, with the stack's size and
  * its owner, before the process dies of the signal. For all other faults, Neap calls the handler
- * that the program installed before for that signal. The calling thread gets an alternate stack
+ * that the program installed before for that signal. Install that handler with SA_ONSTACK: without
+ * it, an overflowed stack has no room for the report. The calling thread gets an alternate stack
  * (sigaltstack) if it has none, so call this in every thread that runs coroutines. Returns 1, or 0
  * if there is no memory or the kernel refuses. */
 int neap_stack_report_overflows(void) NEAP_NOEXCEPT;

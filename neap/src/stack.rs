@@ -108,8 +108,9 @@ pub fn free_cached() -> usize {
 
 /// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
 /// before the signal ends the process: SIGSEGV, or SIGBUS before Linux 6.13 and in locked memory. A
-/// handler that the program installed earlier stays in force for all other faults. A handler that
-/// it installs later replaces this one, unless it calls it.
+/// handler that the program installed earlier stays in force for all other faults. It needs
+/// `SA_ONSTACK`: without that, an overflowed stack has no room for the report. A handler that the
+/// program installs later replaces this one, unless it calls it.
 ///
 /// The handler cannot run on the overflowed stack, so the calling thread gets an alternate stack
 /// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; other threads

@@ -55,11 +55,6 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     } else {
         CHECK(here < sp && sp - here < 32 << 10 && now.ss_flags == 0);
         CHECK(!is_in(&alternate, (uintptr_t)context) && !is_in(&alternate, (uintptr_t)info));
-#ifdef __aarch64__
-        /* The kernel's record, where a walk by frame pointers goes on. */
-        uintptr_t record = *(uintptr_t *)here;
-        CHECK(here < record && record < sp);
-#endif
     }
     walked_to = 0;
     _Unwind_Backtrace(step, &pc);

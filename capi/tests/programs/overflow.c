@@ -33,7 +33,7 @@ static void handle(int flags) {
 /* A file shorter than its mapping: the program's own SIGBUS comes to its own handler, set before
    and after Neap's, which stays out of sight. */
 static void own_bus_error(void) {
-    struct sigaction action = {.sa_handler = on_fault}, before;
+    struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_ONSTACK}, before;
     CHECK(sigaction(SIGBUS, &action, &before) == 0);
     CHECK(before.sa_handler == SIG_DFL || before.sa_handler == on_fault);
     int file = memfd_create("empty", 0);
@@ -82,7 +82,7 @@ static __attribute__((noinline)) int fault_near_end(const volatile char *page) {
     return fault_near_end(page) + local[0];
 }
 
-/* A fault that the program would handle, where its handler has no room. */
+/* A fault that the program would handle, where its handler has room only on another stack. */
 static void fault_without_room(void) {
     char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(page != MAP_FAILED);
@@ -100,15 +100,16 @@ static void ends(void) {}
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "plain";
     if (!strcmp(how, "silent")) run(endless, NULL);
-    if (!strcmp(how, "handler") || !strcmp(how, "no-room")) handle(0);
-    if (!strcmp(how, "siginfo")) handle(SA_SIGINFO);
+    if (!strcmp(how, "own-stack") || !strcmp(how, "no-room")) handle(0);
+    if (!strcmp(how, "handler")) handle(SA_ONSTACK);
+    if (!strcmp(how, "siginfo")) handle(SA_SIGINFO | SA_ONSTACK);
     if (!strcmp(how, "once")) handle(SA_RESETHAND);
     if (!strcmp(how, "ignored")) signal(SIGSEGV, SIG_IGN);
     if (!strcmp(how, "bus")) own_bus_error();
     CHECK(neap_stack_report_overflows() == 1);
     CHECK(neap_stack_report_overflows() == 1);
     run(ends, NULL);
-    if (!strcmp(how, "handler") || !strcmp(how, "siginfo")) {
+    if (!strcmp(how, "handler") || !strcmp(how, "siginfo") || !strcmp(how, "own-stack")) {
         own_fault();
         nested_fault();
         if (!strcmp(how, "handler")) resent_fault();

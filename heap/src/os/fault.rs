@@ -4,11 +4,9 @@
 //! What runs in the handler is safe there: it allocates nothing, and takes no lock but that of a
 //! [`Watch`], which is never held while signals are let in.
 //!
-//! The kernel puts on a stack what it interrupted, and reads that from the stack pointer when the
-//! handler has returned. A copy of the frame on another stack does as well, if what points into the
-//! frame points into the copy.
+//! Our handler runs on the stack that the program chose for its own. Without a handler of the
+//! program's it runs on the thread's alternate stack, if there is one.
 
-use super::arch::in_its_place;
 use super::futex;
 use super::loader::keep_errno;
 use super::thread::{self, SignalMask, mask_signals};
@@ -55,15 +53,6 @@ pub enum Verdict {
 /// Looks at a fault. It runs in the handler, so it must be async-signal-safe.
 pub type Report = fn(&Fault) -> Verdict;
 
-/// Where a [`Report`] can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
-    /// On the stack that the program chose for its own handler.
-    AsChosen,
-    /// Only on the thread's alternate stack, because the fault says that the other has no room.
-    Alternate,
-}
-
 type Action = libc::sigaction;
 type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
 
@@ -89,8 +78,6 @@ struct Watch {
 static REPORTS: [AtomicPtr<()>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 /// The C library's `sigaction`, if the frontend replaces that name: a [`SetAction`].
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-/// Whether a reporter needs the [alternate stack](Where::Alternate).
-static NEEDS_ALTERNATE: AtomicBool = AtomicBool::new(false);
 /// Whether a reported address may raise SIGBUS.
 static EXPECTS_BUS: AtomicBool = AtomicBool::new(false);
 
@@ -106,11 +93,8 @@ fn watch_of(signal: c_int) -> &'static Watch {
 
 /// Puts a handler of SIGSEGV in front of the program's own. It calls `report` first, and what that
 /// says follows. Later calls add a second reporter. False if the kernel refuses.
-pub fn watch(report: Report, place: Where) -> bool {
+pub fn watch(report: Report) -> bool {
     let report = report as *mut ();
-    if place == Where::Alternate && !NEEDS_ALTERNATE.swap(true, Ordering::AcqRel) {
-        WATCHES.iter().for_each(Watch::move_handler);
-    }
     let is_ours = |place: &AtomicPtr<()>| {
         let set = place.compare_exchange(null_mut(), report, Ordering::AcqRel, Ordering::Acquire);
         set.is_ok() || set == Err(report)
@@ -154,13 +138,6 @@ impl Watch {
             self.in_force.store(before.take_over(), Ordering::Release);
         }
         self.is_watching()
-    }
-
-    /// Installs our handler again, which is to run on another stack from now on.
-    fn move_handler(&'static self) {
-        if self.action_now().is_some_and(|now| is_ours(&now)) {
-            install(self.signal, &self.before().get());
-        }
     }
 
     fn is_watching(&self) -> bool {
@@ -368,11 +345,12 @@ fn is_on_the_threads_stack(action: &Action) -> bool {
 }
 
 /// Installs our handler with the settings of the program's: its mask, whether it blocks the signal,
-/// and its stack, unless a reporter needs the alternate one. Returns the action that it replaced;
-/// `None` if the kernel refuses.
+/// and its stack. Returns the action that it replaced; `None` if the kernel refuses.
 fn install(signal: c_int, before: &Action) -> Option<Action> {
-    let stays = is_on_the_threads_stack(before) && !NEEDS_ALTERNATE.load(Ordering::Acquire);
-    let stack = if stays { 0 } else { libc::SA_ONSTACK };
+    let stack = match is_on_the_threads_stack(before) {
+        true => 0,
+        false => libc::SA_ONSTACK,
+    };
     let kept = libc::SA_NODEFER | libc::SA_RESTART;
     let mut ours = *before;
     ours.sa_sigaction = on_fault as *const () as usize;
@@ -382,57 +360,36 @@ fn install(signal: c_int, before: &Action) -> Option<Action> {
     unsafe { set_action(signal, &ours, replaced.as_mut_ptr()).then(|| replaced.assume_init()) }
 }
 
-in_its_place! {
-    /// Our handler: calls [`judge`], and then the program's handler in its own place. So that one
-    /// returns to the kernel, and a walk through the stack comes from it to what was interrupted.
-    on_fault, judge, Call
+/// Our handler: looks at the signal, and then calls the program's. In an optimised build that call
+/// is a jump, so the program's handler returns to the kernel, and a walk through the stack comes
+/// from it to what was interrupted.
+unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: what the kernel hands over; null, or the program's handler, which gets the same.
+    unsafe {
+        if let Some(next) = transmute::<usize, Option<Handler>>(judge(signal, info, context)) {
+            next(signal, info, context);
+        }
+    }
 }
 
-/// Looks at a signal, and says which handler follows, and where.
+type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// Looks at a signal. Returns the handler that follows, or 0. Out of line, so that [`on_fault`]
+/// needs no frame.
 ///
 /// # Safety
-/// - Called by [`on_fault`], with what the kernel handed over.
-unsafe extern "C" fn judge(signal: c_int, call: &mut Call) {
-    // SAFETY: the kernel hands over filled structures; a fault's has an address.
-    let (code, address, Interrupted { pc, access, .. }) = unsafe {
-        let (info, context) = (&*call.info, call.context.cast());
-        (info.si_code, info.si_addr().addr(), interrupted(context))
-    };
-    let fault = Fault {
-        address,
-        pc,
-        access,
-    };
+/// - The structures are what the kernel handed to a handler.
+#[inline(never)]
+unsafe fn judge(signal: c_int, info: *const libc::siginfo_t, context: *const c_void) -> usize {
+    // SAFETY: the caller's promise; a fault's information has an address.
+    let (code, fault) = unsafe { ((*info).si_code, fault_of((*info).si_addr(), context.cast())) };
     // Codes of 0 and below are not the kernel's: a program sent the signal.
     let is_fault = code > 0;
-    let verdict = match is_fault {
-        true => keep_errno(|| verdict_on(&fault)),
-        false => Verdict::Foreign,
-    };
-    if verdict == Verdict::Final {
+    if is_fault && keep_errno(|| verdict_on(&fault)) == Verdict::Final {
         set_default(signal);
-        call.handler = 0;
-        return;
+        return 0;
     }
-    let next = next_of(signal, is_fault);
-    call.handler = next.map_or(0, |next| next.sa_sigaction);
-    if next.is_none_or(|next| next.sa_flags & libc::SA_ONSTACK != 0) {
-        return;
-    }
-    // SAFETY: the caller's promise.
-    let Some(place) = (unsafe { call.place_on_interrupted() }) else {
-        return;
-    };
-    // A stack without room for the frame has overflowed, whatever the signal is.
-    let address = place.stack;
-    let reaches = Fault { address, ..fault };
-    if keep_errno(|| verdict_on(&reaches)) == Verdict::Final {
-        set_default(signal);
-        call.handler = 0;
-        return;
-    }
-    // SAFETY: as above. Below what it interrupted, the stack is free.
-    unsafe { call.move_to(place) };
+    next_of(signal, is_fault).map_or(0, |next| next.sa_sigaction)
 }
 
 fn verdict_on(fault: &Fault) -> Verdict {
@@ -489,21 +446,14 @@ fn die(signal: c_int, is_fault: bool) {
     }
 }
 
-/// What a signal interrupted.
-struct Interrupted {
-    stack: usize,
-    pc: usize,
-    access: Access,
-}
-
 /// # Safety
 /// - The context is the kernel's.
 #[cfg(target_arch = "x86_64")]
-unsafe fn interrupted(context: *const libc::ucontext_t) -> Interrupted {
+unsafe fn fault_of(address: *const c_void, context: *const libc::ucontext_t) -> Fault {
     // SAFETY: the caller's promise.
-    let registers = unsafe { (*context).uc_mcontext.gregs };
-    Interrupted {
-        stack: registers[libc::REG_RSP as usize] as usize,
+    let registers = unsafe { &(*context).uc_mcontext.gregs };
+    Fault {
+        address: address.addr(),
         pc: registers[libc::REG_RIP as usize] as usize,
         // The second bit of the processor's error code.
         access: match registers[libc::REG_ERR as usize] & 2 {
@@ -516,12 +466,11 @@ unsafe fn interrupted(context: *const libc::ucontext_t) -> Interrupted {
 /// # Safety
 /// - The context is the kernel's.
 #[cfg(target_arch = "aarch64")]
-unsafe fn interrupted(context: *const libc::ucontext_t) -> Interrupted {
-    // SAFETY: the caller's promise.
-    let registers = unsafe { &(*context).uc_mcontext };
-    Interrupted {
-        stack: registers.sp as usize,
-        pc: registers.pc as usize,
+unsafe fn fault_of(address: *const c_void, context: *const libc::ucontext_t) -> Fault {
+    Fault {
+        address: address.addr(),
+        // SAFETY: the caller's promise.
+        pc: unsafe { (*context).uc_mcontext.pc } as usize,
         access: Access::Unknown,
     }
 }
@@ -572,165 +521,4 @@ pub fn remove_alternate_stack(lowest: NonNull<u8>) {
 unsafe fn switch_stack(new: *const libc::stack_t, old: *mut libc::stack_t) -> bool {
     // SAFETY: the caller's promise.
     unsafe { kernel!(sigaltstack, new, old) == 0 }
-}
-
-/// What a handler is called with besides the signal. The entry of our handler fills all but
-/// `handler`, and then calls that in its own place.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct Call {
-    /// The stack pointer at the handler's first instruction.
-    pub stack: usize,
-    pub info: *mut libc::siginfo_t,
-    pub context: *mut c_void,
-    /// 0 if none is to be called.
-    pub handler: usize,
-}
-
-/// Where a copy of a frame begins, which is its lowest address, and the bytes of the frame.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub stack: usize,
-    bytes: usize,
-}
-
-/// Bytes below the stack pointer that a function may use.
-const RED_ZONE: usize = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
-
-impl Call {
-    /// Where the frame would be on the interrupted stack. `None` if the handler may stay where it
-    /// is: our own does not run on the alternate stack, or was called there anyway, or the frame is
-    /// not as expected.
-    ///
-    /// # Safety
-    /// - It is the call of our handler by the kernel, which has not returned yet.
-    unsafe fn place_on_interrupted(&self) -> Option<Place> {
-        let context = self.context.cast::<libc::ucontext_t>();
-        // SAFETY: the kernel filled it.
-        let (alternate, interrupted) = unsafe { ((*context).uc_stack, interrupted(context).stack) };
-        let start = alternate.ss_sp.addr();
-        let is_on_it = |at: usize| (start..start + alternate.ss_size).contains(&at);
-        if !is_on_it(self.stack) || is_on_it(interrupted) {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { self.frame_bytes() }?;
-        // As far from a multiple of 64 as the frame, because the processor requires this alignment
-        // of some of its parts.
-        let below = interrupted.wrapping_sub(RED_ZONE + bytes);
-        let stack = below.wrapping_sub(below.wrapping_sub(self.stack) % 64);
-        Some(Place { stack, bytes })
-    }
-
-    /// Copies the frame to a [place](Call::place_on_interrupted), where the handler then runs.
-    ///
-    /// # Safety
-    /// - The place is this call's, and free stack.
-    unsafe fn move_to(&mut self, Place { stack, bytes }: Place) {
-        // SAFETY: the caller's promise: the kernel's frame, and free stack.
-        unsafe { (stack as *mut u8).copy_from_nonoverlapping(self.stack as *const u8, bytes) };
-        let by = stack.wrapping_sub(self.stack);
-        self.stack = stack;
-        self.info = self.info.wrapping_byte_add(by);
-        self.context = self.context.wrapping_byte_add(by);
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the copy's.
-        unsafe {
-            let state = self.state();
-            *state = match (*state).is_null() {
-                true => null_mut(),
-                false => (*state).wrapping_add(by),
-            };
-        }
-    }
-}
-
-/// The frame of x86-64: where the handler returns to, the context, and the information. The state
-/// of the floating-point unit is above, and the context points to it.
-#[cfg(target_arch = "x86_64")]
-impl Call {
-    const CONTEXT: usize = size_of::<usize>();
-    const INFO: usize = Self::CONTEXT + 304;
-    const BYTES: usize = Self::INFO + size_of::<libc::siginfo_t>();
-    /// Where the context has the address of the state: behind five words and 23 registers. Not
-    /// every C library's headers name it.
-    const STATE: usize = (5 + 23) * size_of::<usize>();
-
-    /// The bytes of the frame, if it is as expected.
-    ///
-    /// # Safety
-    /// - As [`Call::place_on_interrupted`].
-    unsafe fn frame_bytes(&self) -> Option<usize> {
-        const MOST: usize = 64 << 10;
-        let is_usual = self.context.addr() == self.stack + Self::CONTEXT
-            && self.info.addr() == self.stack + Self::INFO;
-        // SAFETY: the caller's promise.
-        let bytes = match unsafe { *self.state() } {
-            state if state.is_null() => Self::BYTES,
-            // SAFETY: as above.
-            state => (state.addr() + unsafe { state_bytes(state) }).wrapping_sub(self.stack),
-        };
-        Some(bytes).filter(|bytes| is_usual && (Self::BYTES..MOST).contains(bytes))
-    }
-
-    /// The context's address of the floating-point unit's state.
-    fn state(&self) -> *mut *mut u8 {
-        self.context.wrapping_byte_add(Self::STATE).cast()
-    }
-}
-
-/// Bytes of the floating-point unit's state, of which the kernel says where it extends the oldest
-/// form.
-///
-/// # Safety
-/// - It is the kernel's.
-#[cfg(target_arch = "x86_64")]
-unsafe fn state_bytes(state: *const u8) -> usize {
-    const OLDEST: usize = 512;
-    const WORDS: usize = 464;
-    const IS_EXTENDED: u32 = 0x4650_5853;
-    // SAFETY: within the oldest form.
-    match unsafe { state.add(WORDS).cast::<[u32; 2]>().read_unaligned() } {
-        [IS_EXTENDED, bytes] => bytes as usize,
-        _ => OLDEST,
-    }
-}
-
-/// The frame of AArch64: the information and the context, and above them a record for walks through
-/// the stack.
-#[cfg(target_arch = "aarch64")]
-impl Call {
-    const CONTEXT: usize = size_of::<libc::siginfo_t>();
-    const RECORDS: usize = Self::CONTEXT + 176 + 288;
-    const BYTES: usize = Self::RECORDS + 4096 + 16;
-
-    /// The bytes of the frame, if it is as expected.
-    ///
-    /// # Safety
-    /// - As [`Call::place_on_interrupted`].
-    unsafe fn frame_bytes(&self) -> Option<usize> {
-        // SAFETY: the caller's promise: within the kernel's frame.
-        let is_usual = self.info.addr() == self.stack
-            && self.context.addr() == self.stack + Self::CONTEXT
-            && unsafe { ends_within((self.stack + Self::RECORDS) as *const u8) };
-        is_usual.then_some(Self::BYTES)
-    }
-}
-
-/// Whether the records of a context are all in it: none points to more of them.
-///
-/// # Safety
-/// - They are the kernel's.
-#[cfg(target_arch = "aarch64")]
-unsafe fn ends_within(records: *const u8) -> bool {
-    const MORE: u32 = 0x4558_5401;
-    let mut at = 0;
-    loop {
-        // SAFETY: the kernel's records: the last one has no magic number.
-        let [magic, bytes] = unsafe { records.add(at).cast::<[u32; 2]>().read() };
-        if magic == 0 || magic == MORE || bytes == 0 {
-            return magic == 0;
-        }
-        at += bytes as usize;
-    }
 }

@@ -8,7 +8,7 @@
 //! | `file`, `process`, `thread` | thin wrappers by noun; whether Neap may query the kernel |
 //! | `cgroup` | files that one thread reads now and then: the control group's limits, pressure |
 //! | `shared`, `areas` | memory that other processes read; tables and stacks of Neap's own |
-//! | `fault` | the handler of SIGSEGV; what it interrupted; the stack that it, and the program's, runs on |
+//! | `fault` | the handler of SIGSEGV; the alternate stacks of threads |
 //! | `loader` | `errno`, functions that not every process has, the tables of loaded objects |
 //! | `write_guard` | guards by write protection, where the kernel has none by advice |
 //! | `tagging` | memory tags, where the machine has them |

@@ -17,7 +17,7 @@ use crate::cache::heap::HEAP;
 use crate::cache::misuse;
 use crate::init::entered;
 use crate::os::Os;
-use crate::os::fault::{self, Fault, Verdict, Where};
+use crate::os::fault::{self, Fault, Verdict};
 use crate::os::linux::Linux;
 use crate::os::process::{Lossy, warn};
 use crate::os::thread::Key;
@@ -178,7 +178,8 @@ const ALTERNATE_BYTES: usize = if cfg!(target_arch = "aarch64") {
 /// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
 /// before the process dies of SIGSEGV as it would have without the line (of SIGBUS where guards are
 /// made by write protection). A handler that the program installed earlier stays in force for all
-/// other faults. A handler that it installs later replaces this one, unless it calls it or the
+/// other faults. It needs `SA_ONSTACK`: without that, an overflowed stack has no room for the
+/// report. A handler that the program installs later replaces this one, unless it calls it or the
 /// program runs under libneap.so.
 ///
 /// The handler cannot run on the overflowed stack, so the calling thread gets an alternate stack
@@ -186,7 +187,7 @@ const ALTERNATE_BYTES: usize = if cfg!(target_arch = "aarch64") {
 /// coroutines call this as well. False if there was no memory for that, or the kernel refused.
 pub fn report_overflows() -> bool {
     HEAP.stacks.check_guards(&HEAP.pages);
-    fault::watch(report, Where::Alternate) && has_alternate_stack()
+    fault::watch(report) && has_alternate_stack()
 }
 
 /// In the handler: no lock, no allocation.

@@ -21,7 +21,7 @@ use neap_heap::cache::measures::Measures;
 use neap_heap::cache::misuse::Call;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::os::Os;
-use neap_heap::os::fault::{self, Where};
+use neap_heap::os::fault;
 use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::Lock;
 use neap_heap::os::{process, shared};
@@ -99,7 +99,7 @@ pub fn set_interval(interval_ms: Option<u64>) -> bool {
     INTERVAL.store(interval_ms.unwrap_or(OFF), Ordering::Relaxed);
     if guarding != Guarding::Off {
         // If the kernel refuses the handler, a fault ends the process without a report.
-        fault::watch(report::on_fault, Where::AsChosen);
+        fault::watch(report::on_fault);
     }
     TAKEN.store(true, Ordering::Relaxed);
     NEXT.store(0, Ordering::Relaxed);
