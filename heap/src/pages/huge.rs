@@ -18,7 +18,7 @@
 //! in there later are ordinary ones.
 
 use super::arena::{Arena, MAX_ARENAS};
-use crate::base::units::{HUGE_BYTES, HUGE_SLICES};
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
 use core::ops::Range;
 
@@ -30,6 +30,16 @@ const LEAST_SLAB_BYTES: usize = 8 << 20;
 const BATCH_PART: usize = 8;
 /// ... and at most this many units (128 MiB): their tables are touched at once.
 const MOST_UNITS: usize = 64;
+
+/// A huge page may make this part of a large block's span resident beyond the requested bytes.
+const WASTE_PART: usize = 8;
+
+/// Whether a huge page would waste memory at the end of a span of which `bytes` bytes were
+/// requested. Only a span of less than a huge page can have so much there.
+pub(super) fn wastes(slices: usize, bytes: usize) -> bool {
+    let all = slices * SLICE_BYTES;
+    all.saturating_sub(bytes) > all / WASTE_PART
+}
 
 /// Sets for all slices of the unit at `from` whether they are huge.
 pub(super) fn mark(arena: &Arena, from: usize, advice: Huge) {

@@ -40,7 +40,7 @@ const MOST_SPARSE: usize = 512 << 20;
 /// more.
 const MOST_TRIES: usize = 64;
 
-/// Most bytes that lose huge pages for one edge of a purged range.
+/// Most bytes that lose huge pages for one edge of a range.
 const MOST_EDGE: usize = 16 << 20;
 
 /// Which spans a piece of work is about; always the oldest first.
@@ -530,9 +530,10 @@ impl<O: Os> PageHeap<O> {
         self.locked().make_ordinary(arena, from, Dirty::All);
     }
 
-    /// Where the kernel uses huge pages everywhere, asks for none at the edges of a purged range.
-    /// Otherwise the kernel would make the pages there resident again, unasked, together with those
-    /// beyond the edge. Does nothing where more than [`MOST_EDGE`] would lose huge pages.
+    /// Where the kernel uses huge pages everywhere, asks for none at the edges of a range that was
+    /// purged, or that holds a block which would [waste](super::huge::wastes) them. Otherwise the
+    /// kernel would make all pages there resident, unasked, together with those beyond the edge.
+    /// Does nothing where more than [`MOST_EDGE`] would lose huge pages.
     pub(super) fn keep_ordinary(&self, arena: &Arena, range: Range<usize>) {
         if !self.os.has_huge_everywhere() || self.huge_policy() == Policy::Always {
             return;

@@ -5,6 +5,7 @@ use super::commit::Found;
 use super::figures::STACK_BYTES;
 use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
+use super::huge;
 use super::renew::Renewal;
 use super::span::{Age, SpanRecord, State, Use};
 use super::span::{SpanRequest, SpanSource, grid_of};
@@ -85,6 +86,10 @@ impl<O: Os> PageHeap<O> {
         let absent = moved.saturating_sub(warm);
         self.count_absent(absent as isize);
         self.note_left(locked);
+        if use_ == Use::Large && warm < bytes && huge::wastes(slices, bytes) {
+            let start = place.slice_base();
+            self.keep_ordinary(place.arena, start..start + slices * SLICE_BYTES);
+        }
         Some(Span {
             base: place.pointer(),
             slices,

@@ -379,6 +379,37 @@ fn where_huge_pages_are_everywhere_purged_ranges_have_none_at_their_edges() {
     }
 }
 
+/// The kernel would make the end of each block resident.
+#[test]
+fn where_huge_pages_are_everywhere_a_block_that_would_waste_them_gets_none() {
+    for huge_everywhere in [true, false] {
+        let heap = heap(Conditions {
+            huge_everywhere,
+            ..Conditions::default()
+        });
+        let block = |bytes: usize| {
+            let before = heap.os().advice().len();
+            let slices = bytes.div_ceil(SLICE_BYTES);
+            let span = heap.alloc(slices, 1, Use::Large, bytes).unwrap();
+            let start = span.base.as_ptr().addr() / HUGE_BYTES * HUGE_BYTES;
+            (heap.os().advice()[before..].to_vec(), start, span)
+        };
+        let (said, _, full) = block(SLICE_BYTES - SLICE_BYTES / 8);
+        assert_eq!(said, []);
+        let (said, start, half) = block(SLICE_BYTES / 2 + 1);
+        let told = [(start, HUGE_BYTES, Huge::Avoid)];
+        assert_eq!(said, told[..usize::from(huge_everywhere)]);
+        // Its neighbours in the huge page need no further call, nor does what is resident already.
+        let (said, _, next) = block(SLICE_BYTES + 1);
+        assert_eq!(said, []);
+        let _ = [full, half, next].map(|span| free(&heap, span, Dirty::All));
+        let (said, _, warm) = block(1);
+        assert_eq!(said, []);
+        free(&heap, warm, Dirty::All);
+        assert_eq!(heap.check(), Ok(()));
+    }
+}
+
 /// The kernel would make the unused ends of blocks resident.
 #[test]
 fn a_small_group_gets_no_huge_pages_unasked() {
