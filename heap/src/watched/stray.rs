@@ -7,7 +7,7 @@
 
 use crate::base::sync::{AtomicU64, Ordering, fence};
 use crate::base::units::SLICE_BYTES;
-use crate::cache::measures::{Canary, Key};
+use crate::cache::measures::Key;
 use crate::cache::misuse::{self, Call};
 use core::ops::Range;
 use core::ptr;
@@ -177,6 +177,42 @@ unsafe fn refuse_slack(call: Call, address: usize, size: usize, end: usize) -> !
     misuse::overflow(call, address, size, offset)
 }
 
+/// Aborts if something was written beside a block of `size` requested bytes, where no block is in
+/// use. Does nothing for blocks of a page or more: the program may have made a whole page of its
+/// block beside this one inaccessible.
+///
+/// # Safety
+/// - A block of `bytes` bytes with this key starts there and is in use. The blocks of its slab have
+///   canaries.
+#[inline(always)]
+pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key: Key) {
+    let freed = Freed {
+        address,
+        size,
+        bytes,
+    };
+    if NEAR_BLOCKS.contains(&bytes) {
+        // SAFETY: the caller's promise; the block has room for so many bytes and a canary.
+        unsafe { check_at(freed, bytes, BESIDE, key) };
+    } else if bytes < LEAST_PAGE {
+        // SAFETY: the caller's promise.
+        unsafe { check_small(freed, key) };
+    }
+}
+
+/// [`check_beside`] of blocks of which more than one may lie within [`BESIDE`] bytes, or that have
+/// fewer bytes themselves.
+///
+/// # Safety
+/// - As [`check_beside`].
+#[inline(never)]
+unsafe fn check_small(freed: Freed, key: Key) {
+    for number in 1..=BESIDE.div_ceil(freed.bytes) {
+        // SAFETY: the caller's promise.
+        unsafe { check_at(freed, number * freed.bytes, freed.bytes - CANARY_BYTES, key) };
+    }
+}
+
 /// A block that is freed.
 #[derive(Clone, Copy)]
 struct Freed {
@@ -187,129 +223,68 @@ struct Freed {
     bytes: usize,
 }
 
-/// Aborts if something was written beside a block of `size` requested bytes, where no block is in
-/// use. Does nothing for blocks of a page or more.
+/// [`check_beside`] for the two blocks `distance` bytes before and behind the freed one, of which
+/// it looks at the `near` bytes at the side of the freed one.
 ///
 /// # Safety
-/// - A block of `bytes` bytes with this key starts there and is in use. The blocks of its slab have
-///   canaries.
+/// - As [`check_beside`]; blocks of the slab have room for `near` bytes and a canary.
 #[inline(always)]
-pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key: Key) {
-    let offset = address % SLICE_BYTES;
-    let (before, behind) = key.beside(bytes);
-    // A slab is a slice.
-    let (is_first, is_last) = (offset < bytes, offset + 2 * bytes > SLICE_BYTES);
-    let is_clean = NEAR_BLOCKS.contains(&bytes)
-        // SAFETY: blocks of a slab in use, whose pages may be read.
-        && unsafe {
-            let before = if is_first { 0 } else { dirt(address - bytes, bytes, before, Side::End) };
-            let behind = if is_last { 0 } else { dirt(address + bytes, bytes, behind, Side::Start) };
-            before | behind == 0
-        };
-    if !is_clean {
-        // SAFETY: the caller's promise.
-        unsafe { look_beside(address, bytes, size) };
-    }
-}
-
-/// 0 if the block at `start` is in use, or is free and has no stray write at this side. No branch
-/// depends on which of the two it is, because that is as good as random.
-///
-/// # Safety
-/// - A block of `bytes` bytes with this key starts there, in a slab in use. It has room for
-///   [`BESIDE`] bytes and a canary.
-#[inline(always)]
-unsafe fn dirt(start: usize, bytes: usize, key: Key, side: Side) -> u64 {
-    let near = match side {
-        Side::Start => start,
-        Side::End => start + bytes - CANARY_BYTES - BESIDE,
-    };
-    // SAFETY: the caller's promise.
-    let (word, strays) = unsafe { (canary_at(start, bytes), strays(near, BESIDE)) };
-    let word = word.load(Ordering::Acquire);
-    // Not by `State`, of which the compiler makes branches.
-    let strays = if key.is_live(word) { 0 } else { strays };
-    let is_changed = word != 0 && key.read(word).is_none();
-    strays | u64::from(is_changed)
-}
-
-/// [`check_beside`], block by block.
-///
-/// # Safety
-/// - As [`check_beside`].
-#[inline(never)]
-unsafe fn look_beside(address: usize, bytes: usize, size: usize) {
-    if bytes >= LEAST_PAGE {
-        // The program may have made a whole page of its block beside this one inaccessible.
-        return;
-    }
+unsafe fn check_at(freed: Freed, distance: usize, near: usize, key: Key) {
+    let offset = freed.address % SLICE_BYTES;
+    let (key_before, key_behind) = key.beside(distance);
+    let from = freed.bytes - CANARY_BYTES - near;
+    let (before, behind) = (
+        freed.address.wrapping_sub(distance),
+        freed.address + distance,
+    );
     // A slab is a slice, and what is left behind its last block is less than a block.
-    let base = address / SLICE_BYTES * SLICE_BYTES;
-    let blocks = base..base + SLICE_BYTES + 1 - bytes;
-    let freed = Freed {
-        address,
-        size,
-        bytes,
-    };
-    let near = BESIDE.min(bytes - CANARY_BYTES);
-    for number in 1..=BESIDE.div_ceil(bytes) {
-        // SAFETY: blocks of a slab in use, whose pages may be read.
-        unsafe { refuse_strays(freed, blocks.clone(), number * bytes, near) };
-    }
-}
-
-/// [`check_beside`] for the two blocks `distance` bytes before and behind the freed one, if they
-/// are among `blocks`. Checks `near` bytes of each.
-///
-/// # Safety
-/// - As [`check_beside`].
-#[inline(always)]
-unsafe fn refuse_strays(freed: Freed, blocks: Range<usize>, distance: usize, near: usize) {
+    let (is_first, is_last) = (
+        offset < distance,
+        offset + distance + freed.bytes > SLICE_BYTES,
+    );
     // SAFETY: blocks of a slab in use, whose pages may be read.
     unsafe {
-        if freed.address - blocks.start >= distance {
-            refuse_stray(freed, freed.address - distance, Side::End, near);
-        }
-        if freed.address + distance < blocks.end {
-            refuse_stray(freed, freed.address + distance, Side::Start, near);
+        let in_first = if is_first {
+            0
+        } else {
+            dirt(before, freed.bytes, key_before, from, near)
+        };
+        let in_last = if is_last {
+            0
+        } else {
+            dirt(behind, freed.bytes, key_behind, 0, near)
+        };
+        if in_first | in_last != 0 {
+            refuse_unless_used(
+                freed,
+                [(before, from, in_first), (behind, 0, in_last)],
+                near,
+            );
         }
     }
 }
 
-/// At which side of its neighbour the freed block is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Start,
-    End,
-}
-
-/// Aborts if a write beside a freed block changed the canary of the block at `start` or, if that
-/// block is free, any of the `near` bytes at this side of it.
+/// 0 if the block at `start` is in use, or is free and has no stray write in the `near` bytes from
+/// the offset `from` on. No branch depends on which of the two it is, because that is as good as
+/// random.
 ///
 /// # Safety
-/// - A block of the same slab starts there.
+/// - A block of `bytes` bytes with this key starts there, in a slab in use. It has room for these
+///   bytes and a canary.
 #[inline(always)]
-unsafe fn refuse_stray(freed: Freed, start: usize, side: Side, near: usize) {
-    let held = freed.bytes - CANARY_BYTES;
-    let from = match side {
-        Side::Start => 0,
-        Side::End => held - near,
-    };
+unsafe fn dirt(start: usize, bytes: usize, key: Key, from: usize, near: usize) -> u64 {
     // SAFETY: the caller's promise.
-    let word = unsafe { canary_at(start, freed.bytes) };
-    let is_clean = match State::read(word.load(Ordering::Acquire), Key::of(start)) {
-        State::Used => return,
-        State::Free => {
-            // SAFETY: the caller's promise.
-            let bits = unsafe { strays(start + from, near) };
-            bits == 0
-        }
-        State::Changed => false,
-    };
-    if !is_clean {
-        // SAFETY: the caller's promise.
-        unsafe { refuse_unless_used(freed, start, from, near) };
-    }
+    let (word, strays) = unsafe { (canary_at(start, bytes), strays(start + from, near)) };
+    let word = word.load(Ordering::Acquire);
+    let strays = if key.is_live(word) { 0 } else { strays };
+    strays | u64::from(is_changed(word, key))
+}
+
+/// Whether something overwrote a canary: it says neither that the program has the block, nor that
+/// the block was freed or never handed out.
+#[inline(always)]
+fn is_changed(word: u64, key: Key) -> bool {
+    word != 0 && key.read(word).is_none()
 }
 
 /// The bits that are set in any word of `bytes` bytes: a multiple of 8, from 8 to [`BESIDE`].
@@ -328,36 +303,46 @@ unsafe fn strays(address: usize, bytes: usize) -> u64 {
     }
 }
 
-/// Aborts, unless the block at `start` has been handed out meanwhile.
+/// Aborts if a stray write was seen in one of two blocks, unless that was handed out meanwhile. Of
+/// each block: its start, the offset of the `near` bytes, and what [`dirt`] said.
 ///
 /// # Safety
-/// - As [`refuse_stray`]; `near` bytes from the offset `from` on are in the block.
+/// - As [`check_at`].
 #[cold]
 #[inline(never)]
-unsafe fn refuse_unless_used(freed: Freed, start: usize, from: usize, near: usize) {
-    let held = freed.bytes - CANARY_BYTES;
+unsafe fn refuse_unless_used(freed: Freed, blocks: [(usize, usize, u64); 2], near: usize) {
+    for (start, from, _) in blocks.into_iter().filter(|&(.., dirt)| dirt != 0) {
+        // SAFETY: the caller's promise.
+        if let Some(offset) = unsafe { lasting_stray(start, from, freed.bytes, near) } {
+            let distance = (start + offset) as isize - freed.address as isize;
+            misuse::stray_write(freed.address, freed.size, distance);
+        }
+    }
+}
+
+/// The offset of a stray write that stays. Other threads may hand the block out and free it
+/// meanwhile, even more than once. What a stray write left stays.
+///
+/// # Safety
+/// - As [`dirt`].
+unsafe fn lasting_stray(start: usize, from: usize, bytes: usize, near: usize) -> Option<usize> {
+    let key = Key::of(start);
     // SAFETY: the caller's promise.
-    let word = unsafe { canary_at(start, freed.bytes) };
+    let word = unsafe { canary_at(start, bytes) };
     let mut offset = 0;
-    // Other threads may hand the block out and free it meanwhile, even more than once. What a stray
-    // write left stays.
     for _ in 0..LOOKS {
-        offset = match State::read(word.load(Ordering::Acquire), Key::of(start)) {
-            State::Changed => held,
+        offset = match is_changed(word.load(Ordering::Acquire), key) {
+            true => bytes - CANARY_BYTES,
             // SAFETY: the caller's promise.
-            _ => match unsafe { first_stray(start + from, near) } {
-                Some(offset) => from + offset,
-                None => return,
-            },
+            false => from + unsafe { first_stray(start + from, near) }?,
         };
         fence(Ordering::Acquire);
-        if State::read(word.load(Ordering::Relaxed), Key::of(start)) == State::Used {
-            return;
+        if key.is_live(word.load(Ordering::Relaxed)) {
+            return None;
         }
         core::hint::spin_loop();
     }
-    let distance = (start + offset) as isize - freed.address as isize;
-    misuse::stray_write(freed.address, freed.size, distance);
+    Some(offset)
 }
 
 /// The offset of the first byte that is not 0.
@@ -370,29 +355,6 @@ unsafe fn first_stray(address: usize, bytes: usize) -> Option<usize> {
         let word = unsafe { ptr::read_volatile((address + at) as *const u64) };
         (word != 0).then(|| at + first_byte(word))
     })
-}
-
-/// What a block's canary says to a free of a block beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// The program has the block.
-    Used,
-    /// It was freed, or never handed out.
-    Free,
-    /// Something overwrote the word.
-    Changed,
-}
-
-impl State {
-    #[inline(always)]
-    fn read(word: u64, key: Key) -> State {
-        match key.read(word) {
-            Some(Canary::Live(..)) => State::Used,
-            Some(Canary::Freed) => State::Free,
-            None if word == 0 => State::Free,
-            None => State::Changed,
-        }
-    }
 }
 
 #[cfg(test)]
