@@ -19,8 +19,8 @@ use super::registry::{BATCH, Batch, Destructor, End, Heir, Refused, Registry};
 use super::thread_cache::{Blocks, CACHE_BYTES, Cache};
 use crate::base::sync::Ordering;
 use crate::os::lock::Lock;
+use crate::os::process;
 use crate::os::thread::{self, LEFT, MAIN, has_ended, with_signals_masked};
-use crate::os::{cgroup, process};
 use crate::pages::Age;
 use crate::reclaim::wakeup::Urgency;
 use crate::slab::class::{self, CLASSES, Class};
@@ -382,11 +382,10 @@ impl Heap {
             &self.registry.draining,
             &self.registry.lock,
         ];
-        let after = [self.stacks.lock(), cgroup::opening()];
         before
             .into_iter()
             .chain(self.depots.locks())
-            .chain(after)
+            .chain([self.stacks.lock()])
             .chain(self.pages.locks())
             .for_each(visit);
     }

@@ -10,10 +10,10 @@
 //!
 //! One thread at a time reads such a file. The kernel may take milliseconds to answer: for
 //! `memory.stat` it sums up the counters of all processors. So the reader holds no lock meanwhile
-//! that any thread waits for. A fork waits only while a file is opened or closed, and its child
-//! closes the one that is open.
+//! that any thread or fork waits for. A child that is made meanwhile inherits the descriptor, which
+//! `exec` closes.
 
-use super::file::{self, KeptFile, OpenFile};
+use super::file::{self, OpenFile};
 use super::lock::{FutexGuard, FutexLock, Rank};
 use crate::os::areas::Late;
 use bytemuck::Zeroable;
@@ -274,20 +274,6 @@ fn pressure_in(text: &[u8]) -> Option<usize> {
 #[unsafe(link_section = "neap_fork")]
 static ASKING: FutexLock = FutexLock::new(Rank::Apart);
 
-/// Held while the file is opened or closed.
-#[unsafe(link_section = "neap_fork")]
-static OPENING: FutexLock = FutexLock::new(Rank::Opening);
-
-/// The file that is open. Written under [`OPENING`].
-#[unsafe(link_section = "neap_fork")]
-static OPEN: KeptFile = KeptFile::none();
-
-fn close_open() {
-    if let Some(file) = OPEN.take() {
-        file.close();
-    }
-}
-
 /// The right to ask.
 #[derive(Debug)]
 pub struct Inquiry {
@@ -303,30 +289,16 @@ impl Inquiry {
     /// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if the file
     /// cannot be opened or read now.
     pub fn read(&self, path: &CStr, buffer: &mut [u8]) -> Option<usize> {
-        let descriptor = {
-            // In a fork's child, a thread that was about to fork itself may hold it for good.
-            let _alone = OPENING.try_lock()?;
-            let file = OpenFile::of(file::open_read(path)?)?;
-            OPEN.set(file);
-            file.descriptor
-        };
-        let read = file::read_some(descriptor, buffer);
-        let _alone = OPENING.lock();
-        close_open();
+        let file = OpenFile::of(file::open_read(path)?)?;
+        let read = file::read_some(file.descriptor, buffer);
+        file.close();
         read
     }
 }
 
-/// The lock that a fork closes.
-pub fn opening() -> &'static FutexLock {
-    &OPENING
-}
-
 /// In a fork's child: ends the inquiry of a thread that stayed in the parent.
 pub fn end_inherited() {
-    if ASKING.free_if_left() {
-        close_open();
-    }
+    ASKING.free_if_left();
 }
 
 #[cfg(test)]

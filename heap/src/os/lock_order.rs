@@ -70,10 +70,9 @@ order! {
     8 Registry: "registry", "the list of caches", "it is whole; the child keeps its own cache only";
     9 Depot: "depot", "the slabs of one size class and user", "no holder waits";
     10 Stacks: "stacks", "ended stacks, and records", "records that were being made are lost";
-    11 Opening: "opening", "a file of the kernel that is opened or closed", "the file is closed";
-    12 Committing: "committing", "memory on its way from the kernel", "it is committed once more, or its arena ends";
-    13 Purging: "purging", "a piece of a free span, or a block's tail, on its way to the kernel", "the piece is lost";
-    14 Pages: "page heap", "spans", "no holder waits";
+    11 Committing: "committing", "memory on its way from the kernel", "it is committed once more, or its arena ends";
+    12 Purging: "purging", "a piece of a free span, or a block's tail, on its way to the kernel", "the piece is lost";
+    13 Pages: "page heap", "spans", "no holder waits";
 }
 
 /// All threads wait for these. Their holders wait for nothing but a page fault in a magazine.
