@@ -7,13 +7,12 @@
 //! Our handler runs on the stack that the program chose for its own. Without a handler of the
 //! program's it runs on the thread's alternate stack, if there is one.
 
-use super::futex;
 use super::loader::keep_errno;
-use super::thread::{self, SignalMask, mask_signals};
+use super::lock::{FutexLock, Rank};
+use super::thread::{self, with_signals_masked};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::ffi::{c_int, c_void};
-use core::hint::spin_loop;
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::{NonNull, null, null_mut};
 
@@ -59,19 +58,19 @@ type SetAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_in
 /// What our handler of one signal needs to know.
 struct Watch {
     signal: c_int,
-    /// Whether our handler is in front of the program's, or about to be. Changes under `locked`.
+    /// Whether our handler is in front of the program's, or about to be. Changes under `lock`.
     in_force: AtomicBool,
     /// Our handler was replaced, and has [come back](come_back).
     is_back: AtomicBool,
     /// The action that the program set is in one of them; the other one is written when it sets a
     /// new one, so that a child whose parent's other thread was writing finds the last. Guarded by
-    /// `locked`.
+    /// `lock`.
     before: UnsafeCell<[MaybeUninit<Action>; 2]>,
     /// Which of the two.
     current: AtomicUsize,
     /// Held with all signals masked, so no handler of the same thread finds it taken. A child of
     /// `fork` [frees](after_fork_in_child) it.
-    locked: futex::Word,
+    lock: FutexLock,
 }
 
 /// Each is a [`Report`].
@@ -81,7 +80,7 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// Whether a reported address may raise SIGBUS.
 static EXPECTS_BUS: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the cell is reached under `locked`.
+// SAFETY: the cell is reached under `lock`.
 unsafe impl Sync for Watch {}
 
 static WATCHES: [Watch; 2] = [Watch::new(libc::SIGSEGV), Watch::new(libc::SIGBUS)];
@@ -120,7 +119,7 @@ impl Watch {
             is_back: AtomicBool::new(false),
             before: UnsafeCell::new([const { MaybeUninit::uninit() }; 2]),
             current: AtomicUsize::new(0),
-            locked: futex::Word::new(0),
+            lock: FutexLock::new(Rank::Apart),
         }
     }
 
@@ -130,13 +129,14 @@ impl Watch {
         if self.action_now().is_none() {
             return false;
         }
-        let mut before = self.before();
-        if !self.is_watching() {
-            // From here on, a `sigaction` of another thread waits for the lock, or settles
-            // afterwards.
-            self.in_force.store(true, Ordering::Release);
-            self.in_force.store(before.take_over(), Ordering::Release);
-        }
+        self.locked(|before| {
+            if !self.is_watching() {
+                // From here on, a `sigaction` of another thread waits for the lock, or settles
+                // afterwards.
+                self.in_force.store(true, Ordering::Release);
+                self.in_force.store(before.take_over(), Ordering::Release);
+            }
+        });
         self.is_watching()
     }
 
@@ -146,25 +146,18 @@ impl Watch {
 
     /// Whether another handler has replaced ours.
     fn is_replaced(&self) -> bool {
-        let is_set = self.locked.load(Ordering::Relaxed) == 0;
+        let is_set = self.lock.holder().is_none();
         let may_be = is_set && self.is_watching() && !self.is_back.load(Ordering::Relaxed);
         may_be && self.action_now().is_some_and(|now| !is_ours(&now))
     }
 
-    /// Takes [`Watch::locked`], with all signals masked.
+    /// Calls `work` with [`Watch::lock`] held and all signals masked.
     #[inline(never)]
-    fn before(&'static self) -> Before {
-        let mask = mask_signals(SignalMask::all());
-        let mut tries = 0u32;
-        while self.locked.swap(1, Ordering::Acquire) != 0 {
-            tries += 1;
-            // The holder may be a thread of a lower priority on this processor.
-            match tries % TRIES {
-                0 => _ = futex::wait(&self.locked, 1, Some(1)),
-                _ => spin_loop(),
-            }
-        }
-        Before { watch: self, mask }
+    fn locked<R>(&'static self, work: impl FnOnce(&mut Before) -> R) -> R {
+        with_signals_masked(|| {
+            let _guard = self.lock.lock();
+            work(&mut Before { watch: self })
+        })
     }
 
     /// The action that the kernel has.
@@ -181,16 +174,17 @@ impl Watch {
 /// # Safety
 /// - `old` is null or points to a structure, which may be written.
 pub unsafe fn settle(signal: c_int, new: Option<usize>, old: *mut Action) {
-    let mut before = watch_of(signal).before();
-    // SAFETY: the caller's promise.
-    if let Some(old) = unsafe { old.as_mut() }.filter(|old| is_ours(old)) {
-        // The other thread may have found the new one already.
-        *old = match Some(before.get().sa_sigaction) == new {
-            true => before.previous(),
-            false => before.get(),
-        };
-    }
-    before.take_over();
+    watch_of(signal).locked(|before| {
+        // SAFETY: the caller's promise.
+        if let Some(old) = unsafe { old.as_mut() }.filter(|old| is_ours(old)) {
+            // The other thread may have found the new one already.
+            *old = match Some(before.get().sa_sigaction) == new {
+                true => before.previous(),
+                false => before.get(),
+            };
+        }
+        before.take_over();
+    });
 }
 
 /// Whether another handler has replaced ours, in a program whose `sigaction` is the C library's.
@@ -206,7 +200,7 @@ pub fn is_replaced() -> bool {
 pub fn come_back() {
     for watch in WATCHES.iter().filter(|watch| watch.is_watching()) {
         if !watch.is_back.swap(true, Ordering::Relaxed) {
-            watch.before().take_over();
+            watch.locked(Before::take_over);
         }
     }
 }
@@ -238,17 +232,18 @@ pub unsafe fn program_action(signal: c_int, new: *const Action, old: *mut Action
     // Both may be the same structure.
     // SAFETY: the caller's promise.
     let new = unsafe { new.as_ref() }.copied();
-    let mut before = watch_of(signal).before();
-    // A handler that was set in another way than by this function has replaced ours.
-    if let Some(other) = before.watch.action_now().filter(|now| !is_ours(now)) {
-        before.set(other);
-    }
-    let last = before.get();
-    let done = new.is_none_or(|new| {
-        before.set(new);
-        install(signal, &new).is_some()
+    let (last, done) = watch_of(signal).locked(|before| {
+        // A handler that was set in another way than by this function has replaced ours.
+        if let Some(other) = before.watch.action_now().filter(|now| !is_ours(now)) {
+            before.set(other);
+        }
+        let last = before.get();
+        let done = new.is_none_or(|new| {
+            before.set(new);
+            install(signal, &new).is_some()
+        });
+        (last, done)
     });
-    drop(before);
     // SAFETY: the caller's promise.
     if let Some(old) = unsafe { old.as_mut() } {
         *old = last;
@@ -256,11 +251,9 @@ pub unsafe fn program_action(signal: c_int, new: *const Action, old: *mut Action
     if done { 0 } else { -1 }
 }
 
-/// The program's action, while [`Watch::locked`] is held.
+/// The program's action, while [`Watch::lock`] is held.
 struct Before {
     watch: &'static Watch,
-    /// The thread's signal mask before.
-    mask: SignalMask,
 }
 
 impl Before {
@@ -300,22 +293,10 @@ impl Before {
     }
 }
 
-impl Drop for Before {
-    fn drop(&mut self) {
-        self.watch.locked.store(0, Ordering::Release);
-        mask_signals(self.mask);
-    }
-}
-
-/// Tries to take the lock before a thread sleeps for a moment.
-const TRIES: u32 = 1000;
-
 /// In a child of `fork`: a thread that held the lock is not there.
 pub fn after_fork_in_child() {
     for watch in &WATCHES {
-        if watch.locked.load(Ordering::Relaxed) != 0 {
-            watch.locked.store(0, Ordering::Release);
-        }
+        watch.lock.free_if_left();
     }
 }
 
@@ -416,15 +397,16 @@ fn set_default(signal: c_int) {
 
 /// The program's action, if that is a handler. Otherwise does what the kernel would do.
 fn next_of(signal: c_int, is_fault: bool) -> Option<Action> {
-    let mut before = watch_of(signal).before();
-    let now = before.get();
-    if now.sa_flags & libc::SA_RESETHAND != 0 {
-        // The program asked for one call only.
-        let mut default = now;
-        default.sa_sigaction = libc::SIG_DFL;
-        before.set(default);
-    }
-    drop(before);
+    let now = watch_of(signal).locked(|before| {
+        let now = before.get();
+        if now.sa_flags & libc::SA_RESETHAND != 0 {
+            // The program asked for one call only.
+            let mut default = now;
+            default.sa_sigaction = libc::SIG_DFL;
+            before.set(default);
+        }
+        now
+    });
     match now.sa_sigaction {
         // The kernel does not let faults be ignored.
         libc::SIG_IGN if !is_fault => None,

@@ -167,8 +167,8 @@ pub(super) fn forget_others() {
 #[inline(never)]
 pub(super) fn assert_in_order(rank: Rank) {
     let wrong = held() & (SILENT | !(bit(rank) - 1));
-    // Whoever is about to fork may do so in a handler that interrupted any holder.
-    if wrong != 0 && rank != Rank::Fork {
+    // A fork and a fault may come in a handler that interrupted any holder.
+    if wrong != 0 && rank < Rank::Fork {
         let holds = name_of(wrong.trailing_zeros() as usize);
         let waits = name_of(rank.place());
         fail(format_args!(
