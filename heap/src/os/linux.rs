@@ -287,9 +287,8 @@ pub trait Os: Sync {
     ) -> Result<u64, GuardRefused> {
         assert_free();
         let guard = write_guard::Guard { start: addr, bytes };
-        let most = self.most_mappings();
         // SAFETY: the caller's promise.
-        unsafe { write_guard::install(guard, within, least, most) }
+        unsafe { write_guard::install(guard, within, least) }
     }
 
     /// Takes back what [`Os::install_write_guard`] did.

@@ -14,8 +14,8 @@
 //! - AArch64 knows the request since Linux 5.7, but protects since 6.10, and before 5.14 it does
 //!   not say so. So the first guard of a process is [tried](stops_writes).
 //! - A discarded page is a guard no longer, whether there is a descriptor or not.
-//! - A registered range does not merge with its neighbours. So ranges are registered as large as
-//!   the caller allows, and those that do not continue the last one are [limited](MOST_PART).
+//! - A registered range is a mapping of its own, which merges with registered neighbours only. So
+//!   ranges are registered as large as the caller allows.
 //!
 //! The caller lets one thread in at a time.
 //!
@@ -36,10 +36,6 @@ use neap_shared::userfaultfd::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardRefused;
 
-/// Mappings that a registered range costs if it continues no other.
-const MAPPINGS_EACH: usize = 2;
-/// Such ranges may use one part in this many of the process's mappings.
-const MOST_PART: usize = 4;
 /// How often a process opens a descriptor before it gives up: the program closes it again and
 /// again, or the kernel refuses. A shortage of descriptors or memory does not count, as it passes.
 const MOST_ATTEMPTS: u32 = 64;
@@ -56,8 +52,7 @@ struct Own {
     attempts: AtomicU32,
     /// Whether a guard was seen to stop a write.
     works: AtomicBool,
-    /// Registered ranges, neighbours counted once, and the last of them.
-    ranges: AtomicUsize,
+    /// The range that was registered last.
     start: AtomicUsize,
     end: AtomicUsize,
 }
@@ -110,7 +105,6 @@ pub(super) unsafe fn install(
     guard: Guard,
     within: Range<usize>,
     least: Range<usize>,
-    most_mappings: usize,
 ) -> Result<u64, GuardRefused> {
     // A filter from before the start may kill for a call that few programs make.
     let may_ask = process::started_unfiltered() && process::may_query();
@@ -121,14 +115,13 @@ pub(super) unsafe fn install(
     let generation = own.generation_now().or_else(|| own.open());
     let generation = generation.ok_or(GuardRefused)?;
     // Linux 6.18 merges no range that it was asked for a page of, before that was registered.
-    let is_first = own.continues(&within) && !own.covers(&guard);
-    let mut failure = match is_first {
-        true => libc::ENOENT,
-        false => guard.protect(),
+    let mut failure = match own.covers(&guard) {
+        true => guard.protect(),
+        false => libc::ENOENT,
     };
-    let mut registers = [within, least].into_iter();
-    let most = most_mappings / MOST_PART / MAPPINGS_EACH;
-    if failure == libc::ENOENT && registers.any(|range| own.register(range, most)) {
+    // What was registered may have been mapped afresh since.
+    let mut ranges = [within, least].into_iter();
+    if failure == libc::ENOENT && ranges.any(|range| own.register(range)) {
         failure = guard.protect();
     }
     if failure == 0 && !own.works.load(Relaxed) {
@@ -198,45 +191,25 @@ impl Own {
         LAST.set(file.ok()?);
         let generation = GENERATIONS.fetch_add(1, Relaxed) + 1;
         self.owner.store(me, Relaxed);
-        self.ranges.store(0, Relaxed);
         self.end.store(0, Relaxed);
         self.generation.store(generation, Relaxed);
         Some(generation)
     }
 
-    /// The last registered range.
-    fn last(&self) -> Range<usize> {
-        self.start.load(Relaxed)..self.end.load(Relaxed)
-    }
-
-    /// Whether a range begins or ends in the last one, or beside it.
-    fn continues(&self, range: &Range<usize>) -> bool {
-        let last = self.last();
-        range.start <= last.end && last.start <= range.end
-    }
-
+    /// Whether a guard lies in the range that was registered last.
     fn covers(&self, guard: &Guard) -> bool {
         let start = guard.start.as_ptr().addr();
-        let last = self.last();
-        last.contains(&start) && start + guard.bytes <= last.end
+        self.start.load(Relaxed) <= start && start + guard.bytes <= self.end.load(Relaxed)
     }
 
-    /// Registers a range, if it continues the last one, or there are fewer than `most`.
-    fn register(&self, range: Range<usize>, most: usize) -> bool {
-        let (Range { start, end }, is_next) = (self.last(), self.continues(&range));
-        let ranges = self.ranges.load(Relaxed) + usize::from(!is_next);
+    fn register(&self, range: Range<usize>) -> bool {
         let mut argument = [range.start as u64, range.len() as u64, WRITES, 0];
-        if ranges > most || ask(REGISTER, &mut argument) != 0 {
-            return false;
+        let is_registered = ask(REGISTER, &mut argument) == 0;
+        if is_registered {
+            self.start.store(range.start, Relaxed);
+            self.end.store(range.end, Relaxed);
         }
-        self.ranges.store(ranges, Relaxed);
-        let (start, end) = match is_next {
-            true => (start.min(range.start), end.max(range.end)),
-            false => (range.start, range.end),
-        };
-        self.start.store(start, Relaxed);
-        self.end.store(end, Relaxed);
-        true
+        is_registered
     }
 }
 
@@ -372,7 +345,7 @@ mod tests {
                 let bytes = pages * page;
                 let guard = Guard { start, bytes };
                 // SAFETY: this test's own pages.
-                unsafe { install(guard, all.clone(), all.clone(), 1 << 16) }
+                unsafe { install(guard, all.clone(), all.clone()) }
             };
             // SAFETY: as above.
             assert!(unsafe { mapping::protect(at(0), PAGES * page, mapping::committed()) });

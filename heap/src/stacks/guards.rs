@@ -20,9 +20,8 @@ use core::ptr::NonNull;
 
 /// Mappings per guard made by `mprotect`: the guard splits its mapping in two and adds its own.
 const MAPPINGS_EACH: usize = 2;
-/// Such guards may use this part of the process's mappings. Ranges of write guards may use half of
-/// the rest. The last quarter is for the program and the page heap. By default, it suffices for the
-/// stacks of 8,000 threads.
+/// Such guards may use this part of the process's mappings. By default, half of the rest suffices
+/// for the stacks of 8,000 threads.
 const SHARE: usize = 2;
 
 impl Pool {
