@@ -24,7 +24,7 @@ grep -E '^(_Z|_exit$|_Exit$|capset$|ioctl$|madvise$|mlockall$|munlockall$|mmap|m
     "$work/public" >"$work/weak"
 
 # One section with the library's own code, whose ends the linker names, tells its calls from the
-# program's (instruments/src/unwind/own.rs).
+# program's (instruments/src/unwind/mod.rs).
 cat >"$work/sections" <<'END'
 SECTIONS { neap_text : { *(.text .text.* neap_text) } }
 END

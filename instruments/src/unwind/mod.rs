@@ -16,20 +16,28 @@
 //! `docs/decisions/0011-unwinding.md` has the measurements.
 
 mod chain;
-mod own;
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
-mod machine;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-#[path = "unknown.rs"]
 mod machine;
 #[cfg(target_arch = "x86_64")]
 #[path = "x86_64/mod.rs"]
 mod machine;
 
 use crate::peek::{self, Peek};
-pub use own::own_code;
+use core::ops::Range;
+
+// The linker's names for the ends of the section. `capture` is in it, so it always exists.
+unsafe extern "C" {
+    static __start_neap_text: u8;
+    static __stop_neap_text: u8;
+}
+
+/// The functions by which a program enters the heap, as far as they are not inlined into its code.
+/// In the archive `libneap.a`, all code of the library.
+pub fn own_code() -> Range<usize> {
+    (&raw const __start_neap_text).addr()..(&raw const __stop_neap_text).addr()
+}
 
 /// A frame of the stack: what is needed to find its caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
