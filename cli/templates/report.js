@@ -15,21 +15,27 @@
     const cells = [...document.querySelectorAll("#legend [data-band]")];
     const keys = [...document.querySelectorAll("#chart path[class^=fill-]")].map((path) => path.className.baseVal.slice(5));
     let now = points.peak;
-    const show = (index, text) => {
+    const first = [moment, ...cells].map((cell) => [cell, cell.textContent]);
+    const time = (index) => points.t[index].toFixed(points.t[points.t.length - 1] < 20 ? 2 : 1) + " s";
+    const known = [...points.t.keys()].filter((index) => points.bands.length && points.bands[0][index] !== null);
+    const at = (index) => {
       now = index;
-      moment.textContent = text;
+      const apart = (other) => Math.abs(points.t[other] - points.t[index]);
+      const near = known.reduce((best, other) => apart(other) < apart(best) ? other : best, known[0]);
+      moment.textContent = "at " + time(index) + (near === undefined || near === index ? "" : "; uses at " + time(near));
       for (const cell of cells) {
         const of = cell.dataset.band;
-        const value = of === "sum" ? points.rss[index] : of === "taken" ? points.taken[index] : points.bands[keys.indexOf(of)][index];
-        cell.textContent = value !== null ? bytes(value) : of === "taken" ? "–" : "not known";
+        const value = of === "sum" ? points.rss[index] : of === "taken" ? points.taken[index] : points.bands[keys.indexOf(of)][near];
+        cell.textContent = value !== null ? bytes(value) : "–";
       }
-    };
-    const at = (index) => {
-      show(index, "at " + points.t[index].toFixed(points.t[points.t.length - 1] < 20 ? 2 : 1) + " s");
       cursor.hidden = false;
       cursor.style.left = points.x[index] + "%";
     };
-    const rest = () => { cursor.hidden = true; show(points.peak, "at the peak"); };
+    const rest = () => {
+      now = points.peak;
+      cursor.hidden = true;
+      for (const [cell, text] of first) cell.textContent = text;
+    };
     const nearest = (event) => {
       const box = chart.getBoundingClientRect();
       const x = (event.clientX - box.left) / box.width * 100;

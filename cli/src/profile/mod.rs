@@ -37,7 +37,7 @@ pub use places::{described, leaks, tree};
 #[cfg(fuzzing)]
 pub use region::subtract;
 pub use region::{Base, now_ms};
-pub use summary::{gap, grouped, no_sample, session_words, source};
+pub use summary::{bounded, gap, grouped, no_sample, session_words, source, variance};
 #[cfg(fuzzing)]
 pub use symbols::Jit;
 pub use symbols::{Origin, Symbols, clean};

@@ -3,7 +3,7 @@
 
 use super::calls::{Grouping, Place, line, places};
 use super::frames::{is_runtime, is_rust_library, is_start};
-use super::model::{Extent, Figures, Frame, Profile, Value, base};
+use super::model::{Extent, Figures, Frame, Profile, Stack, Value, base};
 use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
 use num_format::{Buffer, Locale};
@@ -330,6 +330,32 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
+/// The variance of the live bytes of one stack, which were sampled at `rate`; 0: not known.
+pub fn variance(figures: &Figures, rate: u64) -> f64 {
+    match rate {
+        0 => 0.0,
+        rate => Estimate::of(figures, rate).variance,
+    }
+}
+
+/// The profile with what is live reduced to `usable` bytes, if the estimate exceeds that by no more
+/// than three standard errors. Memory that came after `usable` was counted exceeds it by more.
+pub fn bounded(mut profile: Profile, usable: u64) -> Profile {
+    let total = profile.total().live_usable;
+    let stacks = profile.stacks.iter();
+    let variances = stacks.map(|stack| variance(&stack.figures, profile.rate));
+    let error = 3.0 * variances.sum::<f64>().sqrt();
+    if total > usable && (total - usable) as f64 <= error {
+        let part = |live: u64| (u128::from(live) * u128::from(usable) / u128::from(total)) as u64;
+        for Stack { figures, .. } in &mut profile.stacks {
+            figures.live_objects = part(figures.live_objects);
+            figures.live_bytes = part(figures.live_bytes);
+            figures.live_usable = part(figures.live_usable);
+        }
+    }
+    profile
+}
+
 /// Samples, and the variance of the bytes that they represent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Estimate {
@@ -572,5 +598,23 @@ mod tests {
     #[test]
     fn nothing_live_is_no_sample() {
         assert_eq!(counted(Estimate::of(&live(0, 0), 1).samples), "0 samples");
+    }
+
+    #[test]
+    fn an_estimate_is_bounded_by_what_was_counted_within_its_error() {
+        let figures = live(1000, 1024);
+        let profile = Profile {
+            rate: 1024,
+            stacks: vec![Stack {
+                figures,
+                ..Stack::default()
+            }],
+            ..Profile::default()
+        };
+        let bounded = |usable| bounded(profile.clone(), usable).total().live_bytes;
+        assert_eq!(bounded(1_000_000), 1_000_000);
+        assert_eq!(bounded(2_000_000), 1_024_000);
+        // Half as much is not an error of the estimate: the rest came later.
+        assert_eq!(bounded(500_000), 1_024_000);
     }
 }

@@ -218,6 +218,9 @@ pub struct Embedded {
     /// When the profile was taken, if not at the end: what was live when the program held most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_ms: Option<u64>,
+    /// When the profile was taken, if that was between a quarter and half of the process's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_ms: Option<u64>,
     /// The process's PID.
     pub pid: u32,
     /// Its program.

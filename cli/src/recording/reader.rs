@@ -244,6 +244,7 @@ pub mod tests {
             event(40, Happening::Killed { signal: 9 }),
             Record::Profile(Embedded {
                 peak_ms: Some(33),
+                early_ms: None,
                 pid: 42,
                 program: "program".to_owned(),
                 pprof: "H4sIAAAA".to_owned(),

@@ -20,7 +20,7 @@ const MEASURES: Measures = [
     ("all bytes allocated", "bytes"),
     ("all objects allocated", "objects"),
     ("bytes lost to rounding", "bytes"),
-    ("live bytes at the peak", "bytes"),
+    ("live bytes when most was held", "bytes"),
 ];
 
 /// The same for the profile of a session.
@@ -30,7 +30,7 @@ const OF_SESSION: Measures = [
     ("bytes allocated in that time", "bytes"),
     ("objects allocated in that time", "objects"),
     ("growth of bytes lost to rounding", "bytes"),
-    ("live bytes at the peak", "bytes"),
+    ("live bytes when most was held", "bytes"),
 ];
 
 /// A node below this part of the whole in every measure is left out, because it would be too small

@@ -6,33 +6,56 @@
 //! moment only if it is close *and* those two counts say that the heap is still the same. Otherwise
 //! the moment is unknown.
 
+use super::date::seconds;
 use crate::recording::format::{Sample, Spans, Told};
 
-/// The figures of one moment, or that none hold at it.
-pub type Known<'a> = Result<Told<'a>, Gap>;
-
-/// A moment at which no figures hold.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gap {
-    /// The moment with the kernel's and the page heap's counts.
-    pub moment: Moment,
-    /// When the process last wrote its figures before it, in ms.
-    pub before_ms: Option<u64>,
-    /// When the process next did so, in ms.
-    pub after_ms: Option<u64>,
-    /// The figures at the nearer of these times, if the two counts were the same then.
-    pub alike: Option<Alike>,
+/// Figures for a moment.
+#[derive(Clone, Copy, Debug)]
+pub enum Split<'a> {
+    /// They hold at it.
+    Holds(Told<'a>),
+    /// None do; these are the nearest, by time and counts.
+    Nearest(Told<'a>),
 }
 
-/// Figures of a moment with the same counts, too far away to hold.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Alike {
+impl<'a> Split<'a> {
+    /// The figures.
+    pub fn told(self) -> Told<'a> {
+        let (Self::Holds(told) | Self::Nearest(told)) = self;
+        told
+    }
+
+    /// The moment of the peak's figures, as the head of a column.
+    pub fn head(self) -> String {
+        let at = seconds(self.told().at_ms);
+        match self {
+            Self::Holds(_) => format!("Near the peak, at {at}"),
+            Self::Nearest(_) => format!("Nearest known to the peak, at {at}"),
+        }
+    }
+
+    /// The figures, if they hold.
+    pub fn holding(self) -> Option<Told<'a>> {
+        match self {
+            Self::Holds(told) => Some(told),
+            Self::Nearest(_) => None,
+        }
+    }
+}
+
+/// The most that was in RAM.
+#[derive(Clone, Copy, Debug)]
+pub struct Peak<'a> {
+    /// The kernel's maximum, in bytes.
+    pub most: u64,
     /// When, in ms.
     pub at_ms: u64,
-    /// Resident bytes of the heap.
-    pub resident: u64,
-    /// Bytes requested by the program.
-    pub requested: u64,
+    /// If it came and went between two readings: the time of the earlier one, in ms.
+    pub after_ms: Option<u64>,
+    /// Slabs and large blocks near the peak, by the page heap's count.
+    pub taken: Option<u64>,
+    /// Its figures; `None`: the process never wrote any.
+    pub split: Option<Split<'a>>,
 }
 
 /// The counts of every sample, which do not need the process to answer.
@@ -54,6 +77,13 @@ const LEAST_RSS: u64 = 256 << 10;
 const LEAST_SPANS: u64 = 1 << 20;
 /// Figures this close hold at any interval, in ms.
 const LEAST_NEAR_MS: u64 = 250;
+/// A shorter gap between two sets of figures is drawn through, in ms.
+const DRAWN_MS: u64 = 500;
+/// Resident counts within one part in this many of the maximum are near it.
+const NEAR_PART: u64 = 10;
+/// After `exec`, the kernel's maximum includes that of the program before, such as `neap` itself,
+/// which has less than this, in bytes.
+const INHERITED: u64 = 64 << 20;
 /// If a heap was the same before and after, and by its counts in between, it is assumed unchanged
 /// for at most this long, in ms.
 const STEADY_MS: u64 = 10_000;
@@ -66,6 +96,10 @@ impl Moment {
             rss: sample.rss,
             spans: sample.spans,
         })
+    }
+
+    fn taken(&self) -> u64 {
+        self.spans.map_or(0, |spans| spans.taken())
     }
 
     /// Whether the counts are the same as at the time of the figures.
@@ -123,7 +157,7 @@ impl<'a> History<'a> {
     }
 
     /// The figures that hold at a moment.
-    pub fn at(&self, moment: &Moment) -> Known<'a> {
+    pub fn at(&self, moment: &Moment) -> Option<Told<'a>> {
         let (before, after) = self.around(moment.t_ms);
         let distance = |told: &&Told| told.at_ms.abs_diff(moment.t_ms);
         let agreeing = [before, after]
@@ -137,94 +171,102 @@ impl<'a> History<'a> {
             _ => self.near_ms,
         };
         let nearest = agreeing.min_by_key(distance);
-        match nearest.filter(|told| distance(told) <= within) {
-            Some(told) => Ok(*told),
-            None => Err(self.gap(*moment)),
-        }
+        nearest.filter(|told| distance(told) <= within).copied()
     }
 
-    fn gap(&self, moment: Moment) -> Gap {
+    /// The figures before or after a moment, whichever have counts nearer to its own.
+    fn nearest(&self, moment: &Moment) -> Option<Told<'a>> {
         let (before, after) = self.around(moment.t_ms);
-        let alike = [before, after].into_iter().flatten();
-        let alike = alike.filter(|told| moment.agrees(told));
-        let nearest = alike.min_by_key(|told| told.at_ms.abs_diff(moment.t_ms));
-        Gap {
-            moment,
-            before_ms: before.map(|told| told.at_ms),
-            after_ms: after.map(|told| told.at_ms),
-            alike: nearest.map(|told| Alike {
-                at_ms: told.at_ms,
-                resident: told.heap.ledger.resident,
-                requested: told.heap.ledger.requested,
-            }),
-        }
+        let apart = |told: &&Told| {
+            let spans = match (moment.spans, told.heap.spans) {
+                (Some(one), Some(other)) => one.taken().abs_diff(other.taken()),
+                _ => 0,
+            };
+            let counts = spans.saturating_add(moment.rss.abs_diff(told.rss));
+            (counts, told.at_ms.abs_diff(moment.t_ms))
+        };
+        let both = [before, after].into_iter().flatten();
+        both.min_by_key(apart).copied()
     }
 
-    /// The highest resident count of the samples, in bytes.
-    pub fn most(&self) -> u64 {
-        let counted = self.moments.iter().map(|moment| moment.rss);
-        let told = self.told.iter().map(|told| told.rss);
-        counted.chain(told).max().unwrap_or(0)
-    }
-
-    /// The kernel's peak, if it exceeds [`History::most`] by a twentieth: a peak between two
-    /// samples.
-    pub fn missed(&self) -> Option<u64> {
-        let highest = self.told.iter().map(|told| told.heap.most_rss).max()?;
-        let most = self.most();
-        (highest > most.saturating_add((most / PART).max(LEAST_RSS))).then_some(highest)
-    }
-
-    /// The moment when the program held most, among those when the resident count was near its
-    /// highest. Freed memory stays resident for a while, so the resident count may be highest when
-    /// much memory is free. Unknown if the program may have held more at an unknown moment. `None`:
+    /// The kernel's maximum, where the program held most of the moments near it: freed memory stays
+    /// resident for a while, so the resident count may be highest when much memory is free. `None`:
     /// the process was never seen with resident memory.
-    pub fn peak(&self) -> Option<Known<'a>> {
-        let most = self.most();
-        let is_near = |rss: u64| rss > 0 && rss >= most - most / PART;
-        let best = self
-            .told
-            .iter()
-            .filter(|told| is_near(told.rss))
-            .max_by_key(|told| held(told));
-        let bound = best.map_or(0, |told| bound(held(told)));
+    pub fn peak(&self) -> Option<Peak<'a>> {
+        let counted = self.moments.iter().map(|moment| (moment.t_ms, moment.rss));
+        let told = self.told.iter().map(|told| (told.at_ms, told.rss));
+        let readings = counted.chain(told);
+        let seen = readings.clone().map(|(_, rss)| rss).max()?;
+        let (at_ms, _) = readings
+            .filter(|(_, rss)| *rss >= seen - seen / 100)
+            .min()?;
+        let missed = self.missed().filter(|(most, ..)| *most > seen);
+        let (most, after_ms, until_ms) = missed.unwrap_or((seen, 0, at_ms));
+        let is_between = most > bound(seen, LEAST_RSS);
+        let at_ms = if is_between { until_ms } else { at_ms };
+        let near: Vec<_> = (self.moments.iter())
+            .filter(|moment| is_near(moment.rss, most))
+            .collect();
+        let fullest = near.iter().max_by_key(|moment| moment.taken());
+        let unseen = Moment {
+            t_ms: at_ms,
+            rss: most,
+            ..Moment::default()
+        };
+        let moment = fullest.map_or(unseen, |moment| **moment);
+        let nearest = || self.nearest(&moment).map(Split::Nearest);
+        (seen > 0).then(|| Peak {
+            most,
+            at_ms,
+            after_ms: is_between.then_some(after_ms),
+            taken: moment.spans.map(|spans| spans.taken()),
+            split: self.split(&near, most).or_else(nearest),
+        })
+    }
+
+    /// The kernel's maximum; 0: unknown.
+    pub fn most(&self) -> u64 {
+        self.peak().map_or(0, |peak| peak.most)
+    }
+
+    /// The figures of the moment near the peak at which the program held most; `None` if it may
+    /// have held more at an unknown moment.
+    fn split(&self, near: &[&Moment], most: u64) -> Option<Split<'a>> {
+        let told = self.told.iter().filter(|told| is_near(told.rss, most));
+        let best = told.max_by_key(|told| held(told))?;
+        let least = held(best) / NEAR_PART;
+        let bound = held(best).saturating_add(least.max(LEAST_SPANS));
         let may_hold_more = |moment: &&Moment| {
             let is_bounded = moment.spans.is_some_and(|spans| spans.taken() <= bound);
-            !is_bounded && self.at(moment).is_err()
+            !is_bounded && self.at(moment).is_none()
         };
-        let near = self.moments.iter().filter(|moment| is_near(moment.rss));
-        let untold = near.filter(may_hold_more).max_by_key(|moment| {
-            let taken = moment.spans.map_or(0, |spans| spans.taken());
-            (taken, moment.rss, std::cmp::Reverse(moment.t_ms))
-        });
-        match (untold, best) {
-            (Some(moment), _) => Some(Err(self.gap(*moment))),
-            (None, Some(told)) => Some(Ok(*told)),
-            (None, None) => None,
-        }
+        let unknown = near.iter().copied().any(|moment| may_hold_more(&moment));
+        (!unknown).then_some(Split::Holds(*best))
+    }
+
+    /// The maximum that the kernel keeps, and between which two times in ms it was reached.
+    fn missed(&self) -> Option<(u64, u64, u64)> {
+        let most = |told: &Told| told.heap.most_rss;
+        let first = most(self.told.first()?);
+        let highest = self.told.iter().map(most).max()?;
+        let index = self.told.iter().position(|told| most(told) == highest)?;
+        let before = self.told[..index].last().map_or(0, |told| told.at_ms);
+        let is_own = highest > first || highest >= INHERITED;
+        is_own.then_some((highest, before, self.told[index].until_ms))
     }
 
     /// What the process held when it ended or was last seen. `None`: it never wrote figures.
-    pub fn end(&self) -> Option<Known<'a>> {
+    pub fn end(&self) -> Option<Split<'a>> {
         let last = self.told.last()?;
-        let later = self
-            .moments
-            .iter()
-            .filter(|moment| moment.t_ms > last.at_ms);
-        let changed = later.clone().any(|moment| !moment.agrees(last));
+        let mut later = self.between(Some(last), None).iter();
+        let changed = later.any(|moment| !moment.agrees(last));
         let is_near = self.end_ms.saturating_sub(last.at_ms) <= self.near_ms;
-        let moment = self.moments.last().copied().unwrap_or_default();
-        Some(if is_near && !changed {
-            Ok(*last)
+        let split = if is_near && !changed {
+            Split::Holds
         } else {
-            Err(Gap {
-                after_ms: None,
-                ..self.gap(Moment {
-                    t_ms: moment.t_ms.max(last.at_ms),
-                    ..moment
-                })
-            })
-        })
+            Split::Nearest
+        };
+        Some(split(*last))
     }
 
     /// Whether the whole time from the figures before `index` to those at `index` is known.
@@ -239,9 +281,10 @@ impl<'a> History<'a> {
         let between = self.between(Some(before), Some(after));
         let is_steady = || {
             let mut between = between.iter();
-            between.all(|moment| self.at(moment).is_ok())
+            between.all(|moment| self.at(moment).is_some())
         };
-        apart <= self.near_ms || apart <= STEADY_MS && !between.is_empty() && is_steady()
+        apart <= self.near_ms.max(DRAWN_MS)
+            || apart <= STEADY_MS && !between.is_empty() && is_steady()
     }
 
     /// The counts between two sets of figures, or before the first, or after the last.
@@ -278,8 +321,12 @@ pub fn held(told: &Told) -> u64 {
 }
 
 /// The limit up to which a count is nearly the same.
-fn bound(bytes: u64) -> u64 {
-    bytes.saturating_add((bytes / PART).max(LEAST_SPANS))
+fn bound(bytes: u64, least: u64) -> u64 {
+    bytes.saturating_add((bytes / PART).max(least))
+}
+
+fn is_near(rss: u64, most: u64) -> bool {
+    rss > 0 && rss >= most - most / NEAR_PART
 }
 
 /// Two rounded readings of one clock may differ by this much, in ms.
@@ -338,8 +385,12 @@ mod tests {
         History::new(&samples.iter().collect::<Vec<_>>(), 100, end_ms)
     }
 
-    fn requested(known: Option<Known>) -> Option<u64> {
-        Some(known?.ok()?.heap.ledger.requested / MIB)
+    fn requested(told: Option<Told>) -> Option<u64> {
+        Some(told?.heap.ledger.requested / MIB)
+    }
+
+    fn peak<'a>(history: &History<'a>) -> Option<Told<'a>> {
+        history.peak()?.split?.holding()
     }
 
     /// A server that first answers at its end, when it has freed all memory and all of it is still
@@ -356,14 +407,12 @@ mod tests {
     fn a_ledger_of_another_moment_is_not_the_peaks() {
         let samples = silent_server();
         let history = history(&samples);
-        let Some(Err(gap)) = history.peak() else {
-            panic!("{:?}", history.peak())
-        };
-        assert_eq!(gap.moment.rss, 132 * MIB);
-        assert_eq!(gap.moment.spans.unwrap().taken(), 130 * MIB);
-        assert_eq!((gap.before_ms, gap.after_ms), (Some(10), Some(4990)));
+        let peak = history.peak().unwrap();
+        assert_eq!((peak.most, peak.at_ms), (132 * MIB, 100));
+        assert_eq!(peak.taken, Some(130 * MIB));
+        assert!(matches!(peak.split, Some(Split::Nearest(_))));
         // The end is still known, because the process reported it.
-        assert_eq!(requested(history.end()), Some(0));
+        assert_eq!(requested(history.end().and_then(Split::holding)), Some(0));
         assert!(!history.is_joined(1));
     }
 
@@ -380,7 +429,7 @@ mod tests {
         let known: Vec<bool> = history
             .moments
             .iter()
-            .map(|moment| history.at(moment).is_ok())
+            .map(|moment| history.at(moment).is_some())
             .collect();
         assert_eq!(known, [true, true, false, false, false]);
     }
@@ -394,7 +443,7 @@ mod tests {
                 telling(counted(1000 + gap_ms, 51, 41), 0, 51, 41),
             ];
             let history = history(&samples);
-            (history.is_joined(1), requested(history.peak()))
+            (history.is_joined(1), requested(peak(&history)))
         };
         assert_eq!(steady(5000), (true, Some(41)));
         // By the page heap's count, the program cannot have held more in between.
@@ -405,7 +454,7 @@ mod tests {
     fn a_heap_that_changed_without_a_trace_in_the_counts_is_not_known_in_between() {
         // Two thirds of every slab are freed: the same memory is resident, in the same number of
         // slabs.
-        let freed = counted(1300, 50, 40).with(Heap {
+        let freed = counted(1500, 50, 40).with(Heap {
             rss: 50 * MIB,
             spans: Some(spans(40)),
             ledger: Ledger {
@@ -423,7 +472,7 @@ mod tests {
         let known = history
             .moments
             .iter()
-            .map(|moment| requested(Some(history.at(moment))));
+            .map(|moment| requested(history.at(moment)));
         assert_eq!(known.collect::<Vec<_>>(), [Some(40), None, Some(13)]);
         assert!(!history.is_joined(1));
     }
@@ -449,7 +498,7 @@ mod tests {
             telling(counted(1000, 50, 48), 0, 50, 48),
             counted(5000, 50, 20),
         ];
-        assert_eq!(requested(history(&samples).peak()), Some(48));
+        assert_eq!(requested(peak(&history(&samples))), Some(48));
     }
 
     #[test]
@@ -460,7 +509,7 @@ mod tests {
                 telling(counted(9900, rss, 40), 900, 50, 40),
                 telling(counted(9000 + age_ms, 0, 0), age_ms, 50, 40),
             ];
-            requested(history(&samples).end())
+            requested(history(&samples).end().and_then(Split::holding))
         };
         assert_eq!(killed(100, 50), Some(40));
         assert_eq!(killed(100, 90), None);

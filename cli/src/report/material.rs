@@ -1,9 +1,10 @@
 //! The input of a report: recordings, profiles, and the memory errors that guarded samples found.
 
 use crate::failure::{Failure, shown};
-use crate::profile::{Extent, Profile, base, gap, pprof};
-use crate::recording::format::{Embedded, Happening};
+use crate::profile::{Extent, Profile, base, bounded, gap, pprof};
+use crate::recording::format::{Embedded, Event, Happening};
 use crate::recording::{self, Recording};
+use crate::report::known;
 use crate::{files, guard};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +22,8 @@ pub struct Material {
     pub profiles: Vec<Profile>,
     /// The recording's profiles from a process's peak, each with its time in ms.
     pub peaks: Vec<(u64, Profile)>,
+    /// Profiles from the second quarter of a process's time, each with its time in ms.
+    pub early: Vec<(u64, Profile)>,
     /// Memory errors of the recording's processes, or those of the file.
     pub errors: Vec<Errors>,
     /// Notes for people: what could not be used, or has an unusual meaning.
@@ -53,7 +56,7 @@ impl Material {
     pub fn new(recording: Recording) -> Self {
         let mut material = Self::default();
         for embedded in &recording.profiles {
-            material.take(embedded);
+            material.take(embedded, &recording);
         }
         if recording.left_out > 0 {
             material.notes.push(format!(
@@ -66,21 +69,41 @@ impl Material {
         material
     }
 
-    fn take(&mut self, embedded: &Embedded) {
+    fn take(&mut self, embedded: &Embedded, recording: &Recording) {
+        let taken_ms = embedded.early_ms.or(embedded.peak_ms);
+        let most = held(recording, embedded.pid, taken_ms.unwrap_or(u64::MAX));
         let profile = decoded(&embedded.pprof).map(|profile| Profile {
             pid: embedded.pid,
             program: embedded.program.clone(),
-            ..profile
+            ..bounded(profile, most)
         });
-        match (profile, embedded.peak_ms) {
-            (Ok(profile), None) => self.profiles.push(profile),
-            (Ok(profile), Some(peak_ms)) => self.peaks.push((peak_ms, profile)),
-            (Err(failure), _) => self.notes.push(format!(
+        match (profile, embedded.early_ms, embedded.peak_ms) {
+            (Ok(profile), Some(early_ms), _) => self.early.push((early_ms, profile)),
+            (Ok(profile), None, Some(peak_ms)) => self.peaks.push((peak_ms, profile)),
+            (Ok(profile), None, None) => self.profiles.push(profile),
+            (Err(failure), ..) => self.notes.push(format!(
                 "A profile of process {} is damaged and left out: {failure}.",
                 embedded.pid
             )),
         }
     }
+}
+
+/// What a process held at most, when it was last counted before `t_ms`, in usable bytes. Unlimited
+/// if that is not known, as of a process that executed another program.
+fn held(recording: &Recording, pid: u32, t_ms: u64) -> u64 {
+    let came = |event: &&Event| event.pid == pid && matches!(event.what, Happening::Came { .. });
+    if recording.events.iter().filter(came).count() > 1 {
+        return u64::MAX;
+    }
+    let of_process = recording.samples.iter().filter(|sample| sample.pid == pid);
+    let counts = of_process.flat_map(|sample| {
+        let told = sample.told().map(|told| (told.at_ms, known::held(&told)));
+        let counted = sample.spans.map(|spans| (sample.t_ms, spans.taken()));
+        told.into_iter().chain(counted)
+    });
+    let last = counts.filter(|(at_ms, _)| *at_ms <= t_ms).max();
+    last.map_or(u64::MAX, |(_, bytes)| bytes)
 }
 
 fn decoded(base64: &str) -> Result<Profile, Failure> {

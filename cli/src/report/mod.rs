@@ -23,11 +23,11 @@ mod timeline;
 mod verdict;
 
 pub use date::{seconds, utc};
-pub use page::{bytes, known as known_bytes, prose, quoted};
+pub use page::{bytes, prose, quoted};
 
 use crate::failure::Failure;
 use crate::view::json;
-use known::Known;
+use known::Split;
 use material::Material;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -90,16 +90,23 @@ impl Report {
         let subject = Subject::choose(&self.material);
         let Verdict { opening, findings } = verdict::judge(&subject);
         let history = subject.history();
+        let (peak, end) = (history.peak(), history.end());
+        let ledger = |split: Option<Split>| Some(json::lines(&split?.holding()?.heap.ledger));
         json!({
             "program": subject.program,
             "pid": subject.pid,
             "duration_ms": subject.duration_ms(),
             "peak_resident": history.most(),
-            "peak_resident_between_samples": history.missed(),
-            "peak": history.peak().map(moment),
-            "ledger_at_peak": history.peak().and_then(Result::ok).map(|told| json::lines(&told.heap.ledger)),
-            "end": history.end().map(moment),
-            "ledger_at_end": history.end().and_then(Result::ok).map(|told| json::lines(&told.heap.ledger)),
+            "peak": peak.map(|peak| json!({
+                "resident": peak.most,
+                "t_ms": peak.at_ms,
+                "after_ms": peak.after_ms,
+                "slabs_and_large_blocks": peak.taken,
+                "split": peak.split.map(moment),
+            })),
+            "ledger_at_peak": ledger(peak.and_then(|peak| peak.split)),
+            "end": end.map(moment),
+            "ledger_at_end": ledger(end),
             "verdict": opening,
             "findings": findings,
             "notes": self.material.notes,
@@ -107,20 +114,10 @@ impl Report {
     }
 }
 
-/// The time of the moment, and whether the heap's contents are known.
-fn moment(known: Known) -> Value {
-    match known {
-        Ok(told) => json!({"known": true, "t_ms": told.at_ms, "resident": told.rss}),
-        Err(gap) => json!({
-            "known": false,
-            "t_ms": gap.moment.t_ms,
-            "resident": gap.moment.rss,
-            "slabs_and_large_blocks": gap.moment.spans.map(|spans| spans.taken()),
-            "told_before_ms": gap.before_ms,
-            "told_after_ms": gap.after_ms,
-            "told_alike_ms": gap.alike.map(|alike| alike.at_ms),
-        }),
-    }
+/// The time of the figures, and whether they hold.
+fn moment(split: Split) -> Value {
+    let (told, known) = (split.told(), split.holding().is_some());
+    json!({"known": known, "t_ms": told.at_ms, "resident": told.rss})
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::date::seconds;
 use super::flame::Flame;
-use super::known::History;
+use super::known::{History, Split};
 use super::material::Material;
 use super::sites::{Site, sites};
 use super::subject::{Process, Subject, processes};
@@ -18,7 +18,7 @@ use crate::recording::format::{ClassRow, Head, Told};
 use crate::statistics::secret;
 use askama::Template;
 use askama::filters::{Html, escape};
-use neap_shared::ledger::Sign;
+use neap_shared::ledger::{Ledger, Line, Sign};
 use neap_shared::stats::Bytes;
 use std::ffi::OsStr;
 
@@ -41,7 +41,7 @@ struct Page<'a> {
     /// Whether the profile is of one session, so that "live" means growth.
     is_session: bool,
     classes: Vec<ClassLine>,
-    ledger: LedgerTable,
+    ledger: Option<LedgerTable>,
     counted: Option<Counted<'a>>,
     /// When the most stacks were in use.
     stacks: Option<Told<'a>>,
@@ -103,11 +103,6 @@ fn command(head: &Head) -> String {
 /// Bytes for people.
 pub fn bytes(bytes: &u64) -> String {
     Bytes(*bytes).to_string()
-}
-
-/// Bytes that may be unknown.
-pub fn known(known: &Option<u64>) -> String {
-    known.as_ref().map_or("not known".to_owned(), bytes)
 }
 
 /// Prose with names in backticks, as HTML.
@@ -209,66 +204,38 @@ pub fn class_lines(subject: &Subject) -> Vec<ClassLine> {
     rows.iter().map(line).collect()
 }
 
-/// The ledger at the peak and at the last report.
-#[derive(Default)]
+/// The ledger near the peak and at the last report.
 pub struct LedgerTable {
     pub peak_head: String,
     pub end_head: String,
-    pub lines: Vec<LedgerLine>,
+    pub peak: Ledger,
+    pub end: Ledger,
 }
 
-/// One line.
-pub struct LedgerLine {
-    pub sign: &'static str,
-    pub name: &'static str,
-    /// Bytes at the peak, if they are known.
-    pub peak: Option<u64>,
-    /// Bytes at the last report.
-    pub end: u64,
-    pub meaning: &'static str,
-}
-
-/// The ledger without the lines that are zero; empty if the process never reported one.
-pub fn ledger_table(history: &History) -> LedgerTable {
-    let Some(last) = history.told.last() else {
-        return LedgerTable::default();
-    };
-    let peak = history.peak().and_then(Result::ok);
-    let at_peak = peak.map(|told| told.heap.ledger);
-    let peaks = at_peak.unwrap_or_default().lines();
-    let mut lines: Vec<LedgerLine> = Vec::new();
-    for (peak, last) in peaks.into_iter().zip(last.heap.ledger.lines()) {
-        if peak.bytes > 0 || last.bytes > 0 {
-            let sign = match last.sign {
-                Sign::Plus => "+",
-                Sign::Minus => "−",
-            };
-            lines.push(LedgerLine {
-                sign,
-                name: last.name,
-                peak: at_peak.map(|_| peak.bytes),
-                end: last.bytes,
-                meaning: last.meaning,
-            });
-        }
+impl LedgerTable {
+    /// The lines that are not zero, with the bytes at the end.
+    fn lines(&self) -> Vec<(Line, u64)> {
+        let both = self.peak.lines().into_iter().zip(self.end.lines());
+        let both = both.map(|(peak, end)| (peak, end.bytes));
+        both.filter(|(peak, end)| peak.bytes > 0 || *end > 0)
+            .collect()
     }
-    lines.push(LedgerLine {
-        sign: "=",
-        name: "resident",
-        peak: at_peak.map(|ledger| ledger.resident),
-        end: last.heap.ledger.resident,
-        meaning: "the heap in RAM",
-    });
-    LedgerTable {
-        peak_head: peak.map_or("At the peak".to_owned(), |told| {
-            format!("At the peak, at {}", seconds(told.at_ms))
-        }),
+}
+
+/// The ledger; `None` if the process never reported one.
+pub fn ledger_table(history: &History) -> Option<LedgerTable> {
+    let last = history.told.last()?;
+    let split = history.peak().and_then(|peak| peak.split);
+    let split = split.unwrap_or(Split::Nearest(*last));
+    Some(LedgerTable {
+        peak_head: split.head(),
         end_head: match history.end() {
-            Some(Ok(_)) => "At the end".to_owned(),
+            Some(Split::Holds(_)) => "At the end".to_owned(),
             _ => format!("Last reported, at {}", seconds(last.at_ms)),
         },
-        lines,
-    }
+        peak: split.told().heap.ledger,
+        end: last.heap.ledger,
+    })
 }
 
 /// The counters of the last report.
@@ -286,7 +253,7 @@ pub fn counted<'a>(history: &History<'a>) -> Option<Counted<'a>> {
     let told = *history.told.last()?;
     let at = seconds(told.at_ms);
     let (when, until) = match history.end() {
-        Some(Ok(_)) => ("at the end".to_owned(), String::new()),
+        Some(Split::Holds(_)) => ("at the end".to_owned(), String::new()),
         _ => (format!("at {at}"), format!(", up to {at}")),
     };
     let most = history.most();

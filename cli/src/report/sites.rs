@@ -3,9 +3,12 @@
 //! A profile has stacks of calls. People look for their own function, not for the library's that it
 //! called. So a site is the innermost call outside all languages' runtimes.
 
-use crate::profile::{Figures, Frame, Profile, Stack, base, is_runtime, is_start, source};
+use crate::profile::{
+    Figures, Frame, Profile, Stack, base, is_runtime, is_start, source, variance,
+};
 use crate::recording::format::Classes;
 use neap_shared::classes::{BUILT_IN, MAX_BLOCK};
+use neap_shared::stats::Bytes;
 use std::collections::HashMap;
 
 /// One place.
@@ -24,6 +27,8 @@ pub struct Site {
     /// The sum over the stacks of the square of their live usable bytes, divided by their live
     /// objects. It is least if the blocks of all stacks have the same mean.
     squares: f64,
+    /// Of its live bytes.
+    variance: f64,
 }
 
 /// Most callers listed.
@@ -37,6 +42,27 @@ impl Site {
             "" => format!("`{function}`"),
             place => format!("`{function}` ({})", plain(place)),
         }
+    }
+
+    /// Its live bytes, with twice their standard error.
+    pub fn live(&self) -> String {
+        with_error(self.figures.live_bytes, (2.0 * self.variance.sqrt()) as u64)
+    }
+
+    /// By how many bytes more are live here than were at the same place of `before`, and the error.
+    /// Both times share the samples of objects that stayed, so only the others err.
+    pub fn grown(&self, before: &[Self]) -> (u64, u64) {
+        let before = before.iter().find(|other| other.is_at(self));
+        let before = before.map_or(Figures::default(), |site| site.figures);
+        let (now, each) = (
+            self.figures,
+            self.variance / self.figures.live_bytes.max(1) as f64,
+        );
+        let grown = now.live_bytes.saturating_sub(before.live_bytes);
+        let added = now.alloc_bytes.saturating_sub(before.alloc_bytes);
+        let replaced = added.saturating_sub(grown).min(before.live_bytes);
+        let variance = each * (grown as f64 + 2.0 * replaced as f64);
+        (grown, (2.0 * variance.sqrt()) as u64)
     }
 
     /// Whether both are the same place.
@@ -64,6 +90,14 @@ impl Site {
     }
 }
 
+/// An estimate with its error in percent, if that is at least 1 %.
+pub fn with_error(bytes: u64, error: u64) -> String {
+    match (100.0 * error as f64 / bytes.max(1) as f64).ceil() {
+        percent if percent > 1.0 => format!("{} ± {percent:.0} %", Bytes(bytes)),
+        _ => Bytes(bytes).to_string(),
+    }
+}
+
 /// A name without the characters that would end a quotation.
 fn plain(name: &str) -> String {
     name.replace('`', "'")
@@ -79,6 +113,7 @@ pub fn sites(profile: &Profile) -> Vec<Site> {
         });
         let site = found.entry(key).or_insert_with(|| named(stack, at));
         site.figures.add(&stack.figures);
+        site.variance += variance(&stack.figures, profile.rate);
         let figures = &stack.figures;
         site.squares += (figures.live_usable as f64).powi(2) / figures.live_objects.max(1) as f64;
         if figures.alloc_bytes > site.most {

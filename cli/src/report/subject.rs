@@ -27,6 +27,8 @@ pub struct Subject<'a> {
     pub profile: Option<&'a Profile>,
     /// Its profile at its peak, with the time in ms.
     pub at_peak: Option<&'a (u64, Profile)>,
+    /// Its profile from the second quarter of its time, with the time in ms.
+    pub early: Option<&'a (u64, Profile)>,
     /// Its kind of heap.
     pub frontend: Frontend,
     /// What it finally executed.
@@ -107,16 +109,18 @@ impl<'a> Subject<'a> {
             .iter()
             .flat_map(|recording| &recording.events)
             .filter(|event| process.has(event.pid, event.t_ms));
+        let of_process = |profiles: &'a [(u64, Profile)]| {
+            let mut profiles = profiles.iter();
+            profiles.rfind(|(_, profile)| process.is_of(profile))
+        };
         let mut subject = Self {
             pid: process.pid,
             program: process.program.clone(),
             samples,
             classes,
             events: events.collect(),
-            at_peak: material
-                .peaks
-                .iter()
-                .rfind(|(_, profile)| process.is_of(profile)),
+            at_peak: of_process(&material.peaks),
+            early: of_process(&material.early),
             profile: material
                 .profiles
                 .iter()
@@ -335,6 +339,7 @@ mod tests {
         assert_eq!(sampling(Some("512K"), &[], &[]), Sampling::Lost);
         let damaged = Embedded {
             peak_ms: None,
+            early_ms: None,
             pid: 7,
             program: "./server".to_owned(),
             pprof: "!!".to_owned(),

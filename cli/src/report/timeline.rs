@@ -2,7 +2,7 @@
 //! the page's script. While the heap is unknown, only the kernel's and the page heap's counts are
 //! drawn, hatched.
 
-use super::known::{History, Moment};
+use super::known::{History, Moment, Split};
 use super::subject::Subject;
 use crate::recording::format::{Event, Happening, Told};
 use neap_shared::ledger::Ledger;
@@ -30,8 +30,10 @@ pub struct Timeline {
     pub purges: Vec<Tick>,
     /// Data for the script.
     pub points: Points,
-    /// The resident count at the peak.
-    pub peak: u64,
+    /// The moment of the table's figures.
+    pub moment: String,
+    /// The resident count then.
+    pub rss: u64,
 }
 
 /// A band's area.
@@ -41,8 +43,8 @@ pub struct Area {
     pub band: &'static Band,
     /// The path's data attribute.
     pub path: String,
-    /// Bytes at the peak, if known.
-    pub at_peak: Option<u64>,
+    /// Bytes at the moment of the table.
+    pub bytes: u64,
 }
 
 /// The data that the script shows.
@@ -86,7 +88,8 @@ impl Point {
 impl Timeline {
     /// Draws what is known of `subject`; `None` with fewer than two moments.
     pub fn of(subject: &Subject) -> Option<Self> {
-        let points = columns(moments(&subject.history()));
+        let history = subject.history();
+        let points = columns(moments(&history));
         let (first, last) = (points.first()?.t_ms, points.last()?.t_ms);
         if first == last {
             return None;
@@ -99,8 +102,12 @@ impl Timeline {
         };
         let peak = (0..points.len()).max_by_key(|index| points[*index].rss)?;
         let outline = outline(&scale, &points);
+        let split = history.peak()?.split;
+        let cut = split
+            .map(|split| Cut::of(&split.told()))
+            .unwrap_or_default();
         Some(Self {
-            areas: areas(&scale, &points, peak),
+            areas: areas(&scale, &points, &cut),
             unknown: if is_known(&points) {
                 String::new()
             } else {
@@ -111,7 +118,8 @@ impl Timeline {
             times: scale.times(),
             purges: purges(&scale, subject),
             points: for_script(&scale, &points, peak),
-            peak: points[peak].rss,
+            moment: split.map_or("at the peak".to_owned(), Split::head),
+            rss: split.map_or(points[peak].rss, |_| cut.rss),
         })
     }
 }
@@ -160,7 +168,7 @@ fn unknown(
     };
     let between = history.between(before, after).iter();
     between
-        .filter(|moment| moment.rss > least && history.at(moment).is_err())
+        .filter(|moment| moment.rss > least && history.at(moment).is_none())
         .map(point)
         .collect()
 }
@@ -204,7 +212,7 @@ fn shown(points: &[Point]) -> Vec<usize> {
     (0..BAND_COUNT).filter(is_there).collect()
 }
 
-fn areas(scale: &Scale, points: &[Point], peak: usize) -> Vec<Area> {
+fn areas(scale: &Scale, points: &[Point], at: &Cut) -> Vec<Area> {
     let told: Vec<(&Point, &Cut)> = points
         .iter()
         .filter_map(|point| Some((point, point.cut()?)))
@@ -222,7 +230,7 @@ fn areas(scale: &Scale, points: &[Point], peak: usize) -> Vec<Area> {
         areas.push(Area {
             band: &BANDS[index],
             path: stretches.map(|corners| path(scale, corners)).collect(),
-            at_peak: points[peak].cut().map(|cut| cut.bytes[index]),
+            bytes: at.bytes[index],
         });
         below = above;
     }
@@ -559,9 +567,14 @@ mod tests {
         assert_eq!(points.taken[20], Some(88 << 20));
         assert_eq!(points.rss[20], 90 << 20);
         assert!(!timeline.unknown.is_empty());
-        assert_eq!(timeline.areas[0].at_peak, None);
+        assert_eq!(timeline.areas[0].bytes, 1 << 20);
+        assert!(
+            timeline.moment.starts_with("Nearest known"),
+            "{}",
+            timeline.moment
+        );
         let told = subject(&samples[..10]);
-        assert!(told.unknown.is_empty() && told.areas[0].at_peak.is_some());
+        assert!(told.unknown.is_empty() && told.moment.starts_with("Near the peak"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Writes the profiles and leaks after the program's end, and says where they are.
 
 use super::run::Session;
-use super::watched::Watched;
+use super::watched::{Reading, Watched};
 use crate::failure::{Failure, shown};
 use crate::files;
 use crate::launch::named_after;
@@ -164,15 +164,17 @@ impl Session {
         }
         let mut records: Vec<_> = profiles
             .iter()
-            .map(|profile| embedded(profile, None))
+            .map(|profile| embedded(profile, None, None))
             .collect();
         for process in &self.processes {
-            if let Some(peak) = process.peak()
-                && let Ok(profile) = Profile::from_region(&peak.region)
-            {
-                let profile = of_process(process, profile);
-                records.push(embedded(&profile, Some(peak.t_ms)));
-            }
+            let read = |reading: &Reading| {
+                let profile = Profile::from_region(&reading.region).ok()?;
+                Some((of_process(process, profile), Some(reading.t_ms)))
+            };
+            let early = process.early().and_then(read);
+            let peak = process.peak().and_then(read);
+            records.extend(early.map(|(profile, at)| embedded(&profile, None, at)));
+            records.extend(peak.map(|(profile, at)| embedded(&profile, at, None)));
         }
         records.iter().for_each(|record| self.write(record));
     }
@@ -253,9 +255,10 @@ fn of_process(process: &Watched, profile: Profile) -> Profile {
     }
 }
 
-fn embedded(profile: &Profile, peak_ms: Option<u64>) -> Record {
+fn embedded(profile: &Profile, peak_ms: Option<u64>, early_ms: Option<u64>) -> Record {
     Record::Profile(Embedded {
         peak_ms,
+        early_ms,
         pid: profile.pid,
         program: profile.program.clone(),
         pprof: STANDARD.encode(pprof::encode(profile)),

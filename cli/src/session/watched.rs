@@ -7,6 +7,7 @@ use crate::recording::format::{
 };
 use neap_shared::stats::Snapshot;
 use neap_shared::status_page::NAME;
+use std::mem;
 use std::time::{Duration, Instant};
 
 /// Time since the program's start, by the clock of the processes' figures.
@@ -56,15 +57,22 @@ pub struct Watched {
     classes_at: Option<u64>,
     kernel_from: Instant,
     peak: Peak,
+    early: Early,
 }
 
-/// The profile from when the program held most, as far as it was read in time.
+/// A profile as it was read before the end.
 #[derive(Default)]
-pub struct Peak {
+pub struct Reading {
     /// When, in ms.
     pub t_ms: u64,
     /// The region's bytes; empty if never read.
     pub region: Vec<u8>,
+}
+
+/// The profile from when the program held most, as far as it was read in time.
+#[derive(Default)]
+struct Peak {
+    reading: Reading,
     /// Bytes that the program held then.
     held: u64,
     /// The earliest time of the next reading.
@@ -87,6 +95,7 @@ impl Watched {
             classes_at: None,
             kernel_from: Instant::now(),
             peak: Peak::default(),
+            early: Early::default(),
         }
     }
 
@@ -101,8 +110,13 @@ impl Watched {
     }
 
     /// Its profile at the peak, if it holds less now.
-    pub fn peak(&self) -> Option<&Peak> {
-        Some(&self.peak).filter(|peak| !peak.region.is_empty())
+    pub fn peak(&self) -> Option<&Reading> {
+        Some(&self.peak.reading).filter(|reading| !reading.region.is_empty())
+    }
+
+    /// Its profile from the second quarter of its time.
+    pub fn early(&self) -> Option<&Reading> {
+        Some(&self.early.older).filter(|reading| !reading.region.is_empty())
     }
 
     /// Its kind of heap, from its status page.
@@ -155,6 +169,7 @@ impl Watched {
         self.keep_answering(interval, &seen);
         if let (Some(region), Some(spans)) = (&self.region, seen.spans) {
             self.peak.look(seen.t_ms, spans.taken(), region);
+            self.early.look(seen.t_ms, region);
         }
         let arenas_rss = self.kernel_count();
         self.lines(seen, clock, arenas_rss)
@@ -304,11 +319,33 @@ impl Peak {
         if early || held < LEAST_PEAK || held < self.held.saturating_add(self.held / 10) {
             return;
         }
-        let Ok(bytes) = region.read() else {
+        let Ok(region) = region.read() else {
             return;
         };
         self.from = Some(Instant::now() + start.elapsed() * KERNEL_PART);
-        (self.t_ms, self.held, self.region) = (t_ms, held, bytes);
+        self.held = held;
+        self.reading = Reading { t_ms, region };
+    }
+}
+
+/// Two profiles, each from half or less of the time that the next is from.
+#[derive(Default)]
+struct Early {
+    from_ms: Option<u64>,
+    older: Reading,
+    newer: Reading,
+}
+
+impl Early {
+    /// Reads the region if the process is twice as old as at the last reading.
+    fn look(&mut self, t_ms: u64, region: &Region) {
+        let from_ms = *self.from_ms.get_or_insert(t_ms);
+        let age_ms = self.newer.t_ms.saturating_sub(from_ms);
+        let is_due = t_ms > self.newer.t_ms && t_ms - from_ms >= 2 * age_ms;
+        if is_due && let Ok(region) = region.read() {
+            let newer = Reading { t_ms, region };
+            self.older = mem::replace(&mut self.newer, newer);
+        }
     }
 }
 

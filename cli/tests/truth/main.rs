@@ -4,6 +4,7 @@
 //! Each number of the page is compared with that of the same moment: it must be within a twentieth,
 //! or be marked as not known.
 
+mod answers;
 mod page;
 mod server;
 #[path = "../../../ci/skips.rs"]

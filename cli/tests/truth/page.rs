@@ -179,10 +179,11 @@ impl Page {
 
     /// The ledger of the peak or of the end must be true at its moment, or be marked as missing.
     fn check_ledger(&self, which: &str, truth: &Truth) {
-        let (moment, ledger) = (
-            &self.verdict[which],
-            &self.verdict[format!("ledger_at_{which}")],
-        );
+        let moment = match which {
+            "peak" => &self.verdict["peak"]["split"],
+            _ => &self.verdict[which],
+        };
+        let ledger = &self.verdict[format!("ledger_at_{which}")];
         if moment["known"] != true {
             assert!(ledger.is_null(), "{which}: {ledger}");
             let words = if which == "peak" {
@@ -220,7 +221,7 @@ impl Page {
             "{most}: {}",
             truth.most_rss()
         );
-        if self.verdict["peak"]["known"] != true {
+        if self.verdict["peak"]["split"]["known"] != true {
             assert!(self.opening().contains("not known"), "{}", self.opening());
         }
     }

@@ -1,13 +1,14 @@
-//! What makes a finding. Judges the lines of the ledger at the peak, and detects a heap that keeps
-//! growing.
+//! What makes a finding. Judges the lines of the ledger near the peak, and detects a heap that
+//! keeps growing.
 
 use crate::recording::format::Told;
 use crate::report::date::seconds;
-use crate::report::known::{History, held};
+use crate::report::known::{History, Split, held};
 use crate::report::subject::Subject;
 use neap_shared::ledger::Requested;
 use neap_shared::stats::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// Fewer bytes than this are not reported.
 pub const FLOOR: u64 = 10_000_000;
@@ -23,6 +24,8 @@ pub struct Finding {
     pub kind: &'static str,
     /// How much, in bytes.
     pub bytes: u64,
+    /// By how much it grew, if it did, in bytes.
+    pub grown: u64,
     /// As a share of `of`, 0 to 1.
     pub share: f64,
     /// The whole that `share` refers to.
@@ -61,6 +64,11 @@ impl Finding {
         }
     }
 
+    /// What grew most comes first, then what is largest.
+    pub fn rank(&self) -> impl Ord + use<> {
+        std::cmp::Reverse((self.grown, self.bytes))
+    }
+
     /// The share in percent, for a bar.
     pub fn percent(&self) -> f64 {
         (self.share * 100.0).clamp(0.0, 100.0)
@@ -96,6 +104,8 @@ pub fn percent(part: u64, whole: u64) -> String {
 
 /// See [`Finding::kind`].
 pub const ROUNDING: &str = "rounding";
+/// See [`Finding::kind`].
+pub const GROWTH: &str = "growth";
 
 /// One or more lines of the ledger, and the threshold from which they are reported.
 #[derive(Deserialize)]
@@ -107,6 +117,13 @@ struct Rule {
     least: f64,
     /// What there is, why, and the remedy.
     texts: [&'static str; 3],
+}
+
+/// A text for a finding that needs no figures, by its name in the file.
+pub fn text(name: &str) -> String {
+    let texts: HashMap<&str, String> =
+        serde_json::from_str(include_str!("texts.json")).expect("a test reads the texts");
+    texts[name].clone()
 }
 
 /// All rules.
@@ -132,9 +149,10 @@ impl Whole {
     }
 }
 
-/// The findings about the heap at its peak, if that is known.
+/// The findings about the heap near its peak, if that is known.
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    let Some(told) = subject.history().peak().and_then(Result::ok) else {
+    let split = subject.history().peak().and_then(|peak| peak.split);
+    let Some(told) = split.and_then(Split::holding) else {
         return Vec::new();
     };
     let rules = rules().into_iter();
@@ -168,15 +186,17 @@ impl Rule {
     }
 }
 
-/// Steady growth until the end.
+/// Steady growth until the end, or until the program began to free everything.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
     /// Bytes half-way through the time.
     pub from: u64,
-    /// Bytes at the end.
+    /// Bytes at its end.
     pub to: u64,
     /// Time between the two, in ms.
     pub in_ms: u64,
+    /// When it ended, in ms, if the program freed most of it after that.
+    freed_from_ms: Option<u64>,
     /// The count that shows it.
     by: Count,
 }
@@ -203,58 +223,87 @@ impl Growth {
     /// Growth from quarter to quarter in the second half, by at least a fifth.
     pub fn of(subject: &Subject) -> Option<Self> {
         let history = subject.history();
-        let end_ms = subject.duration_ms();
         let counts = [
             (requested(&history), Count::Requested),
             (spans(&history), Count::Spans),
         ];
-        let (series, by) = counts
-            .into_iter()
-            .find(|(series, _)| is_covered(series, end_ms))?;
-        judged(&series, by, history.most())
+        let mut counts = counts.into_iter().map(|(mut series, by)| {
+            let freed_from_ms = without_teardown(&mut series);
+            (series, by, freed_from_ms)
+        });
+        let (series, by, freed_from_ms) = counts.find(|(series, _, freed_from_ms)| {
+            is_covered(
+                series,
+                freed_from_ms.unwrap_or_else(|| subject.duration_ms()),
+            )
+        })?;
+        Some(Self {
+            freed_from_ms,
+            ..judged(&series, by, history.most())?
+        })
+    }
+
+    fn until(&self) -> String {
+        match self.freed_from_ms {
+            None => "until the end".to_owned(),
+            Some(ms) => format!("until {}, when the program began to free it", seconds(ms)),
+        }
+    }
+
+    /// What grew, and of which whole.
+    fn what(&self) -> (&'static str, &'static str) {
+        match self.by {
+            Count::Requested => ("What the program holds", "what the program held then"),
+            Count::Spans => (
+                "The memory of slabs and large blocks, by the page heap's own count,",
+                "what slabs and large blocks took then",
+            ),
+        }
     }
 
     /// A sentence for another finding.
     pub fn remark(&self) -> String {
-        let what = match self.by {
-            Count::Requested => "The heap was",
-            Count::Spans => "Slabs and large blocks were",
-        };
-        let (grown, time) = (Bytes(self.to - self.from), seconds(self.in_ms));
-        format!(" {what} still growing at the end: by {grown} in its last {time}.")
+        let (grown, time, until) = (
+            Bytes(self.to - self.from),
+            seconds(self.in_ms),
+            self.until(),
+        );
+        let (what, _) = self.what();
+        format!(" {what} grew {until}, by {grown} in the last {time} of that.")
     }
 
     /// A finding of its own, if no site explains the growth.
-    pub fn finding(&self, subject: &Subject) -> Option<Finding> {
-        let grown = self.to - self.from;
+    pub fn finding(&self, subject: &Subject) -> Finding {
         let next = match subject.profile {
-            Some(_) => "The table of places below shows which ones hold it.",
-            None => "Record again with `--profile`: the report then names the places that hold it.",
+            Some(_) => "sampled",
+            None => "unsampled",
         };
-        let (of, what, note) = match self.by {
-            Count::Requested => (
-                "what the program held at the end",
-                "What the program holds",
-                "",
-            ),
-            Count::Spans => (
-                "what slabs and large blocks took at the end",
-                "The memory of slabs and large blocks",
-                " The process did not report its requested bytes often enough; this is the page \
-                 heap's own count, with the free blocks in slabs.",
-            ),
-        };
+        let ((what, of), grown) = (self.what(), self.to - self.from);
         let (from, to, time) = (Bytes(self.from), Bytes(self.to), seconds(self.in_ms));
         let texts = [
-            format!("{what} grew until the end: from {from} to {to} in {time}."),
             format!(
-                "It rose in every quarter of the second half of the run, by a fifth at least. Data \
-                 that is still being loaded looks the same as a leak.{note}"
+                "{what} grew {}: from {from} to {to} in {time}.",
+                self.until()
             ),
-            next.to_owned(),
+            text("growth"),
+            text(next),
         ];
-        Some(Finding::new("growth", grown, (self.to, of), texts))
+        let finding = Finding::new(GROWTH, grown, (self.to, of), texts);
+        Finding { grown, ..finding }
     }
+}
+
+/// Cuts off what follows the highest point, if that is in the last quarter of the time and the
+/// program freed a tenth or more after it. Returns the time of that point.
+fn without_teardown(series: &mut Series) -> Option<u64> {
+    let ((first_ms, _), (last_ms, last)) = (*series.first()?, *series.last()?);
+    let index = (0..series.len()).max_by_key(|index| series[*index].1)?;
+    let (top_ms, top) = series[index];
+    let is_late = (top_ms - first_ms) / 3 >= last_ms - top_ms;
+    (is_late && last < top - top / 10).then(|| {
+        series.truncate(index + 1);
+        top_ms
+    })
 }
 
 fn requested(history: &History) -> Series {
@@ -301,6 +350,7 @@ fn judged(series: &[(u64, u64)], by: Count, most_resident: u64) -> Option<Growth
         from: half.1,
         to: end.1,
         in_ms: end.0.saturating_sub(half.0),
+        freed_from_ms: None,
         by,
     })
 }
@@ -309,6 +359,26 @@ fn judged(series: &[(u64, u64)], by: Count, most_resident: u64) -> Option<Growth
 mod tests {
     use super::*;
     use neap_shared::ledger::Ledger;
+
+    #[test]
+    fn every_text_is_in_the_file() {
+        let sources = [
+            include_str!("heap.rs"),
+            include_str!("places.rs"),
+            include_str!("mod.rs"),
+        ];
+        let called = sources
+            .iter()
+            .flat_map(|source| source.split("text(\"").skip(1));
+        let names = called.filter_map(|rest| rest.split('"').next());
+        let chosen = ["sampled", "unsampled", "reported", "unreported"];
+        let chosen = chosen.into_iter().chain(["mixed", "fine", "coarse"]);
+        let more = ["stayed", "session", "peak"].into_iter();
+        let is_name = |name: &&str| !name.contains('\\');
+        for name in names.filter(is_name).chain(chosen).chain(more) {
+            assert!(!text(name).is_empty(), "{name}");
+        }
+    }
 
     #[test]
     fn every_rule_is_of_lines_that_there_are() {

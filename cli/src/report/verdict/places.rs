@@ -1,10 +1,12 @@
 //! Judges the sites of the profile.
 
-use super::heap::{FLOOR, Finding, Growth, percent, share, stands_out, stands_out_in_small};
+use super::heap::{
+    FLOOR, Finding, GROWTH, Growth, percent, share, stands_out, stands_out_in_small, text,
+};
 use crate::profile::{Extent, Figures, Profile};
 use crate::recording::format::Classes;
 use crate::report::date::seconds;
-use crate::report::sites::{Site, sites};
+use crate::report::sites::{Site, sites, with_error};
 use crate::report::subject::Subject;
 use neap_shared::stats::Bytes;
 
@@ -17,6 +19,8 @@ pub const LARGE: &str = "large_blocks";
 
 /// Most findings of each kind.
 const MOST: usize = 3;
+/// What a site has held for longer without growth is the program's data, in ms after its start.
+const LEAST_STEADY_MS: u64 = 1_000;
 /// Fewer live objects are not a leak but the program's few large tables.
 const LEAST_OBJECTS: u64 = 64;
 
@@ -30,18 +34,92 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
     let most = subject.history().most();
     let whole = (&total, profile.extent);
     let mut found = largest(&sites, |site| leak(site, whole, subject, growth, most));
+    if growth.is_some() {
+        add_others(&mut found, growing(subject, profile, most));
+    }
     found.extend(rounding(subject, profile.extent, &sites, &total));
     found.extend(largest(&sites, |site| large(site, held, subject)));
-    let told: Vec<_> = found
-        .iter()
-        .filter_map(|finding| finding.site.clone())
-        .collect();
-    found.extend(
-        at_peak(subject, &sites)
-            .into_iter()
-            .filter(|finding| !told.iter().any(|site| finding.site.as_ref() == Some(site))),
-    );
+    add_others(&mut found, at_peak(subject, &sites));
     found
+}
+
+/// Adds the findings about sites that none of `found` is about.
+fn add_others(found: &mut Vec<Finding>, others: Vec<Finding>) {
+    for finding in others {
+        if !found.iter().any(|other| other.site == finding.site) {
+            found.push(finding);
+        }
+    }
+}
+
+/// The sites that hold much more than early in the program's time. Compares with the end, or with
+/// the time when the program held most if it has freed that.
+fn growing(subject: &Subject, at_end: &Profile, most: u64) -> Vec<Finding> {
+    let end = (subject.duration_ms(), at_end);
+    let peak = subject.at_peak.map(|(ms, profile)| (*ms, profile));
+    let ends = peak.into_iter().chain([end]);
+    let late = ends.max_by_key(|(_, profile)| profile.total().live_bytes);
+    let (late_ms, late) = late.unwrap_or(end);
+    let Some(since) = Since::early(subject, late_ms) else {
+        return Vec::new();
+    };
+    let before = since.sites.iter().map(|site| site.figures.live_bytes);
+    let whole = late
+        .total()
+        .live_bytes
+        .saturating_sub(before.fold(0, u64::saturating_add));
+    largest(&sites(late), |site| {
+        let grown = since.grown(site)?;
+        let is_much = stands_out(grown, whole, 0.25) || stands_out_in_small(grown, whole, most);
+        let (name, live, when) = (site.name(), site.live(), seconds(late_ms));
+        let texts = [
+            format!("{name} grew by {}.", since.amount(site)),
+            format!("It held {live} at {when}.{}", path(site)),
+            text("grown"),
+        ];
+        let finding = at(site, GROWTH, grown, (whole, "all that was added"), texts);
+        is_much.then_some(Finding { grown, ..finding })
+    })
+}
+
+/// A time from which on growth is known.
+struct Since {
+    from_ms: u64,
+    until_ms: u64,
+    sites: Vec<Site>,
+}
+
+impl Since {
+    /// From the early profile on; `None` if there is none, or if it is later.
+    fn early(subject: &Subject, until_ms: u64) -> Option<Self> {
+        let (from_ms, profile) = subject.early?;
+        (*from_ms < until_ms).then(|| Self {
+            from_ms: *from_ms,
+            until_ms,
+            sites: sites(profile),
+        })
+    }
+
+    /// By how many bytes a site grew; `None` if it stayed the same, as far as samples tell.
+    fn grown(&self, site: &Site) -> Option<u64> {
+        let (bytes, error) = site.grown(&self.sites);
+        (bytes > error.max(site.figures.live_bytes / 10)).then_some(bytes)
+    }
+
+    /// `10.0 MiB ± 5 % from 1.0 s to 3.0 s: 5.0 MiB a second`.
+    fn amount(&self, site: &Site) -> String {
+        let (bytes, error) = site.grown(&self.sites);
+        let in_ms = self.until_ms - self.from_ms;
+        let (unit_ms, unit) = match in_ms {
+            ..120_000 => (1_000, "second"),
+            120_000..7_200_000 => (60_000, "minute"),
+            _ => (3_600_000, "hour"),
+        };
+        let each = Bytes((u128::from(bytes) * unit_ms / u128::from(in_ms)) as u64);
+        let (from, until) = (seconds(self.from_ms), seconds(self.until_ms));
+        let grown = with_error(bytes, error);
+        format!("{grown} from {from} to {until}: {each} a {unit}")
+    }
 }
 
 /// The whole that single blocks are compared with: its bytes and its name.
@@ -57,7 +135,7 @@ fn held(profile: &Profile, subject: &Subject) -> (u64, &'static str) {
     }
 }
 
-/// The sites that held much at the peak, and how much of it the same sites hold at the end.
+/// The sites that held much when the program held most, and how much of it they hold at the end.
 fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
     let Some((peak_ms, profile)) = subject.at_peak else {
         return Vec::new();
@@ -68,23 +146,24 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
         let left = at_end.iter().find(|other| other.is_at(site));
         let left = left.map_or(0, |other| other.figures.live_bytes);
         let texts = || {
-            let (bytes, part, name) = (Bytes(live_bytes), percent(live_bytes, whole), site.name());
+            let (bytes, part, name) = (site.live(), percent(live_bytes, whole), site.name());
             let remedy = if left >= live_bytes / 2 {
-                STAYED
+                "stayed"
             } else {
-                "This is what decides how much memory the program needs: work in smaller pieces \
-                 there, or free a part before the next is made."
+                "peak"
             };
             [
-                format!("Near the peak, {bytes} ({part}) were held by {name}."),
                 format!(
-                    "{live_objects} objects, {} after the start. At the end, {} of this place were \
-                     live.{}",
-                    seconds(*peak_ms),
+                    "When the program held nearly the most, at {}, {bytes} ({part}) were held by \
+                     {name}.",
+                    seconds(*peak_ms)
+                ),
+                format!(
+                    "{live_objects} objects. At the end, {} of this place were live.{}",
                     Bytes(left),
                     path(site)
                 ),
-                remedy.to_owned(),
+                text(remedy),
             ]
         };
         let is_much = stands_out(live_bytes, whole, 0.25);
@@ -114,14 +193,9 @@ fn at(
     }
 }
 
-/// The remedy for what is live at the end.
-const STAYED: &str = "If it should be gone by then, look for the missing free on the paths that \
-                      leave this function's callers, or for a container that only grows. If it is \
-                      the program's data, it is what the memory is for.";
-
 fn largest(sites: &[Site], judge: impl Fn(&Site) -> Option<Finding>) -> Vec<Finding> {
     let mut found: Vec<_> = sites.iter().filter_map(judge).collect();
-    found.sort_by_key(|finding| std::cmp::Reverse(finding.bytes));
+    found.sort_by_key(Finding::rank);
     found.truncate(MOST);
     found
 }
@@ -138,32 +212,44 @@ fn leak(
         return None;
     }
     let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
-    let (bytes, name) = (Bytes(live_bytes), site.name());
+    let (bytes, name) = (site.live(), site.name());
+    let since = Since::early(subject, subject.duration_ms());
+    let grown = since.as_ref().and_then(|since| since.grown(site));
+    let trend = match (&since, grown) {
+        (None, _) => String::new(),
+        (Some(since), None) if since.from_ms >= LEAST_STEADY_MS => return None,
+        (Some(since), None) => format!(
+            "; the place held about as much at {}",
+            seconds(since.from_ms)
+        ),
+        (Some(since), Some(_)) => format!("; the place grew by {}", since.amount(site)),
+    };
     let (part, path) = (percent(live_bytes, site.figures.alloc_bytes), path(site));
     let (of, headline, detail, remedy) = match extent {
         Extent::Whole => (
             "what was live",
             format!(
-                "{bytes} in {live_objects} objects from {name} {}.",
+                "{bytes} in {live_objects} objects from {name} {}{trend}.",
                 still(subject)
             ),
             format!(
                 "{part} of all that was allocated there had not been freed by then.{path}{}",
                 growth.map_or_else(String::new, Growth::remark)
             ),
-            STAYED,
+            "stayed",
         ),
         Extent::Session { .. } => (
             "the growth of what is live",
             format!("From {name}, {bytes} in {live_objects} more objects are live than before."),
             format!("That is {part} of all that was allocated there in that time.{path}"),
-            "Take another session later: what grows each time is a missing free on the paths that \
-             leave this function's callers, or a container that only grows. If it grows once, it \
-             is the program's data.",
+            "session",
         ),
     };
-    let texts = [headline, detail, remedy.to_owned()];
-    Some(at(site, LEAK, live_bytes, (total.live_bytes, of), texts))
+    let texts = [headline, detail, text(remedy)];
+    Some(Finding {
+        grown: grown.unwrap_or(0),
+        ..at(site, LEAK, live_bytes, (total.live_bytes, of), texts)
+    })
 }
 
 /// Whether many objects stayed and are much of the whole: a quarter of what was allocated there, or
@@ -185,7 +271,7 @@ fn still(subject: &Subject) -> &'static str {
     }
 }
 
-/// At the end, or at the peak if no rounding is left at the end.
+/// At the end, or when the program held most if no rounding is left at the end.
 fn rounding(subject: &Subject, extent: Extent, at_end: &[Site], total: &Figures) -> Vec<Finding> {
     let when = match extent {
         Extent::Whole => "live at the end",
@@ -195,7 +281,7 @@ fn rounding(subject: &Subject, extent: Extent, at_end: &[Site], total: &Figures)
     match (found.as_slice(), subject.at_peak) {
         ([], Some((_, peak))) => {
             let total = peak.total();
-            let when = "live at the peak";
+            let when = "live when the program held most";
             largest(&sites(peak), |site| {
                 waste(site, &total, when, subject.classes)
             })
@@ -219,7 +305,7 @@ fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) ->
         let texts = [
             format!("Rounding wastes {lost} ({part}) of the blocks from {name}: {sizes}."),
             format!("Of {objects} objects {when}, {asked} were requested and {used} used.{path}"),
-            fitting(site.block(classes)).to_owned(),
+            text(fitting(site.block(classes))),
         ];
         at(site, WASTE, bytes, (usable, "the site's blocks"), texts)
     })
@@ -228,22 +314,12 @@ fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) ->
 /// Up to this many bytes, every multiple of 16 is a class, and C programs cannot get another.
 const FINE_BYTES: u64 = 128;
 
-/// The remedy for objects that do not fit their class of `block` bytes.
+/// The name of the remedy for objects that do not fit their class of `block` bytes.
 fn fitting(block: Option<u64>) -> &'static str {
     match block {
-        None => {
-            "The blocks have several sizes, so no one size fits them: `neap tune -- PROGRAM` \
-             shows which classes waste most."
-        }
-        Some(..=FINE_BYTES) => {
-            "Shrink the object to a multiple of 16 bytes, use the remaining bytes, or put several \
-         objects into one block: a C program gets blocks in multiples of 16 bytes. A Rust program \
-         with Neap as its own allocator states the alignment, and gets a class every 8 bytes."
-        }
-        Some(_) => {
-            "Shrink the object to the class below or fill it up to the class above, put several into \
-         one block, or let `neap tune -- PROGRAM` make a class for this size."
-        }
+        None => "mixed",
+        Some(..=FINE_BYTES) => "fine",
+        Some(_) => "coarse",
     }
 }
 
@@ -273,9 +349,7 @@ fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Opt
             (untouched.unwrap_or_default() + &path(site))
                 .trim_start()
                 .to_owned(),
-            "Allocate what is used: read into a buffer of 64 KiB and let it grow, reuse one \
-             buffer, or map the file."
-                .to_owned(),
+            text("large"),
         ];
         at(site, LARGE, mean, (held, of), texts)
     })

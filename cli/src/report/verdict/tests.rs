@@ -51,11 +51,16 @@ fn blocks(objects: u64, asked: u64, usable: u64) -> Figures {
 
 /// The verdict on these samples and a profile of these stacks.
 fn verdict(samples: &[Sample], stacks: Vec<Stack>) -> Verdict {
-    verdict_of(samples, stacks, None)
+    verdict_of(samples, stacks, None, None)
 }
 
-/// [`verdict`], with a profile of the peak.
-fn verdict_of(samples: &[Sample], stacks: Vec<Stack>, at_peak: Option<&(u64, Profile)>) -> Verdict {
+/// [`verdict`], with profiles of the peak and of an early time.
+fn verdict_of(
+    samples: &[Sample],
+    stacks: Vec<Stack>,
+    at_peak: Option<&(u64, Profile)>,
+    early: Option<&(u64, Profile)>,
+) -> Verdict {
     let profile = Profile {
         stacks,
         ..Profile::default()
@@ -72,7 +77,7 @@ fn verdict_of(samples: &[Sample], stacks: Vec<Stack>, at_peak: Option<&(u64, Pro
     subject.samples = samples.iter().collect();
     subject.profile = Some(&profile).filter(|profile| !profile.stacks.is_empty());
     subject.events = vec![&ended];
-    subject.at_peak = at_peak;
+    (subject.at_peak, subject.early) = (at_peak, early);
     judge(&subject)
 }
 
@@ -252,7 +257,7 @@ fn what_held_most_at_the_peak_is_not_called_freed_if_it_is_live() {
     ] {
         let mut stacks = small_places(300);
         stacks.push(stack("session", tenth(live)));
-        let verdict = verdict_of(&[], stacks, Some(&(3000, at_peak.clone())));
+        let verdict = verdict_of(&[], stacks, Some(&(3000, at_peak.clone())), None);
         assert_eq!(kinds(&verdict), ["peak"]);
         let finding = &verdict.findings[0];
         assert!(finding.detail.contains(said), "{}", finding.detail);
@@ -390,6 +395,6 @@ fn what_came_and_went_between_two_samples_is_told() {
         };
         verdict(&[quiet.with(told(most_rss))], Vec::new()).opening
     };
-    assert!(opening(90 * MB).contains("Between two samples it had up to 85.8 MiB in RAM"));
-    assert!(!opening(20 * MB).contains("Between"));
+    assert!(opening(90 * MB).contains("85.8 MiB in RAM, between 0.0 s and 0.0 s"));
+    assert!(!opening(20 * MB).contains("between"));
 }
