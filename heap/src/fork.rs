@@ -126,6 +126,7 @@ unsafe fn bring_to_rest(copier: Copier, makes_way: bool) -> Result<(), usize> {
 }
 
 /// Visits all locks but those of caches, in their order.
+#[unsafe(link_section = "neap_text")]
 fn each_lock(visit: &mut dyn FnMut(&Lock)) {
     for lock in instruments().locks() {
         visit(lock);
@@ -210,16 +211,19 @@ pub fn around(copy: impl FnOnce() -> i64) -> i64 {
     child
 }
 
+#[unsafe(link_section = "neap_text")]
 unsafe extern "C" fn before_fork() {
     // SAFETY: the C library calls one of the two below next, on this thread or its copy.
     unsafe { prepare(Copier::CLibrary) };
 }
 
+#[unsafe(link_section = "neap_text")]
 unsafe extern "C" fn after_fork_in_parent() {
     // SAFETY: `before_fork` ran on this thread.
     unsafe { in_parent(Copier::CLibrary) };
 }
 
+#[unsafe(link_section = "neap_text")]
 unsafe extern "C" fn after_fork_in_child() {
     // SAFETY: `before_fork` ran on the thread that this one is the copy of.
     unsafe { in_child(Copier::CLibrary) };

@@ -138,6 +138,7 @@ impl Instruments for All {
         (!frames.iter().any(is_handler)).then_some(frames)
     }
 
+    #[unsafe(link_section = "neap_text")]
     fn locks(&self) -> &'static [&'static Lock] {
         static LOCKS: [&Lock; 4 + check::LOCKS] = {
             let mut locks = [&attach::LOCK; 4 + check::LOCKS];
@@ -154,6 +155,7 @@ impl Instruments for All {
         &LOCKS
     }
 
+    #[unsafe(link_section = "neap_text")]
     fn after_fork_in_child(&self) {
         profile::after_fork_in_child();
         guard::after_fork_in_child();

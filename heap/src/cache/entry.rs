@@ -376,6 +376,7 @@ fn cost(cache: usize, word: usize) -> usize {
 impl Heap {
     /// Visits all locks below the front but those of caches, in their order.
     #[inline(never)]
+    #[unsafe(link_section = "neap_text")]
     pub fn each_lock(&self, visit: &mut dyn FnMut(&Lock)) {
         let before = [
             &self.tide.step,

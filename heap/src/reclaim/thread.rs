@@ -56,6 +56,7 @@ const EXIT_MS: u64 = 10_000;
 /// How long one waits for the thread's answer before one rings again, in ms.
 const RING_MS: u64 = 1000;
 /// Who is starting a thread, as the C library names it; 0 while no thread is.
+#[unsafe(link_section = "neap_fork")]
 static STARTER: AtomicUsize = AtomicUsize::new(0);
 /// How many want no thread to be started now.
 #[unsafe(link_section = "neap_fork")]

@@ -127,7 +127,10 @@ static REPORTS: AtomicU32 = AtomicU32::new(0);
 
 /// In a fork's child: another thread that was reporting is not there.
 pub(super) fn after_fork_in_child() {
-    REPORTER.store(0, Ordering::Relaxed);
+    // A child writes no page that it need not.
+    if REPORTER.load(Ordering::Relaxed) != 0 {
+        REPORTER.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Event<'_> {
