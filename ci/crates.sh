@@ -3,8 +3,8 @@
 #
 # It packs the four crates as `cargo publish` does and unpacks them in an empty directory. A new
 # project there, and a copy of examples/axum, use nothing else of Neap's. The project runs under
-# Neap alone, and with libneap.so preloaded if ci/dist.sh has built it. Then the oldest compiler
-# that the crates promise builds them and runs their tests (`full`: all tests; else the project).
+# Neap alone, and with libneap.so preloaded if ci/dist.sh has built it. `full` also tests the copy in
+# the profile dev, and lets the oldest compiler that the crates promise build and test them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ours=$PWD
@@ -117,7 +117,9 @@ judged two-versions cargo run "${patch[@]}" --manifest-path two/Cargo.toml
 # With debug information whole and, in the release profile, of lines only.
 command=()
 [ ! -e "$target/dist/neap" ] || command=(NEAP="$(realpath "$target/dist/neap")")
-for profile in dev release; do
+profiles=(release)
+[ "${1:-}" != full ] || profiles+=(dev)
+for profile in "${profiles[@]}"; do
     judged axum/$profile env "${command[@]}" \
         cargo test "${patch[@]}" --manifest-path axum/Cargo.toml --profile $profile
 done
@@ -139,21 +141,23 @@ for machine in x86_64 aarch64; do
     fi
 done
 
-# The oldest compiler. rustup has it, or can get it; a machine without rustup tests less: clippy
-# refuses functions of the standard library that are younger (`incompatible_msrv`).
+# The oldest compiler. rustup has it, or can get it. Everywhere else clippy refuses functions of the
+# standard library that are younger (`incompatible_msrv`).
 oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' neap/Cargo.toml).0
 for name in heap shared instruments; do
     grep -q "^rust-version = \"${oldest%.0}\"" $name/Cargo.toml || die "$name has another rust-version"
 done
-if command -v rustup >/dev/null && { rustup run "$oldest" rustc --version ||
+if [ "${1:-}" != full ]; then
+    echo "left to \`full\`: Rust $oldest"
+elif command -v rustup >/dev/null && { rustup run "$oldest" rustc --version ||
     timeout 300 rustup toolchain install "$oldest" --profile minimal; } >/dev/null 2>&1; then
     export CARGO_TARGET_DIR=$target/crates/oldest
     cd "$work"
     judged "$oldest/build" built "+$oldest"
     judged "$oldest" "$CARGO_TARGET_DIR/debug/user-of-neap"
     cd "$ours"
-    [ "${1:-}" != full ] || judged "$oldest/tests" cargo "+$oldest" test --ignore-rust-version \
-        "${packages[@]}" --features neap/corosensei
+    judged "$oldest/tests" cargo "+$oldest" test --ignore-rust-version "${packages[@]}" \
+        --features neap/corosensei
 else
     echo "SKIPPED: Rust $oldest: install rustup, then: rustup toolchain install $oldest"
 fi
