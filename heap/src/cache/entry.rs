@@ -188,23 +188,26 @@ impl Heap {
         waiting
     }
 
-    /// Gives back the blocks and the arrays of the calling thread's cache, of one whose thread is
-    /// gone, or of the exchange. Slabs that are empty then are as old as `age` says. The cache of a
-    /// thread stays empty, because its thread no longer reaches it.
+    /// Gives back the blocks and the arrays of the calling thread's cache, or of one whose thread
+    /// is gone. Slabs that are empty then are as old as `age` says. The cache stays empty, because
+    /// its thread no longer reaches it.
     pub(super) fn empty(&'static self, mut open: Opened<'_>, age: Age) {
-        for class in Class::all() {
-            // SAFETY: the cache is the calling thread's own, or no thread's.
-            unsafe { open.magazine(class).settle() };
-            let filled = open.magazine(class).filled();
-            // SAFETY: as above; settled.
-            unsafe { self.flush(&mut open, class, filled, age) };
-            // SAFETY: as above.
-            let array = unsafe { open.take_array(class) };
-            if let Some((array, room)) = array {
-                // SAFETY: the array was allocated for this room; drainers are locked out and find
-                // none from now on.
-                unsafe { self.give_meta(array, array_bytes(room)) };
-            }
+        Class::all().for_each(|class| self.empty_class(&mut open, class, age));
+    }
+
+    /// [`Heap::empty`] for one class. The exchange gets an array again when it is used again.
+    pub(super) fn empty_class(&'static self, open: &mut Opened<'_>, class: Class, age: Age) {
+        // SAFETY: the cache is the calling thread's own, or no thread's.
+        unsafe { open.magazine(class).settle() };
+        let filled = open.magazine(class).filled();
+        // SAFETY: as above; settled.
+        unsafe { self.flush(open, class, filled, age) };
+        // SAFETY: as above.
+        let array = unsafe { open.take_array(class) };
+        if let Some((array, room)) = array {
+            // SAFETY: the array was allocated for this room; drainers are locked out and find none
+            // from now on.
+            unsafe { self.give_meta(array, array_bytes(room)) };
         }
     }
 
@@ -410,12 +413,7 @@ impl Heap {
             self.registry.note_main(own);
         }
         self.registry.forget_unmade_key();
-        let exchange = self.registry.exchange();
-        if exchange.is_some_and(|exchange| exchange.lock().free_if_left()) {
-            // A thread that stayed in the parent was changing it.
-            let none = ptr::null_mut();
-            self.registry.exchange.store(none, Ordering::Relaxed);
-        }
+        self.registry.forget_left_exchange();
         let is_changing = self.registry.lock.is_mine();
         let is_draining = self.registry.draining.is_mine();
         if is_changing || is_draining {
@@ -446,6 +444,13 @@ impl Registry {
             false => Some(shown),
             // SAFETY: the caller's promise.
             true => unsafe { self.caches() }.find(|cache| cache.is_moved_by_caller()),
+        }
+    }
+
+    /// In a fork's child: forgets an exchange that a thread of the parent was changing.
+    pub(super) fn forget_left_exchange(&self) {
+        if (self.exchange()).is_some_and(|exchange| exchange.lock().free_if_left()) {
+            self.exchange.store(ptr::null_mut(), Ordering::Relaxed);
         }
     }
 

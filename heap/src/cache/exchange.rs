@@ -6,7 +6,7 @@
 //! A thread that does not get the lock at once turns to the slabs. The magazines of the exchange
 //! grow as a thread's do, within the same bounds, and a round empties those that were idle.
 
-use super::countdown::Miss;
+use super::countdown::{Flow, Miss};
 use super::heap::Heap;
 use super::opened::Opened;
 use super::thread_cache::Cache;
@@ -28,7 +28,7 @@ impl Heap {
         if count == 0 {
             return false;
         }
-        let Some(mut exchange) = self.open_exchange(open, class, Miss::Flush) else {
+        let Some(mut exchange) = self.open_exchange(Miss::Flush) else {
             return false;
         };
         let room = |exchange: &mut Opened<'_>| {
@@ -36,7 +36,8 @@ impl Heap {
             magazine.bounds.capacity as usize - magazine.filled()
         };
         if room(&mut exchange) < count {
-            self.learn(&mut exchange, class, Miss::Flush);
+            exchange.countdown(class).note_miss(Miss::Flush);
+            self.widen_for(&mut exchange, class, Flow::OneWay);
             if room(&mut exchange) < count {
                 return false;
             }
@@ -53,14 +54,15 @@ impl Heap {
     /// Fills a settled magazine from the exchange, as far as that has blocks. False if it has none.
     #[inline(never)]
     pub(super) fn take_handed(&'static self, open: &mut Opened<'_>, class: Class) -> bool {
-        let Some(mut exchange) = self.open_exchange(open, class, Miss::Refill) else {
+        let Some(mut exchange) = self.open_exchange(Miss::Refill) else {
             return false;
         };
         let magazine = open.magazine(class);
         let room = magazine.bounds.capacity as usize - magazine.filled();
         let count = room.min(exchange.magazine(class).filled());
         if count == 0 {
-            self.learn(&mut exchange, class, Miss::Refill);
+            let flow = exchange.countdown(class).note_miss(Miss::Refill);
+            self.widen_for(&mut exchange, class, flow);
             return false;
         }
         // SAFETY: the caller's promise, and the exchange holds as many.
@@ -73,18 +75,8 @@ impl Heap {
         true
     }
 
-    /// The exchange, its lock held, for a thread that [needs](Heap::trades) it. The first flush of
-    /// this kind makes it.
-    #[inline(never)]
-    fn open_exchange(
-        &'static self,
-        open: &Opened<'_>,
-        class: Class,
-        miss: Miss,
-    ) -> Option<Opened<'static>> {
-        if !self.trades(open, class, miss) {
-            return None;
-        }
+    /// The exchange, its lock held. The first flush makes it.
+    fn open_exchange(&'static self, miss: Miss) -> Option<Opened<'static>> {
         match self.registry.exchange() {
             None if miss == Miss::Flush => self.make_exchange(),
             exchange => exchange,
@@ -100,15 +92,17 @@ impl Heap {
             && class.bytes() >= LEAST_BYTES
             && !open.inner.access.path.is_closed()
             && self.pages.limits().cache_slices() > 0
+            && (self.registry.exchange().is_some() || miss == Miss::Flush && self.has_emptier())
     }
 
-    /// Makes the exchange, if a purge thread can empty it.
+    /// Whether a purge thread can empty the exchange.
+    fn has_emptier(&self) -> bool {
+        self.pages.limits().driver() == Driver::Thread
+    }
+
     #[cold]
     #[inline(never)]
     fn make_exchange(&'static self) -> Option<&'static Cache> {
-        if self.pages.limits().driver() != Driver::Thread {
-            return None;
-        }
         let made = self.make_cache()?;
         let order = Ordering::AcqRel;
         let place = &self.registry.exchange;
@@ -142,29 +136,53 @@ impl Heap {
         }
     }
 
-    /// A round empties the exchange, if it is in scope: no thread used it since the last round, or
-    /// all is to go. Slabs that are empty then are as old as `age` says.
+    /// A round comes by the exchange. Returns whether it empties it, because no thread used it
+    /// since the last round, or because all is to go.
     #[inline(never)]
-    pub(crate) fn empty_exchange(&'static self, scope: Scope, age: Age) {
+    pub(crate) fn is_exchange_due(&'static self, scope: Scope) -> bool {
         let Some(mut open) = self.registry.exchange().and_then(Cache::open_other) else {
-            return;
+            return false;
         };
         let deep = self.deep_bytes(&open);
         self.deep.fetch_add(deep, Ordering::Relaxed);
-        if !open.is_idle() && scope == Scope::Idle {
-            return;
-        }
-        let granted = open.inner.granted;
-        self.restore(&mut open, granted);
-        self.empty(open, age);
+        open.is_idle() || scope == Scope::All
+    }
+
+    /// Gives back the blocks of the exchange of one class, and what was granted for them. Slabs
+    /// that are empty then are as old as `age` says. False if there are none.
+    #[inline(never)]
+    pub(crate) fn empty_exchange(&'static self, class: Class, age: Age) -> bool {
+        let Some(mut open) = self.registry.exchange().and_then(Cache::open_other) else {
+            return false;
+        };
+        let bytes = open.magazine(class).bounds.capacity as usize * class.bytes();
+        self.restore(&mut open, bytes);
+        self.empty_class(&mut open, class, age);
+        bytes > 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::flush::give_one;
     use crate::cache::heap::HEAP;
+    use crate::cache::refill::passed_at_once;
+    use crate::os::child;
+    use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
+    use std::sync::mpsc::sync_channel;
+    use std::sync::{Barrier, Mutex, MutexGuard};
+    use std::vec::Vec;
+
+    /// One test at a time, because all use the one exchange.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        HEAP.pages.limits().set_driver(Driver::Thread);
+        ALONE
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 
     /// What the exchange holds of a class, and may hold.
     fn held(class: Class) -> Option<(usize, usize)> {
@@ -173,43 +191,161 @@ mod tests {
         Some((magazine.filled(), magazine.bounds.capacity as usize))
     }
 
-    #[test]
-    fn blocks_of_a_thread_that_only_frees_serve_one_that_only_allocates() {
-        HEAP.pages.limits().set_driver(Driver::Thread);
-        let class = Class::of_size(5000);
-        let (sender, blocks) = std::sync::mpsc::sync_channel(64);
+    fn take(cache: &Cache, class: Class) -> *mut u8 {
+        own_cache::pop_held(cache, class).unwrap_or_else(|| own_cache::refill(cache, class))
+    }
+
+    fn empty_all() {
+        assert!(HEAP.is_exchange_due(Scope::All));
+        Class::all().for_each(|class| _ = HEAP.empty_exchange(class, Age::New));
+    }
+
+    /// A thread frees `count` blocks that it never had in its magazine.
+    fn only_free(class: Class, count: usize) {
+        let work = || {
+            let cache = own_cache::enter().expect("a cache");
+            (0..count).for_each(|_| own_cache::put(cache, class, HEAP.take_one(class)));
+        };
+        with_threads(1, work, |_| ());
+    }
+
+    /// A thread allocates `count` blocks and another frees them, at most 64 later. Returns what
+    /// their magazines may hold then.
+    fn send(class: Class, count: usize) -> [usize; 2] {
+        let (sender, blocks) = sync_channel(64);
+        let capacity = |cache: &Cache| cache.open().magazine(class).bounds.capacity as usize;
         std::thread::scope(|scope| {
-            scope.spawn(move || {
+            let giver = scope.spawn(move || {
                 let cache = own_cache::enter().expect("a cache");
-                for _ in 0..4000 {
-                    let held = own_cache::pop_held(cache, class);
-                    let block = held.unwrap_or_else(|| own_cache::refill(cache, class));
-                    sender.send(block.addr()).expect("a receiver");
-                }
+                (0..count).for_each(|_| sender.send(take(cache, class).addr()).expect("open"));
                 let [refills, _] = cache.countdown(class).refills_and_flushes();
                 assert!(refills > 16, "{refills}");
+                capacity(cache)
             });
-            let cache = own_cache::enter().expect("a cache");
-            blocks
-                .iter()
-                .for_each(|block| own_cache::put(cache, class, block as *mut u8));
-        });
+            let taker = scope.spawn(move || {
+                let cache = own_cache::enter().expect("a cache");
+                let put = |block| own_cache::put(cache, class, block as *mut u8);
+                blocks.iter().for_each(put);
+                capacity(cache)
+            });
+            [giver, taker].map(|thread| thread.join().expect("no panic"))
+        })
+    }
+
+    #[test]
+    fn blocks_of_a_thread_that_only_frees_serve_one_that_only_allocates() {
+        let _alone = alone();
+        let class = Class::of_size(5000);
+        send(class, 4000);
         assert!(held(class).expect("an exchange").1 > 0);
-        HEAP.empty_exchange(Scope::All, Age::New);
+        empty_all();
         assert_eq!(held(class), Some((0, 0)));
+        let exchange = HEAP.registry.exchange().expect("an exchange");
+        assert_eq!(exchange.open().granted(), 0);
     }
 
     #[test]
     fn a_thread_that_frees_what_it_allocated_needs_no_exchange() {
+        let _alone = alone();
         let (cache, class) = (own_cache::enter().expect("a cache"), Class::of_size(7000));
         for _ in 0..3 {
-            let take = |_| own_cache::pop_held(cache, class);
-            let take = |n| take(n).unwrap_or_else(|| own_cache::refill(cache, class));
-            let blocks: std::vec::Vec<_> = (0..500).map(take).collect();
-            blocks
-                .into_iter()
-                .for_each(|block| own_cache::put(cache, class, block));
+            let blocks: Vec<_> = (0..500).map(|_| take(cache, class)).collect();
+            let put = |block| own_cache::put(cache, class, block);
+            blocks.into_iter().for_each(put);
         }
         assert_eq!(held(class).map_or(0, |(filled, _)| filled), 0);
+    }
+
+    #[test]
+    fn magazines_between_which_blocks_pass_stay_small() {
+        let _alone = alone();
+        let class = Class::of_size(320);
+        for capacity in send(class, 40_000) {
+            assert!(capacity <= passed_at_once(class), "{capacity}");
+        }
+    }
+
+    #[test]
+    fn what_no_thread_passes_on_any_more_is_shrunk_while_other_classes_are_busy() {
+        let _alone = alone();
+        let [idle, busy] = [10_000, 16 << 10].map(Class::of_size);
+        only_free(idle, 1000);
+        let before = held(idle).expect("an exchange").1;
+        assert!(before > 1);
+        send(busy, 120_000);
+        let after = held(idle).expect("an exchange").1;
+        assert!(after < before, "{after} of {before}");
+    }
+
+    #[test]
+    fn the_exchange_is_no_thread() {
+        let _alone = alone();
+        only_free(Class::of_size(9000), 1000);
+        let exchange = HEAP.registry.exchange().expect("an exchange");
+        let _guard = HEAP.registry.lock.lock();
+        // SAFETY: the lock is held.
+        let listed: Vec<_> = unsafe { HEAP.registry.caches() }.collect();
+        assert_eq!(listed.len(), HEAP.registry.count());
+        assert!(!listed.into_iter().any(|cache| ptr::eq(cache, exchange)));
+    }
+
+    #[test]
+    fn an_empty_magazine_has_nothing_to_hand_over() {
+        let _alone = alone();
+        let class = Class::of_size(11_000);
+        only_free(class, 1000);
+        let exchange = HEAP.registry.exchange().expect("an exchange");
+        let work = || {
+            let cache = own_cache::enter().expect("a cache");
+            let before = exchange.open().inner.events;
+            let handed = HEAP.hand_over(&mut cache.open(), class);
+            (handed, exchange.open().inner.events - before)
+        };
+        let got = with_threads(1, work, |got| got[0]);
+        assert_eq!(got, (false, 0));
+    }
+
+    #[test]
+    fn a_thread_that_does_not_get_the_lock_turns_to_slabs() {
+        let _alone = alone();
+        let class = Class::of_size(12_000);
+        only_free(class, 1000);
+        let exchange = HEAP.registry.exchange().expect("an exchange");
+        let open = exchange.open();
+        only_free(class, 1000);
+        let allocate = || {
+            let cache = own_cache::enter().expect("a cache");
+            (0..1000).for_each(|_| {
+                let block = take(cache, class).addr();
+                // SAFETY: taken just above.
+                unsafe { give_one(&HEAP, block) };
+            });
+        };
+        with_threads(1, allocate, |_| ());
+        drop(open);
+    }
+
+    /// As when a process forks while a thread passes blocks.
+    #[test]
+    fn a_child_forgets_an_exchange_that_a_thread_was_changing() {
+        let _alone = alone();
+        let class = Class::of_size(13_000);
+        only_free(class, 1000);
+        let exchange = HEAP.registry.exchange().expect("an exchange");
+        let [holds, done] = [2; 2].map(Barrier::new);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _open = exchange.open();
+                holds.wait();
+                done.wait();
+            });
+            holds.wait();
+            let forgets = child::succeeds(child::Limit::None, || {
+                HEAP.registry.forget_left_exchange();
+                HEAP.registry.exchange().is_none()
+            });
+            done.wait();
+            assert!(forgets);
+        });
     }
 }

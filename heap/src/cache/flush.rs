@@ -1,6 +1,6 @@
 //! Flush: the slow path of `free`. Blocks leave a magazine for their slabs.
 
-use super::countdown::Miss;
+use super::countdown::{Flow, Miss};
 use super::heap::{Found, Heap};
 use super::machine;
 use super::misuse::{self, Call};
@@ -51,13 +51,13 @@ impl Heap {
             return;
         }
         let is_first = open.magazine(class).bounds.capacity == 0;
-        let share = self.learn(&mut open, class, Miss::Flush);
+        let (share, flow) = self.learn(&mut open, class, Miss::Flush);
         if is_first && class.bytes() < CACHE_LINE && open.magazine(class).bounds.capacity > 0 {
             // SAFETY: the caller's promise.
             return unsafe { self.put_handed(open, class, block) };
         }
         let count = moved_at_once(class, open.magazine(class).filled());
-        if !self.hand_over(&mut open, class) {
+        if flow != Flow::Across || !self.hand_over(&mut open, class) {
             // SAFETY: the caller's promise; settled above.
             unsafe { self.flush(&mut open, class, count, Age::New) };
         }

@@ -49,6 +49,10 @@ const DEEP_SHARDS: usize = 8;
 /// A miss of a deep magazine moves this part of it.
 const DEEP_PART: usize = 8;
 
+/// Most entries of a magazine whose blocks pass through the exchange. With more, they take more
+/// memory, and as many instructions.
+const PASSED_ENTRIES: usize = 64;
+
 /// After this many slow-path events, a thread that has more than its share shrinks a magazine.
 const OWING_EVERY: u32 = 8;
 
@@ -87,15 +91,17 @@ impl Heap {
             return block;
         }
         self.refuse_free_given(&mut open, class);
-        let share = self.learn(&mut open, class, Miss::Refill);
+        let (share, flow) = self.learn(&mut open, class, Miss::Refill);
         if open.magazine(class).bounds.capacity == 0 {
             open.countdown(class).note(Miss::Refill);
             drop(open);
             self.reclaim_for(share);
             return self.take_one(class);
         }
-        let want = half_capacity(&mut open, class);
-        self.fill(&mut open, class, want);
+        if flow != Flow::Across || !self.take_handed(&mut open, class) {
+            let want = half_capacity(&mut open, class);
+            self.fill(&mut open, class, want);
+        }
         let paced = self.tidy(&mut open);
         // SAFETY: the caller's promise.
         let block = unsafe { open.magazine(class).pop() }.unwrap_or(ptr::null_mut());
@@ -110,9 +116,6 @@ impl Heap {
     /// Adds about `want` blocks to a settled magazine, which has room for that many: with whole
     /// cache lines where it has room, so that no two threads' refills share one.
     pub(super) fn fill(&'static self, open: &mut Opened<'_>, class: Class, want: usize) {
-        if self.take_handed(open, class) {
-            return;
-        }
         let magazine = open.magazine(class);
         let filled = magazine.filled();
         let room = magazine.bounds.capacity as usize - filled;
@@ -199,26 +202,49 @@ impl Heap {
         }
     }
 
-    /// A magazine that misses is too small: double it, within the bounds.
-    pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class, miss: Miss) -> Share {
-        let mut flow = open.countdown(class).note_miss(miss);
-        let is_across = flow == Flow::OneWay && self.trades(open, class, miss);
-        if is_across && self.registry.exchange().is_some() {
-            flow = Flow::Across;
-        }
-        let capacity = open.magazine(class).bounds.capacity as usize;
+    /// A magazine that misses is too small: double it, within the bounds. Also tells how its blocks
+    /// move.
+    pub(super) fn learn(
+        &'static self,
+        open: &mut Opened<'_>,
+        class: Class,
+        miss: Miss,
+    ) -> (Share, Flow) {
+        let flow = open.countdown(class).note_miss(miss);
+        let flow = match self.trades(open, class, miss) {
+            true => Flow::Across,
+            false => flow,
+        };
+        let capacity = open.magazine(class).bounds.capacity;
         if capacity == 0 && open.countdown(class).misses() <= misses_before(class) {
             // Shows a drainer that the owner is at work.
             open.inner.events = open.inner.events.wrapping_add(1);
-            return Share::Fair;
+            return (Share::Fair, flow);
         }
+        if flow == Flow::Across && capacity as usize > passed_at_once(class) {
+            // It grew before it was known that its blocks move between threads.
+            self.shrink(open, class);
+            return (Share::Fair, flow);
+        }
+        (self.widen_for(open, class, flow), flow)
+    }
+
+    /// Doubles a magazine, as far as the flow of its blocks and the budget allow.
+    pub(super) fn widen_for(
+        &'static self,
+        open: &mut Opened<'_>,
+        class: Class,
+        flow: Flow,
+    ) -> Share {
+        let capacity = open.magazine(class).bounds.capacity as usize;
         let most = match flow {
-            Flow::ToAndFro if capacity >= most_capacity(class) => DEEP_BYTES,
-            _ => MAGAZINE_BYTES,
+            Flow::ToAndFro if capacity >= most_capacity(class) => capacity_of(class, DEEP_BYTES),
+            Flow::Across => passed_at_once(class),
+            _ => most_capacity(class),
         };
         let wanted = match capacity < first_capacity(class) {
             true => first_capacity(class),
-            false => (capacity * 2).min(capacity_of(class, most)),
+            false => (capacity * 2).min(most),
         };
         if wanted <= capacity {
             return Share::Fair;
@@ -449,6 +475,11 @@ pub(super) fn moved_at_once(class: Class, entries: usize) -> usize {
 
 pub(super) fn first_capacity(class: Class) -> usize {
     (FIRST_BYTES / class.bytes()).clamp(1, FIRST_ENTRIES)
+}
+
+/// The most blocks of `class` that pass between a thread and the exchange at once.
+pub(super) fn passed_at_once(class: Class) -> usize {
+    most_capacity(class).min(PASSED_ENTRIES)
 }
 
 /// The most entries of a magazine of `class` that is not deep.

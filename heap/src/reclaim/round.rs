@@ -23,6 +23,7 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::{Guard, Lock};
 use crate::os::shared;
+use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 
 /// Steps of a round on the way when memory is short: some 50 µs.
@@ -88,8 +89,18 @@ impl Heap {
             Stage::Cached(CACHE_SHARDS) => {
                 worth = PRESSED_STEPS;
                 self.pages.refresh_mirror();
-                self.empty_exchange(cached, age);
+                match self.is_exchange_due(cached) {
+                    true => Stage::Exchange(Class::all().next()),
+                    false => Stage::Exchange(None),
+                }
+            }
+            Stage::Exchange(None) => {
+                worth = 0;
                 Stage::Magazines(self.registry.count())
+            }
+            Stage::Exchange(Some(class)) => {
+                worth = PRESSED_STEPS * usize::from(self.empty_exchange(class, age));
+                Stage::Exchange(Class::all().nth(class.index()))
             }
             Stage::Cached(shard) => {
                 worth = usize::from(self.pages.release_cached(shard, cached, age));

@@ -5,6 +5,7 @@ use crate::base::policy::{ASK_MS, Reason};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
+use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 
 /// What the rounds of decay need to know of the heap's life.
@@ -101,6 +102,8 @@ pub(super) struct Round {
 pub(super) enum Stage {
     /// This shard of cached spans is next.
     Cached(usize),
+    /// The blocks of this class in the exchange are next; `None` if no more are to go.
+    Exchange(Option<Class>),
     /// So many threads' caches are still to be looked at.
     Magazines(usize),
     Stacks,
