@@ -3,8 +3,8 @@
 #
 # It packs the four crates as `cargo publish` does and unpacks them in an empty directory. A new
 # project there, and a copy of examples/axum, use nothing else of Neap's. The project runs under
-# Neap alone, and with libneap.so preloaded if ci/dist.sh has built it. `full` also tests the copy in
-# the profile dev, and lets the oldest compiler that the crates promise build and test them.
+# Neap alone, and with libneap.so preloaded if ci/dist.sh has built it. `full` also tests the copy
+# in the profile dev, and lets the oldest compiler that the crates promise build and test them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ours=$PWD
