@@ -282,6 +282,7 @@ fn recording(profile: &[u8]) -> Vec<u8> {
     };
     let embedded = Embedded {
         peak_ms: None,
+        early_ms: None,
         pid: 77,
         program: "planted".to_owned(),
         pprof: STANDARD.encode(profile),
