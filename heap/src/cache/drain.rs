@@ -197,7 +197,7 @@ impl Heap {
                     let add = |blocks: &[usize]| {
                         self.drained.fetch_add(1, Ordering::Relaxed);
                         // SAFETY: what a drainer takes out of a magazine, nothing uses.
-                        unsafe { back.add(&Map::of(self, class), blocks) };
+                        unsafe { back.add(&mut Map::of(self, class), blocks) };
                     };
                     // SAFETY: the batch was offered, then came the heavy barrier. Or the owner has
                     // a closed fast path and is not in the middle of a pop.

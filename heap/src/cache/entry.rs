@@ -386,9 +386,10 @@ impl Heap {
             &self.registry.draining,
             &self.registry.lock,
         ];
-        before
-            .into_iter()
-            .chain(self.depots.locks())
+        before.into_iter().for_each(&mut *visit);
+        // Which depots there are is certain only from here on.
+        self.depots
+            .locks()
             .chain([self.stacks.lock()])
             .chain(self.pages.locks())
             .for_each(visit);

@@ -118,13 +118,13 @@ impl Heap {
         open.countdown(class).note(Miss::Flush);
         let base = open.magazine(class).bounds.base as *mut usize;
         self.tide.note_freed(count * class.bytes());
-        let map = Map::of(self, class);
+        let mut map = Map::of(self, class);
         let mut back = GiveBack::new(Origin::blocks(self, age));
         // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
         // number.
         let oldest = unsafe { core::slice::from_raw_parts(base, count) };
         // SAFETY: what a magazine holds, nothing uses.
-        unsafe { back.add(&map, oldest) };
+        unsafe { back.add(&mut map, oldest) };
         back.finish();
         let rest = open.magazine(class).filled() - count;
         // SAFETY: as above, of the entries that stay.
@@ -180,6 +180,7 @@ pub(super) struct Map {
     heap: &'static Heap,
     class: Class,
     starts: Starts,
+    /// Of the slabs of one node: the thread's at first.
     plain: State,
     has_near_words: bool,
     sides: Option<SideTable>,
@@ -191,7 +192,7 @@ impl Map {
             heap,
             class,
             starts: class.starts(),
-            plain: State::plain(DepotId::blocks(class)),
+            plain: State::plain(DepotId::near(class)),
             has_near_words: Slab::has_near_words(class),
             sides: heap.pages.sides(),
         }
@@ -273,7 +274,7 @@ impl GiveBack {
     ///
     /// # Safety
     /// - They are blocks that nothing uses any more.
-    pub(super) unsafe fn add(&mut self, map: &Map, mut blocks: &[usize]) {
+    pub(super) unsafe fn add(&mut self, map: &mut Map, mut blocks: &[usize]) {
         while !blocks.is_empty() {
             let count = match is_in_order(map.class, blocks) {
                 true => self.add_row(map, blocks),
@@ -292,7 +293,7 @@ impl GiveBack {
 
     /// Gives back blocks in no order, at most [`BATCH`]. Returns how many.
     #[inline(never)]
-    fn add_scattered(&mut self, map: &Map, blocks: &[usize]) -> usize {
+    fn add_scattered(&mut self, map: &mut Map, blocks: &[usize]) -> usize {
         let mut found = [const { MaybeUninit::uninit() }; BATCH];
         let count = map.find_batch(blocks, &mut found);
         for (number, place) in found[..count].iter().enumerate() {
@@ -321,6 +322,8 @@ impl GiveBack {
         }
         if count == 0 {
             let first = map.find(blocks[0]);
+            // Its neighbours are probably of the same node.
+            map.plain = State::plain(first.slab.state().id_of(map.class));
             self.give(map.class, &first, first.bit());
         }
         count.max(1)
@@ -328,7 +331,8 @@ impl GiveBack {
 
     /// Gives back the blocks `bits` of the word at `place`.
     fn give(&mut self, class: Class, place: &Place, bits: u64) {
-        let (state, plain) = (place.slab.state(), State::plain(DepotId::blocks(class)));
+        let state = place.slab.state();
+        let plain = State::plain(state.id_of(class));
         // SAFETY: freed blocks, as the callers of `GiveBack::add` and `give_one` promise.
         if let Some(word) = unsafe { place.slab.give(plain, place.word, bits) } {
             self.settle(class, place, bits, Seen { state, word });
@@ -338,7 +342,11 @@ impl GiveBack {
     /// Does what a give-back has left. Returns whether slabs may have been given up.
     #[inline(never)]
     fn settle(&mut self, class: Class, place: &Place, bits: u64, seen: Seen) -> bool {
-        let (slab, id, at) = (place.slab, DepotId::blocks(class), (place.block / 64, bits));
+        let (slab, id, at) = (
+            place.slab,
+            seen.state.id_of(class),
+            (place.block / 64, bits),
+        );
         let (depots, returned) = (self.origin.heap.depots, &mut self.returned);
         match depots.settle(returned, slab, id, at, seen, &self.origin) {
             Ok(are_gone) => are_gone,

@@ -24,13 +24,12 @@ impl Heap {
     /// Like [`Heap::take_one`], any of the first free blocks of the slab.
     pub(crate) fn take_any(&'static self, class: Class) -> *mut u8 {
         let grain = Grain::Random(SECRETS.next());
-        self.take_from(grain, DepotId::blocks(class), Supply::Fresh)
-            .0
+        self.take_from(grain, DepotId::near(class), Supply::Fresh).0
     }
 
     /// Like [`Heap::take_one`]; tells whether the block is known to read as zero.
     pub fn take_known(&'static self, class: Class) -> (*mut u8, Known) {
-        let (id, supply) = (DepotId::blocks(class), Supply::Fresh);
+        let (id, supply) = (DepotId::near(class), Supply::Fresh);
         let (block, fresh) = self.take_from(Grain::Blocks, id, supply);
         let known = match fresh {
             0 => Known::Unknown,
@@ -85,7 +84,7 @@ impl Heap {
 
     /// A block of `class` from a slab that has free ones. Null if none has.
     pub fn take_listed(&'static self, class: Class) -> *mut u8 {
-        self.take_from(Grain::Blocks, DepotId::blocks(class), Supply::Listed)
+        self.take_from(Grain::Blocks, DepotId::near(class), Supply::Listed)
             .0
     }
 
@@ -196,7 +195,7 @@ unsafe impl Source for Origin {
             Pages::Resident => SpanSource::Resident,
             Pages::Any => SpanSource::Any,
         };
-        let (use_, tag) = match id.user {
+        let (use_, tag) = match id.user() {
             User::Program => (Use::Slab, Tag::of(id.class)),
             User::Sampled => (Use::Slab, Tag::SAMPLED),
             User::Heap => (Use::Meta, Tag::NONE),
@@ -205,7 +204,7 @@ unsafe impl Source for Origin {
         let span = pages.alloc_untended(from, 1, 1, use_, SLICE_BYTES, 0)?;
         // SAFETY: the span is this thread's until the slice is carved.
         unsafe { span.place.set_tag(tag.byte()) };
-        if self.heap.mode() == Mode::Checking && id.user == User::Program {
+        if self.heap.mode() == Mode::Checking && id.user() == User::Program {
             self.prepare(id.class, &span);
         }
         Some(Slice {

@@ -129,7 +129,7 @@ impl Heap {
         // SAFETY: at most the room that is left in the array.
         let mut at = unsafe { base.add(most) };
         let origin = Origin::blocks(self, Age::New);
-        let id = DepotId::blocks(class);
+        let id = DepotId::near(class);
         let got = self
             .depots
             .take_by(grain, id, want, &origin, &mut |slab, claim| {

@@ -9,8 +9,8 @@ use super::mapping::{
 };
 use super::pagemap::{self, Answers, Populated, Unknown};
 use super::process::{self, clock_time, is_memory_locked, limit_of, usage};
-use super::tagging;
 use super::write_guard::{self, GuardRefused};
+use super::{nodes, tagging};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::CStr;
@@ -348,6 +348,23 @@ pub trait Os: Sync {
         };
         let setting = c"/sys/kernel/mm/transparent_hugepage/enabled";
         may_ask && remembers(&HUGE, setting, b"[always]")
+    }
+
+    /// How many NUMA nodes are told apart; 1 before [`Os::learn_nodes`].
+    fn nodes(&self) -> usize {
+        nodes::count()
+    }
+
+    /// The number of the calling thread's node.
+    fn node(&self) -> usize {
+        nodes::current()
+    }
+
+    /// Asks the kernel for the number of nodes, if it was not asked before. `is_forking` tells
+    /// whether a fork has begun to close locks.
+    fn learn_nodes(&self, is_forking: fn() -> bool) {
+        assert_free();
+        nodes::learn(is_forking);
     }
 
     /// Whether every commit is charged against a limit (`vm.overcommit_memory` = 2).

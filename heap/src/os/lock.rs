@@ -64,6 +64,11 @@ pub(super) static GATE: Gate = Gate {
     waits: Waits::none(),
 };
 
+/// Whether a fork has begun to close locks.
+pub fn is_closing() -> bool {
+    GATE.word.load(Ordering::SeqCst) & LEVEL != 0
+}
+
 impl Gate {
     /// Whether locks of `rank` are closed for the calling thread.
     #[inline]

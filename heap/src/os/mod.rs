@@ -5,6 +5,7 @@
 //! | `linux` | the trait [`Os`]: what the page heap needs of an operating system, and what Linux does |
 //! | `mapping` | mappings, some of them at chosen addresses |
 //! | `pagemap` | which pages are populated |
+//! | `nodes` | NUMA nodes, and the calling thread's |
 //! | `file`, `process`, `thread` | thin wrappers by noun; whether Neap may query the kernel |
 //! | `cgroup` | files that one thread reads now and then: the control group's limits, pressure |
 //! | `shared`, `areas` | memory that other processes read; tables and stacks of Neap's own |
@@ -63,6 +64,7 @@ pub mod lock;
 mod lock_loom;
 pub mod lock_order;
 mod mapping;
+pub mod nodes;
 pub mod pagemap;
 pub mod process;
 #[cfg(not(loom))]

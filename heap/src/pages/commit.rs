@@ -17,9 +17,11 @@ use super::heap::{Locked, PageHeap};
 use super::huge::mark;
 use super::reserve::refused_in;
 use super::span::{Age, FitKey, SpanRecord, SpanRequest, SpanSource, Use, Warmth};
+use crate::base::policy::START_BYTES;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::lock::is_closing;
 use crate::os::{Huge, Os, OutOfMemory, RemapError};
 use core::ops::Range;
 
@@ -78,6 +80,8 @@ pub(super) struct CommitRange<'h> {
     limit: Option<usize>,
     /// How many units of huge pages they are to be; 0: ordinary slices.
     pub(super) units: usize,
+    /// The node that they are for.
+    node: usize,
 }
 
 /// What may still be tried for a request.
@@ -116,6 +120,9 @@ impl<O: Os> PageHeap<O> {
     #[cold]
     fn make_room(&self, request: &SpanRequest) -> Option<Found<'_, O>> {
         let _alone = self.committing.lock();
+        if self.extent() >= START_BYTES {
+            self.os.learn_nodes(is_closing);
+        }
         let mut tries = Tries {
             units: usize::MAX,
             arenas: 2,
@@ -226,7 +233,7 @@ impl<O: Os> PageHeap<O> {
         }
         let aside = range.part.map(|part| locked.put_back(part, Age::New));
         let room = committed.and_then(|()| {
-            let passed = locked.pass_frontier(range.id, range.to);
+            let passed = locked.pass_frontier(range.id, range.to, range.node);
             Ok((passed.or(aside).ok_or(OutOfMemory)?, from))
         });
         (locked, room)
@@ -282,7 +289,7 @@ impl<O: Os> PageHeap<O> {
 
 impl<'h> CommitRange<'h> {
     /// Units of huge pages at the frontier or beyond it.
-    pub(super) fn of_units(arena: &'h Arena, id: usize, at: usize, units: usize) -> Self {
+    fn of_units(arena: &'h Arena, id: usize, at: usize, units: usize, node: usize) -> Self {
         let to = at + units * HUGE_SLICES;
         Self {
             arena,
@@ -292,6 +299,7 @@ impl<'h> CommitRange<'h> {
             to,
             limit: Some(to),
             units,
+            node,
         }
     }
 }
@@ -350,7 +358,7 @@ impl<'h, O: Os> Locked<'h, O> {
                 && units > 0
             {
                 let (id, arena) = (free.arena(), self.arena(free.arena()));
-                let range = CommitRange::of_units(arena, id, first, whole.min(units));
+                let range = CommitRange::of_units(arena, id, first, whole.min(units), free.node());
                 let part = Some(self.set_aside(free, first, range.to - first));
                 return Some(Lack::Slices(CommitRange { part, ..range }));
             }
@@ -361,7 +369,7 @@ impl<'h, O: Os> Locked<'h, O> {
             )));
         }
         if let Some((id, at)) = request.at {
-            let range = self.range_behind(id, at, request.slices)?;
+            let range = self.range_behind(id, at, request)?;
             return Some(Lack::Slices(range));
         }
         if request.source == SpanSource::Resident || request.is_too_long() {
@@ -401,6 +409,7 @@ impl<'h, O: Os> Locked<'h, O> {
             to,
             limit: Some(wide),
             units: 0,
+            node: free.node(),
         }
     }
 
@@ -411,34 +420,46 @@ impl<'h, O: Os> Locked<'h, O> {
         let frontier = arena.frontier.get();
         let start = self
             .free_before(arena, frontier)
-            .filter(|free| !free.is_huge.get())
+            .filter(|free| !free.is_huge() && free.node() == request.node)
             .map_or(frontier, |free| free.index.get());
         let at = arena.layout().align_up(start, request.align);
         let at = request.start_in(at, arena.reach.get())?;
-        self.range_over_frontier(id, at, request.slices)
+        self.range_over_frontier(id, at, request)
     }
 
     /// Slices from `at` on, where a free span that reaches up to the frontier begins, or the
     /// frontier is.
-    fn range_behind(&mut self, id: usize, at: usize, slices: usize) -> Option<CommitRange<'h>> {
+    fn range_behind(
+        &mut self,
+        id: usize,
+        at: usize,
+        request: &SpanRequest,
+    ) -> Option<CommitRange<'h>> {
         let arena = self.arena(id);
         let free = self.free_at(arena, at);
         let reaches = free.map_or(at, SpanRecord::end) == arena.frontier.get();
-        let ordinary = free.is_none_or(|free| !free.is_huge.get());
-        (reaches && ordinary).then(|| self.range_over_frontier(id, at, slices))?
+        let is_alike = |free: &SpanRecord| !free.is_huge() && free.node() == request.node;
+        let suits = reaches && free.is_none_or(is_alike);
+        suits.then(|| self.range_over_frontier(id, at, request))?
     }
 
-    /// Slices from `at` on, in the free span before the frontier or beyond it.
+    /// Slices from `at` on, in the free span before the frontier or beyond it. With several nodes,
+    /// the frontier passes whole huge pages, because the node that touches one first has all of it.
     fn range_over_frontier(
         &mut self,
         id: usize,
         at: usize,
-        slices: usize,
+        request: &SpanRequest,
     ) -> Option<CommitRange<'h>> {
-        let (arena, to) = (self.arena(id), at + slices);
-        if to > arena.reach.get() {
+        let (arena, to) = (self.arena(id), at + request.slices);
+        let reach = arena.reach.get();
+        if to > reach {
             return None;
         }
+        let to = match self.heap.os.nodes() {
+            2.. if !self.heap.thrifty.load(Relaxed) => to.next_multiple_of(HUGE_SLICES).min(reach),
+            _ => to,
+        };
         let frontier = arena.frontier.get();
         let part = match self.free_before(arena, frontier) {
             Some(free) if at < frontier => Some(self.set_aside(free, at, to.min(frontier) - at)),
@@ -452,6 +473,7 @@ impl<'h, O: Os> Locked<'h, O> {
             to,
             limit: (to <= frontier).then_some(to),
             units: 0,
+            node: request.node,
         })
     }
 
@@ -478,7 +500,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .find_map(|(id, arena)| {
                 let at = arena.frontier.get().next_multiple_of(HUGE_SLICES);
                 let units = batch.min(arena.reach.get().checked_sub(at)? / HUGE_SLICES);
-                (units > 0).then(|| CommitRange::of_units(arena, id, at, units))
+                (units > 0).then(|| CommitRange::of_units(arena, id, at, units, request.node))
             })
     }
 
@@ -505,12 +527,12 @@ impl<'h, O: Os> Locked<'h, O> {
         match range.part {
             Some(part) => self.end_aside(part),
             None => {
-                self.pass_frontier(id, range.from);
+                self.pass_frontier(id, range.from, range.node);
                 arena.frontier.set(range.to);
             }
         }
         for at in (range.from..range.to).step_by(HUGE_SLICES) {
-            let unit = self.fresh(id, at, HUGE_SLICES);
+            let unit = self.fresh(id, at, HUGE_SLICES, range.node);
             mark(arena, at, Huge::Want);
             self.add_free(unit, Age::New);
         }
@@ -572,7 +594,7 @@ impl<'h, O: Os> Locked<'h, O> {
             *next = span.key();
             let arena = self.arena(span.arena());
             let units = committed_units(arena, span.index.get()..span.end());
-            if let Some((from, to)) = units.filter(|_| !span.is_huge.get()) {
+            if let Some((from, to)) = units.filter(|_| !span.is_huge()) {
                 arena.write_masks(span);
                 return Some(self.set_aside(span, from, to - from));
             }

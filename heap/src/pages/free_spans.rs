@@ -7,7 +7,7 @@
 use super::arena::{Arena, Commit};
 use super::heap::Locked;
 use super::span::{Age, SpanRequest, SpanSource, Use};
-use super::span::{FitKey, Queue, SpanRecord, State, Warmth, may_merge};
+use super::span::{FitKey, FitRank, Queue, SpanRecord, State, Warmth, may_merge};
 use crate::base::tree::Node;
 use crate::os::Os;
 use core::ops::Range;
@@ -34,7 +34,8 @@ impl<'h, O: Os> Locked<'h, O> {
         match request.at {
             Some((id, at)) => self
                 .free_at(self.arena(id), at)
-                .filter(|free| free.slices.get() >= request.slices && !free.is_huge.get())
+                .filter(|free| free.slices.get() >= request.slices && !free.is_huge())
+                .filter(|free| free.node() == request.node)
                 .map(|free| (free, at)),
             None if request.is_too_long() => None,
             None => self.find_fit(request),
@@ -56,16 +57,15 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn find_among(&self, warmth: Warmth, request: &SpanRequest) -> Option<(&'h SpanRecord, usize)> {
+        let rank = FitRank::of(warmth, request.node);
         let key = |slices| FitKey {
-            warmth,
+            rank,
             slices,
             place: 0,
         };
         let mut from = key(request.slices);
         for _ in 0..ALIGNED_TRIES {
-            let free = self
-                .free_from(from)
-                .filter(|free| free.warmth() == warmth)?;
+            let free = self.free_from(from).filter(|free| free.rank() == rank)?;
             if let Some(at) = self.aligned_start(free, request) {
                 return Some((free, at));
             }
@@ -73,9 +73,7 @@ impl<'h, O: Os> Locked<'h, O> {
             from.place += 1;
         }
         let surely = key(request.slices + request.align - 1);
-        let free = self
-            .free_from(surely)
-            .filter(|free| free.warmth() == warmth)?;
+        let free = self.free_from(surely).filter(|free| free.rank() == rank)?;
         Some((free, self.aligned_start(free, request)?))
     }
 
@@ -97,20 +95,31 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes free:
-    /// returns the span.
-    pub(super) fn pass_frontier(&mut self, id: usize, to: usize) -> Option<&'h SpanRecord> {
+    /// returns the span, which is for a node.
+    pub(super) fn pass_frontier(
+        &mut self,
+        id: usize,
+        to: usize,
+        node: usize,
+    ) -> Option<&'h SpanRecord> {
         let arena = self.arena(id);
         let old = arena.frontier.get();
         (to > old).then(|| {
             arena.frontier.set(to);
-            self.add_free(self.fresh(id, old, to - old), Age::New)
+            self.add_free(self.fresh(id, old, to - old, node), Age::New)
         })
     }
 
     /// The record of slices that never were in a span.
-    pub(super) fn fresh(&self, id: usize, first: usize, slices: usize) -> &'h SpanRecord {
+    pub(super) fn fresh(
+        &self,
+        id: usize,
+        first: usize,
+        slices: usize,
+        node: usize,
+    ) -> &'h SpanRecord {
         let record = self.arena(id).record(first);
-        record.place(id as u8, first);
+        record.place(id as u8, first, node);
         record.dirty.set(0);
         record.all_dirty.set(false);
         self.arena(id).set_length(record, slices);
@@ -144,7 +153,7 @@ impl<'h, O: Os> Locked<'h, O> {
     ) -> &'h SpanRecord {
         let arena = self.arena(free.arena());
         let (first, cut, end) = (free.index.get(), at + slices, free.end());
-        let id = free.arena() as u8;
+        let (id, node) = (free.arena() as u8, free.node());
         // What is known to be clean is not counted: it may be millions of slices.
         let clean = first + free.clean_slices();
         let unknown = clean.min(at);
@@ -155,7 +164,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let taken = arena.share(free, at, cut);
         if cut < end {
             let tail = arena.record(cut);
-            tail.place(id, cut);
+            tail.place(id, cut, node);
             self.split_off(free, tail, end - cut, all - before - taken);
             tail.know_clean(clean.saturating_sub(cut));
         }
@@ -170,7 +179,7 @@ impl<'h, O: Os> Locked<'h, O> {
             self.attach(free);
         }
         let part = arena.record(at);
-        part.place(id, at);
+        part.place(id, at, node);
         part.dirty.set(taken);
         arena.set_length(part, slices);
         arena.inherit_zero_state(part, free);
@@ -219,13 +228,13 @@ impl<'h, O: Os> Locked<'h, O> {
     ) -> Option<(&'h Arena, Range<usize>)> {
         self.end_aside(part);
         let mut clean = None;
-        let (id, end) = (part.arena(), part.end());
+        let (id, end, node) = (part.arena(), part.end(), part.node());
         let (arena, mut at) = (self.arena(id), part.index.get());
         while at < end {
             let refused = arena.first_dirty(at, to);
             let next = refused.unwrap_or(end);
             if at < next {
-                let span = self.fresh(id, at, next - at);
+                let span = self.fresh(id, at, next - at, node);
                 span.dirty.set(arena.count_dirty(at, next));
                 let age = if span.dirty.get() > 0 {
                     Age::Old
@@ -241,7 +250,7 @@ impl<'h, O: Os> Locked<'h, O> {
             if refused.is_some() {
                 let is_clean = |index: &usize| arena.count_dirty(*index, *index + 1) == 0;
                 at = (next..to).find(is_clean).unwrap_or(to);
-                let span = self.fresh(id, next, at - next);
+                let span = self.fresh(id, next, at - next, node);
                 span.dirty.set(arena.count_dirty(next, at));
                 span.set_freed_at(self.heap.os.now_ms());
                 span.is_refused.set(true);

@@ -43,8 +43,7 @@ pub(super) fn wastes(slices: usize, bytes: usize) -> bool {
 
 /// Sets for all slices of the unit at `from` whether they are huge.
 pub(super) fn mark(arena: &Arena, from: usize, advice: Huge) {
-    (from..from + HUGE_SLICES)
-        .for_each(|index| arena.record(index).is_huge.set(advice == Huge::Want));
+    (from..from + HUGE_SLICES).for_each(|index| arena.record(index).set_huge(advice));
 }
 /// When slabs come from huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

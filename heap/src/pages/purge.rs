@@ -14,7 +14,7 @@ use super::commit::committed_units;
 use super::figures::Footprint;
 use super::heap::{Locked, PageHeap};
 use super::huge::{Policy, mark};
-use super::span::{Age, FitKey, SpanRecord, State, Warmth};
+use super::span::{Age, FitKey, FitRank, SpanRecord, State, Warmth};
 use super::zero_state::{Dirty, DirtyRun};
 use crate::base::policy::{self, FAR_BYTES, FreeSince, LEAST_BYTES, RETRY_MS};
 use crate::base::sync::plain::Ordering::Relaxed;
@@ -445,7 +445,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let arena = self.arena(span.arena());
         let index = span.index.get();
         arena.write_masks(span);
-        if span.is_huge.get() && span.slices.get() == HUGE_SLICES {
+        if span.is_huge() && span.slices.get() == HUGE_SLICES {
             let part = self.set_aside(span, index, HUGE_SLICES);
             let address = arena.layout().address(index);
             return Some(Piece::Pages(
@@ -454,7 +454,7 @@ impl<'h, O: Os> Locked<'h, O> {
                 Belief::Masks,
             ));
         }
-        if span.is_huge.get() {
+        if span.is_huge() {
             return Some(Piece::Unit(SliceRef { arena, index }));
         }
         let (belief, bytes) = match span.dirty.get() * self.page_bytes() > LONG_BYTES {
@@ -514,7 +514,7 @@ impl<O: Os> PageHeap<O> {
     /// resident. The lock is not held while the kernel splits the huge page; meanwhile spans of the
     /// unit may be taken and freed.
     pub(super) fn split_unit(&self, place: SliceRef<'_>) {
-        if !place.record().is_huge.get() {
+        if !place.record().is_huge() {
             return;
         }
         let (arena, from) = (place.arena, place.index / HUGE_SLICES * HUGE_SLICES);
@@ -562,17 +562,19 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Makes units that are all free and clean ordinary again. Returns how many bytes they have.
     pub(super) fn split_untouched_units(&mut self) -> usize {
         let mut bytes = 0;
-        let whole = FitKey {
-            warmth: Warmth::Huge,
-            slices: HUGE_SLICES,
-            place: 0,
-        };
-        while let Some(unit) = self
-            .free_from(whole)
-            .filter(|unit| unit.warmth() == Warmth::Huge)
-        {
-            self.make_ordinary(self.arena(unit.arena()), unit.index.get(), Dirty::AsBefore);
-            bytes += HUGE_BYTES;
+        for node in 0..self.heap.os.nodes() {
+            let whole = FitKey {
+                rank: FitRank::of(Warmth::Huge, node),
+                slices: HUGE_SLICES,
+                place: 0,
+            };
+            while let Some(unit) = self
+                .free_from(whole)
+                .filter(|unit| unit.rank() == whole.rank)
+            {
+                self.make_ordinary(self.arena(unit.arena()), unit.index.get(), Dirty::AsBefore);
+                bytes += HUGE_BYTES;
+            }
         }
         bytes
     }
@@ -581,7 +583,7 @@ impl<'h, O: Os> Locked<'h, O> {
     /// that are dirty count as old from now on.
     #[inline(never)]
     fn make_ordinary(&mut self, arena: &'h Arena, from: usize, dirty: Dirty) {
-        if !arena.record(from).is_huge.get() {
+        if !arena.record(from).is_huge() {
             return;
         }
         mark(arena, from, Huge::Avoid);

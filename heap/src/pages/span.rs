@@ -11,6 +11,7 @@ use crate::base::sync::plain::{
 };
 use crate::base::tree::{Node, Side};
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
+use crate::os::Huge;
 use core::ptr::{null_mut, without_provenance_mut};
 
 pub use crate::base::policy::Age;
@@ -97,10 +98,12 @@ pub(super) struct SpanRecord {
     /// The program mapped over this span in use, or another process fills its pages; see
     /// [`super::renew`].
     pub(super) is_overmapped: Flag,
-    /// Of the slice, not of its span: the kernel may back it with a huge page; see
-    /// [`super::huge`].
-    pub(super) is_huge: Flag,
+    /// Above [`HUGE`]: the NUMA node that the span is for.
+    marks: AtomicU8,
 }
+
+/// Of the slice, not of its span: the kernel may back it with a huge page; see [`super::huge`].
+const HUGE: u8 = 1;
 
 /// Beside the number of a tail's pages: a sweep has seen the tail.
 const SEEN: u8 = 1 << 7;
@@ -109,10 +112,11 @@ const SEEN: u8 = 1 << 7;
 pub(super) const RECORD_BYTES: usize = size_of::<SpanRecord>();
 const _: () = assert!(RECORD_BYTES == 64);
 
-/// How free spans are ordered: which pages to reuse first, then best fit, then lowest place.
+/// How free spans are ordered: by node, then which pages to reuse first, then best fit, then lowest
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FitKey {
-    pub(super) warmth: Warmth,
+    pub(super) rank: FitRank,
     pub(super) slices: usize,
     /// Arena and slice as one number.
     pub(super) place: u64,
@@ -121,10 +125,20 @@ pub(super) struct FitKey {
 impl FitKey {
     /// No key comes before this one.
     pub(super) const FIRST: Self = Self {
-        warmth: Warmth::Warm,
+        rank: FitRank::of(Warmth::Warm, 0),
         slices: 0,
         place: 0,
     };
+}
+
+/// The node and the [`Warmth`] of a free span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FitRank(u8);
+
+impl FitRank {
+    pub(super) const fn of(warmth: Warmth, node: usize) -> Self {
+        Self((node as u8) << 2 | warmth as u8)
+    }
 }
 
 /// Whether reusing a free span mostly saves faults.
@@ -234,10 +248,29 @@ impl SpanRecord {
         usize::from(self.arena.load(Relaxed))
     }
 
-    /// Sets which slice this record belongs to.
-    pub(super) fn place(&self, arena: u8, index: usize) {
+    /// Sets which slice this record belongs to, and the node of its span.
+    pub(super) fn place(&self, arena: u8, index: usize, node: usize) {
         self.arena.store(arena, Relaxed);
         self.index.set(index);
+        let huge = self.marks.load(Relaxed) & HUGE;
+        self.marks.store(huge | (node as u8) << 1, Relaxed);
+    }
+
+    /// The number of the NUMA node that the span is for.
+    pub(super) fn node(&self) -> usize {
+        usize::from(self.marks.load(Relaxed) >> 1)
+    }
+
+    /// Whether the kernel may back the slice with a huge page.
+    pub(super) fn is_huge(&self) -> bool {
+        self.marks.load(Relaxed) & HUGE != 0
+    }
+
+    /// Sets whether it may.
+    pub(super) fn set_huge(&self, advice: Huge) {
+        let node = self.marks.load(Relaxed) & !HUGE;
+        let huge = u8::from(advice == Huge::Want);
+        self.marks.store(node | huge, Relaxed);
     }
 
     /// The first slice after the span.
@@ -276,12 +309,13 @@ impl SpanRecord {
     /// before the span goes into the tree.
     pub(super) fn set_warmth(&self, pages: usize) {
         let warmth = match self.dirty.get() {
-            0 if self.is_huge.get() => Warmth::Huge,
+            0 if self.is_huge() => Warmth::Huge,
             0 => Warmth::Cold,
             dirty if dirty * 2 >= pages => Warmth::Warm,
             _ => Warmth::Tepid,
         };
-        self.warmth.store(warmth as u8, Relaxed);
+        self.warmth
+            .store(FitRank::of(warmth, self.node()).0, Relaxed);
     }
 
     /// For a large span in use: dirty pages of its [tail](super::tails) that a sweep may purge.
@@ -301,9 +335,14 @@ impl SpanRecord {
         before & SEEN != 0
     }
 
+    /// The node and the warmth of a free span.
+    pub(super) fn rank(&self) -> FitRank {
+        FitRank(self.warmth.load(Relaxed))
+    }
+
     /// As set by [`SpanRecord::set_warmth`].
     pub(super) fn warmth(&self) -> Warmth {
-        match self.warmth.load(Relaxed) {
+        match self.warmth.load(Relaxed) & 3 {
             0 => Warmth::Warm,
             1 => Warmth::Tepid,
             2 => Warmth::Huge,
@@ -319,7 +358,7 @@ unsafe impl Node for SpanRecord {
 
     fn key(&self) -> FitKey {
         FitKey {
-            warmth: self.warmth(),
+            rank: self.rank(),
             slices: self.slices.get(),
             place: (self.arena() as u64) << 32 | self.index.get() as u64,
         }
@@ -422,17 +461,15 @@ impl Queue {
     }
 }
 
-/// Whether two free neighbours may merge: they are of the same kind, not in two units, and the
-/// kernel refused to purge neither.
+/// Whether two free neighbours may merge: they are of the same kind and for the same node, not in
+/// two units, and the kernel refused to purge neither.
 pub(super) fn may_merge(before: &SpanRecord, after: &SpanRecord) -> bool {
     if before.is_refused.get() || after.is_refused.get() {
         return false;
     }
-    match (before.is_huge.get(), after.is_huge.get()) {
-        (false, false) => true,
-        (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),
-        _ => false,
-    }
+    let (marks, next) = (before.marks.load(Relaxed), after.marks.load(Relaxed));
+    let ends_unit = || next & HUGE != 0 && after.index.get().is_multiple_of(HUGE_SLICES);
+    marks == next && !ends_unit()
 }
 
 /// A request for slices.
@@ -452,6 +489,8 @@ pub(super) struct SpanRequest {
     pub(super) moved: usize,
     /// The only arena and slice where they may begin; `None`: anywhere.
     pub(super) at: Option<(usize, usize)>,
+    /// The node that they are for.
+    pub(super) node: usize,
 }
 
 /// If this many spans of a length fit, alignment to the grid may cost one of them.
@@ -471,6 +510,7 @@ impl SpanRequest {
             use_,
             moved: 0,
             at: None,
+            node: 0,
         }
     }
 

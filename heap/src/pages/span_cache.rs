@@ -21,6 +21,7 @@ use crate::base::policy::{CACHE_SHARDS, Scope};
 use crate::base::sync::plain::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicPtr, AtomicUsize};
 use crate::base::units::SLICE_BYTES;
+use crate::os::nodes::{self, MOST_NODES};
 use crate::os::thread::{give_way, own_name};
 use core::hint::spin_loop;
 use core::ptr::{self, null_mut};
@@ -46,8 +47,8 @@ const WAITS: usize = 100;
 pub(super) struct SpanCache {
     lists: [Lists; CACHE_SHARDS],
     shards: [Shard; CACHE_SHARDS],
-    /// The shard that last had no span for a request.
-    asker: AtomicUsize,
+    /// By node: the shard of the thread that last found no span there.
+    askers: [AtomicUsize; MOST_NODES],
 }
 
 /// The newest span of each length, of a shard; null: none.
@@ -123,7 +124,7 @@ impl SpanCache {
         Self {
             lists: [const { [const { AtomicPtr::new(null_mut()) }; MOST_SLICES] }; CACHE_SHARDS],
             shards: [const { Shard::new() }; CACHE_SHARDS],
-            asker: AtomicUsize::new(0),
+            askers: [const { AtomicUsize::new(0) }; MOST_NODES],
         }
     }
 
@@ -142,10 +143,16 @@ impl SpanCache {
             shard.wanted.store(WANTED_ROUNDS, Relaxed);
         }
         if list.load(Relaxed).is_null() {
-            self.asker.store(own, Relaxed);
+            self.note_asker(own);
             return None;
         }
         shard.turn()?.pop(list)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_asker(&self, own: usize) {
+        self.askers[nodes::current()].store(own, Relaxed);
     }
 
     /// Adds the caller's span to a shard, if all its spans then have at most `room` slices.
@@ -166,11 +173,11 @@ impl SpanCache {
 
     /// [`SpanCache::push`] of a span that was not kept. Here a shard may use room that the others
     /// leave. If none of the shard's threads asked for a span lately, the span goes to the shard
-    /// that last had none for a request.
+    /// that last had none for a request of a thread on the span's node.
     pub(super) fn push_late(&self, own: usize, record: &SpanRecord, room: usize) -> Kept {
         let number = match self.shard(own).0.is_wanted() {
             true => own,
-            false => self.asker.load(Relaxed),
+            false => self.askers[record.node()].load(Relaxed),
         };
         let (shard, lists) = self.shard(number);
         let all = shard.slices.load(Relaxed) + record.slices.get();

@@ -77,10 +77,11 @@ impl<O: Os> PageHeap<O> {
             },
             source,
             moved,
+            node: self.os.node(),
             ..SpanRequest::anywhere(slices, use_)
         };
         let room = self.room_for(&request);
-        let (mut locked, room) = room.or_else(|| self.room_after_release(&request))?;
+        let (mut locked, room) = room.or_else(|| self.room_after_release(request))?;
         let (place, zero) = locked.take(room, &request, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
         let absent = moved.saturating_sub(warm);
@@ -100,14 +101,19 @@ impl<O: Os> PageHeap<O> {
         })
     }
 
-    /// Room for a request that was refused, if cached spans make it.
+    /// Room for a request that was refused, if cached spans make it, or other nodes have it.
     #[cold]
-    fn room_after_release(&self, request: &SpanRequest) -> Option<Found<'_, O>> {
-        if request.is_optional() || self.cached_bytes() == 0 {
+    fn room_after_release(&self, request: SpanRequest) -> Option<Found<'_, O>> {
+        let (cached, nodes) = (self.cached_bytes(), self.os.nodes());
+        if request.is_optional() || cached == 0 && nodes == 1 {
             return None;
         }
         self.release_all_cached();
-        self.room_for(request)
+        let from = |after| SpanRequest {
+            node: (request.node + after) % nodes,
+            ..request
+        };
+        (0..nodes).find_map(|after| self.room_for(&from(after)))
     }
 
     /// Takes a whole span back. Its tag becomes 0. A span that the program mapped over, and that
@@ -160,12 +166,13 @@ impl<O: Os> PageHeap<O> {
         let place = self.span_at(base)?;
         let (record, use_) = (place.record(), place.use_()?);
         let extra = new_slices.checked_sub(record.slices.get())?;
-        if extra == 0 || record.is_huge.get() {
+        if extra == 0 || record.is_huge() {
             return None;
         }
         self.keep_tail(record);
         let request = SpanRequest {
             at: Some((record.arena(), record.end())),
+            node: record.node(),
             ..SpanRequest::anywhere(extra, use_)
         };
         let Some((mut locked, (free, _))) = self.room_for(&request) else {

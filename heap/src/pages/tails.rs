@@ -147,7 +147,7 @@ impl<O: Os> Locked<'_, O> {
         // Others lie between guards, are being handed out or freed, or are not of one mapping that
         // is the heap's own. A part of a huge page would not become free.
         let is_ours = place.tag() == tag
-            && !(record.is_overmapped.get() || record.moved_slices() > 0 || record.is_huge.get());
+            && !(record.is_overmapped.get() || record.moved_slices() > 0 || record.is_huge());
         if !is_ours {
             self.set_tail(record, 0);
             return 0;

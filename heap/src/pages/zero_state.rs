@@ -371,7 +371,7 @@ impl Arena {
     pub(super) fn cut_off(&self, span: &SpanRecord, cut: usize) -> &SpanRecord {
         let (end, rest) = (span.end(), self.record(cut));
         let given = self.share(span, cut, end);
-        rest.place(span.arena() as u8, cut);
+        rest.place(span.arena() as u8, cut, span.node());
         rest.dirty.set(given);
         self.set_length(rest, end - cut);
         rest.all_dirty.set(span.all_dirty.get());

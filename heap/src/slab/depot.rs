@@ -2,7 +2,7 @@
 //! slabs. [`Source`] is where slabs come from and go to: what this layer needs of the one below it.
 
 use super::class::Class;
-use super::depot_id::{DEPOTS, DepotId, USERS};
+use super::depot_id::{DEPOTS, DepotId, ROWS};
 use super::page_set::{PageSet, bits_over};
 use super::slab::{
     FETCHED, LISTED, RESERVED, Returned, Seen, Slab, Slice, State, Touched, UNLISTED,
@@ -13,6 +13,8 @@ use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell, full_barrier_after_rmw};
 use crate::base::tree::Tree;
 use crate::os::lock::{Guard, Lock, Rank};
+#[cfg(not(loom))]
+use crate::os::nodes;
 use core::ptr::{self, NonNull};
 
 /// Where slabs come from and go to.
@@ -81,9 +83,9 @@ unsafe impl Sync for Depot {}
 // SAFETY: nothing in a depot belongs to a thread; slab records live as long as the arenas.
 unsafe impl Send for Depot {}
 
-/// All depots, by user and class.
+/// All depots, by row and class.
 pub struct Depots {
-    all: [[Depot; DEPOTS]; USERS],
+    all: [[Depot; DEPOTS]; ROWS],
 }
 
 impl Depots {
@@ -91,7 +93,7 @@ impl Depots {
     #[cfg(not(loom))]
     pub const fn new() -> Depots {
         Depots {
-            all: [const { [const { Depot::new() }; DEPOTS] }; USERS],
+            all: [const { [const { Depot::new() }; DEPOTS] }; ROWS],
         }
     }
 
@@ -104,14 +106,14 @@ impl Depots {
     }
 
     pub(super) fn of(&self, id: DepotId) -> &Depot {
-        &self.all[id.user as usize][id.place()]
+        &self.all[usize::from(id.row)][id.place()]
     }
 
     /// Whether the next block of `class` will most likely be one that is known to read as zero. A
     /// hint.
     pub fn next_is_fresh(&self, class: Class) -> bool {
         let current = self
-            .of(DepotId::blocks(class))
+            .of(DepotId::near(class))
             .current
             .load(Ordering::Acquire);
         // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
@@ -200,10 +202,11 @@ impl Depots {
         self.of(id).openings.load(Relaxed)
     }
 
-    /// The locks of all depots, for a fork.
+    /// The locks of all depots in use, for a fork that has begun to close locks.
     #[cfg(not(loom))]
     pub fn locks(&self) -> impl Iterator<Item = &Lock> {
-        self.all.as_flattened().iter().map(|depot| &depot.lock)
+        let rows = &self.all[..DepotId::rows(nodes::most_used())];
+        rows.as_flattened().iter().map(|depot| &depot.lock)
     }
 }
 

@@ -1,19 +1,22 @@
 //! Which depot a slab belongs to: the size class of its blocks, and who uses them.
 //!
 //! The program's blocks, those of them that the profiler sampled, and the heap's own data (caches
-//! and magazine arrays: metadata) lie in slabs of the same kind, but in depots apart. A slab's
-//! record holds the number of its depot, so a thread that remembers a slab's former life sees that
-//! the slab is another depot's by now, even if the class is the same.
+//! and magazine arrays: metadata) lie in slabs of the same kind, but in depots apart. The program's
+//! have a depot for each NUMA node. A slab's record holds the number of its depot, so a thread that
+//! remembers a slab's former life sees that the slab is another depot's by now, even if the class
+//! is the same.
 
 use super::class::{CLASSES, Class};
+use crate::os::nodes::{self, MOST_NODES};
 
 /// A depot's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepotId {
     /// The size class of its slabs.
     pub class: Class,
-    /// Who uses their blocks.
-    pub user: User,
+    /// Which of the depots of its class: each user's, then those of the program's blocks on the
+    /// nodes after the first.
+    pub(crate) row: u8,
 }
 
 /// Who uses the blocks of a slab.
@@ -29,43 +32,67 @@ pub enum User {
 }
 
 /// How many users there are.
-pub(super) const USERS: usize = 3;
+const USERS: usize = 3;
 
-const _: () = assert!(CLASSES * USERS <= u8::MAX as usize);
+/// Depots of a class.
+pub(super) const ROWS: usize = USERS + MOST_NODES - 1;
 
-/// The [byte](DepotId::byte) of the last one.
-const LAST: u8 = (CLASSES * USERS) as u8;
+/// Bits of a [code](DepotId::code).
+pub(super) const CODE_BITS: u32 = 8 + ROWS.next_power_of_two().trailing_zeros();
 
 /// The least block of metadata, in bytes: callers ask for few sizes, so few slabs serve all.
 const LEAST_METADATA: usize = 64;
 
 impl DepotId {
-    /// The depot of the program's blocks of `class`.
+    /// The depot of the program's blocks of `class` on the first node.
     #[inline]
     pub const fn blocks(class: Class) -> DepotId {
+        DepotId { class, row: 0 }
+    }
+
+    /// The depot of the program's blocks of `class` on the calling thread's node.
+    #[inline]
+    pub fn near(class: Class) -> DepotId {
+        let row = match nodes::current() {
+            0 => 0,
+            node => USERS - 1 + node,
+        };
         DepotId {
             class,
-            user: User::Program,
+            row: row as u8,
+        }
+    }
+
+    /// The depot of `class` of this user's blocks on the first node.
+    pub(crate) const fn of_user(class: Class, user: User) -> DepotId {
+        DepotId {
+            class,
+            row: user as u8,
         }
     }
 
     /// The depot of the sampled blocks of `class`.
     pub const fn sampled(class: Class) -> DepotId {
-        DepotId {
-            class,
-            user: User::Sampled,
-        }
+        DepotId::of_user(class, User::Sampled)
     }
 
     /// The depot of metadata of at least `bytes` bytes (at most 32 KiB).
     pub fn metadata(bytes: usize) -> DepotId {
-        DepotId {
-            class: Class::serving(bytes.max(LEAST_METADATA)),
-            user: User::Heap,
+        DepotId::of_user(Class::serving(bytes.max(LEAST_METADATA)), User::Heap)
+    }
+
+    /// Who uses the blocks of its slabs.
+    pub fn user(self) -> User {
+        const HEAP: u8 = User::Heap as u8;
+        const SAMPLED: u8 = User::Sampled as u8;
+        match self.row {
+            HEAP => User::Heap,
+            SAMPLED => User::Sampled,
+            _ => User::Program,
         }
     }
 
-    /// All depots: the program's, those of metadata, then those of sampled blocks.
+    /// All depots, row by row.
     pub fn all() -> impl Iterator<Item = DepotId> {
         core::iter::successors(Some(DepotId::FIRST), |id| id.next())
     }
@@ -73,13 +100,22 @@ impl DepotId {
     /// The first of all.
     pub(super) const FIRST: DepotId = DepotId::blocks(class_at(0));
 
-    /// The one after this in the order of [`DepotId::all`].
-    pub(super) fn next(self) -> Option<DepotId> {
-        let mut after = (self.byte() + 1..=LAST).filter_map(DepotId::from_byte);
-        after.find(|id| cfg!(not(loom)) || (0..DEPOTS).any(|place| class_at(place) == id.class))
+    /// How many rows are in use with so many nodes.
+    pub(super) fn rows(nodes: usize) -> usize {
+        USERS - 1 + nodes
     }
 
-    /// Where the depot stands among those of its user.
+    /// The one after this in the order of [`DepotId::all`].
+    pub(super) fn next(self) -> Option<DepotId> {
+        let (row, place) = match self.place() + 1 {
+            DEPOTS => (self.row + 1, 0),
+            place => (self.row, place),
+        };
+        let class = class_at(place);
+        (usize::from(row) < DepotId::rows(nodes::count())).then_some(DepotId { class, row })
+    }
+
+    /// Where the depot stands in its row.
     #[inline]
     pub(super) fn place(self) -> usize {
         #[cfg(not(loom))]
@@ -90,28 +126,24 @@ impl DepotId {
             .expect("a class that the models use")
     }
 
-    /// What stands for it in a slab's record; never 0.
-    pub(super) const fn byte(self) -> u8 {
-        (self.user as usize * CLASSES + self.class.index()) as u8
+    /// What stands for it in a slab's record, in [`CODE_BITS`] bits; never 0.
+    #[inline]
+    pub(super) const fn code(self) -> u16 {
+        u16::from_le_bytes([self.class.index() as u8, self.row])
     }
 
-    /// The depot that a record's byte stands for; `None` for 0.
+    /// The depot that a record's code stands for; `None` for 0.
     #[inline]
-    pub(super) fn from_byte(byte: u8) -> Option<DepotId> {
-        let (user, before) = match byte as usize {
-            0 => return None,
-            1..=CLASSES => (User::Program, 0),
-            byte if byte <= 2 * CLASSES => (User::Heap, CLASSES),
-            _ => (User::Sampled, 2 * CLASSES),
-        };
-        Some(DepotId {
-            class: Class::known(byte as usize - before),
-            user,
+    pub(super) fn from_code(code: u16) -> Option<DepotId> {
+        let [class, row] = code.to_le_bytes();
+        (class != 0).then(|| DepotId {
+            class: Class::known(class.into()),
+            row,
         })
     }
 }
 
-/// Depots of one user.
+/// Depots of one row.
 #[cfg(not(loom))]
 pub(super) const DEPOTS: usize = CLASSES;
 /// The classes of the models, by the size of their blocks: few enough to explore.
@@ -120,7 +152,7 @@ const MODELLED: [usize; 3] = [512, 1024, 8192];
 #[cfg(loom)]
 pub(super) const DEPOTS: usize = MODELLED.len();
 
-/// The class of the depot that stands at `place` among those of its user.
+/// The class of the depot that stands at `place` in its row.
 const fn class_at(place: usize) -> Class {
     #[cfg(not(loom))]
     return Class::known(place + 1);
@@ -142,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn every_depot_has_a_byte_of_its_own() {
+    fn every_depot_has_a_code_of_its_own() {
         let ids: Vec<DepotId> = DepotId::all().collect();
-        assert_eq!(ids.len(), USERS * CLASSES);
+        assert_eq!(ids.len() % CLASSES, 0);
         for &id in &ids {
-            assert_eq!(DepotId::from_byte(id.byte()), Some(id));
+            assert_eq!(DepotId::from_code(id.code()), Some(id));
         }
-        assert_eq!(DepotId::from_byte(0), None);
+        assert_eq!(DepotId::from_code(0), None);
         assert!(ids.windows(2).all(|pair| pair[0].next() == Some(pair[1])));
     }
 

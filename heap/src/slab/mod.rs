@@ -8,12 +8,12 @@
 //!   block is out.
 //! - [`Slab`] records are type-stable: one per slice, never freed, all bits zero while the slice is
 //!   no slab. So a claimer may hold a stale slab. If its claim yields bits, the slab is pinned, and
-//!   the record tells its depot: class and user ([`depot_id`]). If the depot has changed by then,
-//!   the claimer gives the bits back to it and looks for another slab.
+//!   the record tells its depot: class, user and node ([`depot_id`]). If the depot has changed by
+//!   then, the claimer gives the bits back to it and looks for another slab.
 //! - A slice has its tag before its bits are set: a thread that claims a bit may free the block at
 //!   once.
-//! - A [`depot::Depot`] holds what all threads share of one class and user: the slab to claim from,
-//!   and the set of slabs known to have free blocks. Only changing the set takes its lock.
+//! - A [`depot::Depot`] holds what threads share of one class, user and node: the slab to claim
+//!   from, and the set of slabs known to have free blocks. Only changing the set takes its lock.
 //! - A slab leaves the set in two steps: mark it unlisted, then look at its words once more. A
 //!   give-back sets its bits, then looks at the mark. With full barriers in between, one of the two
 //!   sees the other.

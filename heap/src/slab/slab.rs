@@ -3,7 +3,7 @@
 //! depot's set.
 
 use super::class::{Class, MAX_BLOCKS};
-use super::depot_id::DepotId;
+use super::depot_id::{CODE_BITS, DepotId};
 use super::page_set::{PageSet, bits_over, to_withhold};
 use crate::base::sync::{
     AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, full_barrier_after_rmw, plain,
@@ -87,7 +87,7 @@ unsafe impl Node for Slab {
     }
 }
 
-/// What one load tells of a slab: its depot's [byte](DepotId::byte), 0 while the slice is no slab,
+/// What one load tells of a slab: its depot's [code](DepotId::code), 0 while the slice is no slab,
 /// and above it:
 ///
 /// - [`State::IDLE`]: nothing was claimed or given since it was set. A hint.
@@ -99,11 +99,24 @@ unsafe impl Node for Slab {
 pub struct State(u32);
 
 impl State {
-    const IDLE: u32 = 1 << 8;
+    const IDLE: u32 = 1 << CODE_BITS;
 
     /// Of a slab of this depot that is not idle and withholds nothing.
     pub fn plain(id: DepotId) -> State {
-        State(u32::from(id.byte()))
+        State(u32::from(id.code()))
+    }
+
+    /// The plain state of the same depot.
+    #[inline]
+    fn as_plain(self) -> State {
+        State(self.0 & (State::IDLE - 1))
+    }
+
+    /// The depot of `class` in the row of the slab's.
+    #[inline]
+    pub fn id_of(self, class: Class) -> DepotId {
+        let [_, row] = (self.as_plain().0 as u16).to_le_bytes();
+        DepotId { class, row }
     }
 
     fn of_withheld(units: PageSet) -> u32 {
@@ -226,7 +239,7 @@ impl Slab {
     /// of the slab.
     #[inline]
     pub fn depot(&self) -> Option<DepotId> {
-        DepotId::from_byte(self.state().0 as u8)
+        DepotId::from_code(self.state().as_plain().0 as u16)
     }
 
     /// Whether it is a slab of this depot. Certain as [`Slab::depot`] is, and under the lock of the
@@ -235,7 +248,7 @@ impl Slab {
     pub(super) fn is_of(&self, id: DepotId) -> bool {
         // Acquire, for the store in `carve`, which is made without the depot's lock. The end of a
         // life in this depot is under its lock, so the byte that the holder reads is no older.
-        self.state.load(Ordering::Acquire) as u8 == id.byte()
+        State(self.state.load(Ordering::Acquire)).as_plain() == State::plain(id)
     }
 
     /// Bytes from the slab's start that may have been written since it was carved.
@@ -350,7 +363,7 @@ impl Slab {
     /// - `word` is one of the slab's, and `plain` the [plain state](State::plain) of its depot.
     #[inline(always)]
     pub unsafe fn give(&self, plain: State, word: &AtomicU64, bits: u64) -> Option<u64> {
-        debug_assert_eq!(self.depot(), DepotId::from_byte(plain.0 as u8));
+        debug_assert_eq!(self.state().as_plain(), plain);
         let before = word.fetch_or(bits, Ordering::AcqRel);
         full_barrier_after_rmw();
         // What was free, without the run of free blocks that begins with the first block now: 0 if

@@ -98,6 +98,7 @@ pub(super) struct State {
     pub(super) calls: [usize; CALLS],
     pub(super) committed_pages: usize,
     pub(super) now_ms: u64,
+    pub(super) node: usize,
     pub(super) locked: bool,
     /// Addresses of single pages that are locked.
     pub(super) locked_pages: BTreeSet<usize>,

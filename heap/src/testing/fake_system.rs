@@ -49,6 +49,8 @@ pub struct Conditions {
     pub most_mappings: usize,
     /// The most bytes that one move of the program break adds.
     pub most_at_break: usize,
+    /// NUMA nodes.
+    pub nodes: usize,
 }
 
 impl Default for Conditions {
@@ -69,6 +71,7 @@ impl Default for Conditions {
             answers: Answers::Runs,
             most_mappings: 65_530,
             most_at_break: 0,
+            nodes: 1,
         }
     }
 }
@@ -98,6 +101,11 @@ impl Fake {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Moves all threads to a node.
+    pub fn run_on(&self, node: usize) {
+        self.state().node = node;
     }
 
     /// Sets the clock forward.
@@ -474,6 +482,16 @@ impl Os for Fake {
     fn most_mappings(&self) -> usize {
         self.conditions.most_mappings
     }
+
+    fn nodes(&self) -> usize {
+        self.conditions.nodes
+    }
+
+    fn node(&self) -> usize {
+        self.state().node
+    }
+
+    fn learn_nodes(&self, _is_forking: fn() -> bool) {}
 
     fn now_ms(&self) -> u64 {
         self.state().now_ms

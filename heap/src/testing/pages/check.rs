@@ -174,10 +174,10 @@ impl<'h, O: Os> Locked<'h, O> {
             )?;
             require(SliceRef { arena, index }.tag() == 0, "a tag within a span")?;
         }
-        let alike = (first..end).all(|at| arena.record(at).is_huge.get() == record.is_huge.get());
+        let alike = (first..end).all(|at| arena.record(at).is_huge() == record.is_huge());
         require(alike, "a span is partly in a unit of huge pages")?;
         let unit = |index: usize| index / HUGE_SLICES;
-        let within = !record.is_huge.get() || unit(first) == unit(end - 1);
+        let within = !record.is_huge() || unit(first) == unit(end - 1);
         require(within, "a span passes the end of its unit")?;
         let full = arena.layout().full_mask();
         let beyond = (first..end).any(|index| arena.mask(index).load(Relaxed) & !full != 0);

@@ -8,6 +8,7 @@ mod claims;
 mod hard_limit;
 mod model;
 mod motion;
+mod nodes;
 mod real;
 mod refusals;
 mod tails;

@@ -345,7 +345,8 @@ fn run(conditions: Conditions, decay_ms: u64, huge: HugePolicy, steps: Vec<Step>
         spans: BTreeMap::new(),
         stamp: 0,
     };
-    for step in steps {
+    for (number, step) in steps.into_iter().enumerate() {
+        heap.os().run_on(number / 4 % conditions.nodes);
         model.take(step);
         model.check();
     }

@@ -45,8 +45,5 @@ fn two_pages() -> DepotId {
 
 /// The heap's depot of the same class.
 fn metadata(id: DepotId) -> DepotId {
-    DepotId {
-        user: User::Heap,
-        ..id
-    }
+    DepotId::of_user(id.class, User::Heap)
 }

@@ -195,5 +195,5 @@ impl World {
 
 /// What stands for a depot's tag. Unlike the heap's, it tells metadata of one class from another's.
 fn tag_of(id: DepotId) -> u8 {
-    id.class.index() as u8 | (id.user as u8) << 7
+    id.class.index() as u8 | id.row << 7
 }

@@ -111,6 +111,7 @@ pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
         most_reserved,
         most_committed,
         most_claimed,
+        1usize..3,
     )
         .prop_map(
             |(
@@ -119,6 +120,7 @@ pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
                 most_reserved,
                 most_committed,
                 most_claimed,
+                nodes,
             )| Conditions {
                 page_bytes,
                 strict,
@@ -127,6 +129,7 @@ pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
                 most_committed,
                 most_claimed,
                 swapped: 3,
+                nodes,
                 ..Conditions::default()
             },
         )

@@ -1,0 +1,107 @@
+//! NUMA nodes: how many have processors, and which of them runs the calling thread.
+
+use super::file::read_file;
+use super::{loader, process};
+use crate::base::sync::plain::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::base::sync::plain::{AtomicPtr, AtomicUsize};
+use core::ffi::c_void;
+use core::mem::transmute;
+use core::ptr::null_mut;
+
+/// How many nodes are told apart: the number of any other is that of one of these.
+pub const MOST_NODES: usize = 4;
+
+/// How many numbers the nodes have; 0: unknown.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The same, known before any thread uses it.
+static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+/// The kernel's function that tells a thread's node without entering the kernel.
+static TELL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// How many numbers nodes have. 1 until [`learn`] is called.
+#[inline]
+pub fn count() -> usize {
+    COUNT.load(Acquire).max(1)
+}
+
+/// How many numbers of nodes may be in use. For a fork that has begun to close locks: none becomes
+/// used meanwhile.
+pub fn most_used() -> usize {
+    FOUND.load(SeqCst).max(1)
+}
+
+/// The number of the calling thread's node.
+#[inline]
+pub fn current() -> usize {
+    match COUNT.load(Acquire) {
+        0 | 1 => 0,
+        _ => ask(),
+    }
+}
+
+#[cold]
+fn ask() -> usize {
+    type Tell = unsafe extern "C" fn(*mut u32, *mut u32, *mut c_void) -> isize;
+    let mut node = 0;
+    // SAFETY: null, or a function of this type; the number is ours, and stays 0 on a failure.
+    unsafe {
+        if let Some(tell) = transmute::<*mut c_void, Option<Tell>>(TELL.load(Relaxed)) {
+            tell(null_mut(), &mut node, null_mut());
+        }
+    }
+    node as usize % MOST_NODES
+}
+
+/// Asks the kernel, once as a rule, how many nodes have processors. `is_forking` tells whether a
+/// fork has begun to close locks.
+#[inline]
+pub fn learn(is_forking: fn() -> bool) {
+    if COUNT.load(Relaxed) == 0 && process::may_query() {
+        look(is_forking);
+    }
+}
+
+/// Without the kernel's function all memory counts as one node's, because a system call would cost
+/// each slow path as much as the path itself.
+#[cold]
+#[inline(never)]
+fn look(is_forking: fn() -> bool) {
+    let tell = loader::of_kernel(c"__vdso_getcpu").map_or(null_mut(), |found| found.as_ptr());
+    TELL.store(tell, Relaxed);
+    let mut text = [0; 64];
+    let read = read_file(c"/sys/devices/system/node/has_cpu", &mut text).unwrap_or(0);
+    let last = last_number(&text[..read]).filter(|_| !tell.is_null());
+    let count = (last.unwrap_or(0) + 1).min(MOST_NODES);
+    FOUND.store(count, SeqCst);
+    // A fork that has begun may have passed by the depots of further nodes.
+    if !is_forking() {
+        COUNT.store(count, Release);
+    }
+}
+
+/// The last number in a list such as `0-1,3`.
+fn last_number(list: &[u8]) -> Option<usize> {
+    let mut numbers = list.trim_ascii_end().rsplit(|byte| !byte.is_ascii_digit());
+    core::str::from_utf8(numbers.next()?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_ends_with_the_highest_number() {
+        for (list, last) in [("0\n", 0), ("0-1\n", 1), ("0,2-11", 11), ("3", 3)] {
+            assert_eq!(last_number(list.as_bytes()), Some(last));
+        }
+        assert_eq!(last_number(b"\n"), None);
+    }
+
+    #[test]
+    fn a_node_has_a_number_below_the_count() {
+        learn(|| false);
+        assert!(current() < count() && count() <= MOST_NODES);
+    }
+}
