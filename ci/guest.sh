@@ -50,9 +50,10 @@ INIT
 }
 
 # emulated SECONDS CONSOLE KERNEL INITRAMFS SCRIPT QEMU...: boots the kernel, prints its console.
+# QEMU says how many processors there are.
 # The kernel does not check its timer: on a machine with much to do, Linux 6.1 panicked there.
 emulated() {
-    timeout "$1" "${@:6}" -accel tcg,thread=multi -m 8192 -smp 2 -nographic -no-reboot \
+    timeout "$1" "${@:6}" -accel tcg,thread=multi -m 8192 -nographic -no-reboot \
         -kernel "$3"/boot/vmlinuz-* -initrd "$4" \
         -append "console=$2 quiet panic=-1 no_timer_check script=$5" \
         -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap \

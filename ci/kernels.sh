@@ -2,6 +2,7 @@
 # kernels.sh [quick|full] [KERNEL...]: the shipped library and the tests on other kernels.
 #
 #   bullseye, bookworm, trixie   Debian's 5.10, 6.1 and 6.12 for x86-64
+#   two-nodes                    Debian's 6.12 for x86-64, eight processors on two NUMA nodes
 #   arm64-4k, arm64-16k          Debian's 6.12 for AArch64, with pages of 4 and 16 KiB (Debian
 #                                packages none with 64 KiB)
 #
@@ -20,8 +21,8 @@
 #
 #   SETTINGS="always never" PARTS="surface guards" ci/kernels.sh full trixie
 #
-# The parts are heap, surface, guards, calloc, model, cgroups and unprivileged, and one that needs a
-# boot of its own: cgroups-1.
+# The parts are heap, surface, guards, calloc, model, cgroups and unprivileged; nodes on two nodes;
+# and one that needs a boot of its own: cgroups-1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 extent=${1:-quick}
@@ -44,10 +45,11 @@ case $extent in
         heap=(os::pagemap)
         surface=(semantics::calloc_touches stacks::an_overflow_is_one_line)
         guards=(each_overflow a_child guards_come guards_are_wider)
+        nodes=(process::blocks_lie)
         patience=900
         ;;
     full)
-        kernels=(bullseye bookworm trixie arm64-4k arm64-16k)
+        kernels=(bullseye bookworm trixie two-nodes arm64-4k arm64-16k)
         settings=(always madvise never)
         # `os::` is in the names of pages::tests::zeros as well, which need no kernel.
         heap=(os:: pages::tests::real --skip zeros)
@@ -57,9 +59,10 @@ case $extent in
             purge::a_process_of_split process::pages_that fork::a_child fork::a_raw_copy)
         guards=(fifty each_overflow mapped_guards guards_come a_child a_copy a_handler
             stacks_in_locked guards_are_wider)
+        nodes=(process::blocks_lie)
         patience=7200
         ;;
-    *) die "usage: ci/kernels.sh [quick|full] [bullseye|bookworm|trixie|arm64-4k|arm64-16k...]" ;;
+    *) die "usage: ci/kernels.sh [quick|full] [bullseye|bookworm|trixie|two-nodes|arm64-4k|arm64-16k...]" ;;
 esac
 [ $# -eq 0 ] || kernels=("$@")
 [ -z "${SETTINGS+set}" ] || read -ra settings <<<"$SETTINGS"
@@ -132,7 +135,7 @@ COMPILER
     chmod +x "$compilers/"*
     is_wanted surface || return 0
     (cd capi && env PATH="$compilers:$PATH" LIBRARY_UNDER_TEST="$library" ${1:+MACHINE_UNDER_TEST="$1"} \
-        "$tests" -q "${surface[@]}") >&2
+        "$tests" -q "${surface[@]}" "${nodes[@]}") >&2
 }
 
 # part NAME FOLDER COMMAND: lines of the guest's script. It says `ran` after each part, so that a
@@ -149,6 +152,7 @@ tests() { # tests NAME SETTING: a part of tests
     local quiet=--color=never
     case $1 in
         heap) part "$1, $2" heap "$heap_tests $quiet ${heap[*]}" ;;
+        nodes) part "$1, $2" capi "$surface_tests --nocapture $quiet ${nodes[*]}" ;;
         surface) part "$1, $2" capi "$surface_tests $quiet ${surface[*]}" ;;
         guards) part "$1, $2" neap "$guard_tests $quiet ${guards[*]}" ;;
         model) part "$1, $2" heap "MODEL_OPERATIONS=20000 $model $quiet" ;;
@@ -165,6 +169,14 @@ mount -t tmpfs none '$scratch'
 ulimit -l unlimited
 echo "kernel \$(uname -r)"
 GUEST
+    if [ "$1" = two-nodes ]; then
+        echo "echo 0 >/proc/sys/kernel/numa_balancing"
+        for setting in "${settings[@]}"; do
+            echo "echo $setting >/sys/kernel/mm/transparent_hugepage/enabled"
+            tests nodes "huge pages $setting"
+        done
+        return 0
+    fi
     for setting in "${settings[@]}"; do
         echo "echo $setting >/sys/kernel/mm/transparent_hugepage/enabled"
         tests heap "huge pages $setting"
@@ -212,7 +224,7 @@ verdict() {
     local ran
     awk '/kernel [0-9]/ { sub(/^.*kernel/, "kernel") }
         /^begin calloc/ { whole = 1 }
-        whole || /kernel [0-9]|^begin|^ran|FAILED$|^SKIPPED|^test result/
+        whole || /kernel [0-9]|^begin|^ran|FAILED$|^SKIPPED|^test result|are near$/
         /^ran/ { whole = 0 }' "$2"
     ! grep -q '^test result: FAILED' "$2" || die "$1: tests failed: see $2"
     ran=$(grep -c '^ran ' "$2" || true)
@@ -221,9 +233,13 @@ verdict() {
     ! grep -q '^test result: ok\. 0 passed' "$2" || die "$1: a part has no tests: see $2"
 }
 
-boot_x86_64() { # boot_x86_64 RELEASE
-    local root=$kept/$1
-    [ -e "$root" ] || unpack_debian "$1" amd64 "$root" linux-image-amd64
+boot_x86_64() { # boot_x86_64 RELEASE|two-nodes
+    local release=${1/two-nodes/trixie} machine=(-smp 2)
+    local root=$kept/$release
+    [ "$1" != two-nodes ] || machine=(-smp 8
+        -object memory-backend-ram,size=4G,id=near -numa node,cpus=0-3,memdev=near
+        -object memory-backend-ram,size=4G,id=far -numa node,cpus=4-7,memdev=far)
+    [ -e "$root" ] || unpack_debian "$release" amd64 "$root" linux-image-amd64
     with_programs "" "$target/dist/libneap.so"
     compile_here
     # The guest's root is this machine's.
@@ -231,7 +247,7 @@ boot_x86_64() { # boot_x86_64 RELEASE
         initramfs "$root" "$(command -v busybox)" "$work/initramfs.gz"
     guest "$1" >"$work/guest"
     emulated "$patience" ttyS0 "$root" "$work/initramfs.gz" "$work/guest" \
-        qemu-system-x86_64 -cpu max
+        qemu-system-x86_64 -cpu max "${machine[@]}"
 }
 
 boot_aarch64() { # boot_aarch64 KERNEL
@@ -252,7 +268,7 @@ boot_aarch64() { # boot_aarch64 KERNEL
     root_of_programs "$programs" | initramfs "$root" "$programs/bin/busybox" "$work/initramfs.gz"
     guest "$1" >"$work/guest"
     emulated "$patience" ttyAMA0 "$root" "$work/initramfs.gz" "$work/guest" \
-        qemu-system-aarch64 -machine virt -cpu cortex-a76
+        qemu-system-aarch64 -machine virt -cpu cortex-a76 -smp 2
 }
 
 mkdir -p "$kept"

@@ -1,6 +1,6 @@
 //! What a process does around an allocator: fork, threads, loading, start and end.
 
-use crate::support::{self, Artifact, compile, passes, passes_with};
+use crate::support::{self, Artifact, compile, passes, passes_with, succeeds_or_skips};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -15,6 +15,16 @@ use std::time::{Duration, Instant};
 #[test]
 fn fork_with_threads_running() {
     passes("programs/fork_threads.c");
+}
+
+/// `ci/kernels.sh` runs it in a machine with two nodes.
+#[test]
+fn blocks_lie_on_the_numa_nodes_of_their_threads() {
+    if let Some(program) = compile("programs/nodes.c", Artifact::Program, &[]) {
+        let output = support::run(&program, &[], &[]);
+        print!("{}", support::text(&output.stdout));
+        succeeds_or_skips(&output, "programs/nodes.c");
+    }
 }
 
 /// What the C library allocates, loads and starts by itself, and its locks around a fork.
