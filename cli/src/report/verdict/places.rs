@@ -45,11 +45,9 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
 
 /// Adds the findings about sites that none of `found` is about.
 fn add_others(found: &mut Vec<Finding>, others: Vec<Finding>) {
-    for finding in others {
-        if !found.iter().any(|other| other.site == finding.site) {
-            found.push(finding);
-        }
-    }
+    let is_other = |finding: &Finding| !found.iter().any(|known| known.site == finding.site);
+    let others: Vec<_> = others.into_iter().filter(is_other).collect();
+    found.extend(others);
 }
 
 /// The sites that hold much more than early in the program's time. Compares with the end, or with
@@ -104,6 +102,11 @@ impl Since {
     fn grown(&self, site: &Site) -> Option<u64> {
         let (bytes, error) = site.grown(&self.sites);
         (bytes > error.max(site.figures.live_bytes / 10)).then_some(bytes)
+    }
+
+    /// Whether a site held half as much or more at that time.
+    fn had(&self, site: &Site) -> bool {
+        site.grown(&self.sites).0 <= site.figures.live_bytes / 2
     }
 
     /// `10.0 MiB ± 5 % from 1.0 s to 3.0 s: 5.0 MiB a second`.
@@ -215,14 +218,18 @@ fn leak(
     let (bytes, name) = (site.live(), site.name());
     let since = Since::early(subject, subject.duration_ms());
     let grown = since.as_ref().and_then(|since| since.grown(site));
-    let trend = match (&since, grown) {
-        (None, _) => String::new(),
-        (Some(since), None) if since.from_ms >= LEAST_STEADY_MS => return None,
-        (Some(since), None) => format!(
+    let began_ms = subject.samples.first().map_or(0, |sample| sample.t_ms);
+    let trend = match since
+        .as_ref()
+        .filter(|since| grown.is_some() || since.had(site))
+    {
+        None => String::new(),
+        Some(since) if grown.is_some() => format!("; the place grew by {}", since.amount(site)),
+        Some(since) if since.from_ms.saturating_sub(began_ms) >= LEAST_STEADY_MS => return None,
+        Some(since) => format!(
             "; the place held about as much at {}",
             seconds(since.from_ms)
         ),
-        (Some(since), Some(_)) => format!("; the place grew by {}", since.amount(site)),
     };
     let (part, path) = (percent(live_bytes, site.figures.alloc_bytes), path(site));
     let (of, headline, detail, remedy) = match extent {

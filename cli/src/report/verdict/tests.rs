@@ -63,6 +63,7 @@ fn verdict_of(
 ) -> Verdict {
     let profile = Profile {
         stacks,
+        rate: early.map_or(0, |(_, early)| early.rate),
         ..Profile::default()
     };
     let last = samples.last().map_or(0, |sample| sample.t_ms);
@@ -263,6 +264,21 @@ fn what_held_most_at_the_peak_is_not_called_freed_if_it_is_live() {
         assert!(finding.detail.contains(said), "{}", finding.detail);
         assert!(finding.remedy.contains(remedy), "{}", finding.remedy);
     }
+}
+
+#[test]
+fn two_lines_of_a_function_are_two_places() {
+    let on_line = |line| {
+        let mut stack = stack("build", blocks(20_000, 1000, 1000));
+        Arc::make_mut(&mut stack.frames[0]).line = line;
+        stack
+    };
+    let at_peak = Profile {
+        stacks: vec![on_line(7), on_line(8)],
+        ..Profile::default()
+    };
+    let verdict = verdict_of(&[], small_places(300), Some(&(3000, at_peak)), None);
+    assert_eq!(kinds(&verdict), ["peak"; 2]);
 }
 
 #[test]

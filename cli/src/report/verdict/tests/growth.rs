@@ -80,6 +80,40 @@ fn growth_is_named_by_place() {
     );
 }
 
+/// What it has held for less than a second may be a leak, whenever it started.
+#[test]
+fn a_process_that_starts_late_is_judged_from_its_own_start() {
+    let samples = growing(|_| 20 * MB).into_iter().take(8);
+    let later = |sample: Sample| Sample {
+        t_ms: sample.t_ms + 60_000,
+        ..sample
+    };
+    let samples: Vec<_> = samples.map(later).collect();
+    let stacks = || vec![stack("load", blocks(20_000, 1000, 1000))];
+    let early = Profile {
+        stacks: stacks(),
+        ..Profile::default()
+    };
+    let verdict = verdict_of(&samples, stacks(), None, Some(&(60_300, early)));
+    assert_eq!(kinds(&verdict), ["leak"]);
+    let headline = &verdict.findings[0].headline;
+    assert!(headline.contains("held about as much"), "{headline}");
+}
+
+/// Three samples do not tell how fast it grew, but early on there was none.
+#[test]
+fn a_leak_of_few_samples_is_one_all_the_same() {
+    let early = Profile {
+        rate: 512 << 10,
+        ..Profile::default()
+    };
+    let stacks = vec![stack("forget", blocks(1_500, 1000, 1000))];
+    let verdict = verdict_of(&growing(|_| 2 * MB), stacks, None, Some(&(1000, early)));
+    assert_eq!(kinds(&verdict), ["leak"]);
+    let headline = &verdict.findings[0].headline;
+    assert!(!headline.contains("the place"), "{headline}");
+}
+
 #[test]
 fn a_leak_that_grows_says_so_once() {
     let samples = growing(|index| (index + 1) * MB);
