@@ -119,7 +119,7 @@ impl Watch {
             is_back: AtomicBool::new(false),
             before: UnsafeCell::new([const { MaybeUninit::uninit() }; 2]),
             current: AtomicUsize::new(0),
-            lock: FutexLock::new(Rank::Apart),
+            lock: FutexLock::new(Rank::Fault),
         }
     }
 

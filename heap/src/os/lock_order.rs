@@ -39,6 +39,8 @@ macro_rules! order {
             Fork,
             /// Never closed: the holder also holds a lock that is, or the child does without.
             Apart,
+            /// That of the program's action of a fault ([`super::fault`]). It is never closed.
+            Fault,
         }
 
         /// The locks that a fork closes.
@@ -168,7 +170,7 @@ pub(super) fn forget_others() {
 pub(super) fn assert_in_order(rank: Rank) {
     let wrong = held() & (SILENT | !(bit(rank) - 1));
     // A fork and a fault may come in a handler that interrupted any holder.
-    if wrong != 0 && rank < Rank::Fork {
+    if wrong != 0 && ![Rank::Fork, Rank::Fault].contains(&rank) {
         let holds = name_of(wrong.trailing_zeros() as usize);
         let waits = name_of(rank.place());
         fail(format_args!(
@@ -239,8 +241,10 @@ mod tests {
     #[test]
     fn no_system_call_and_no_wait_under_the_page_heaps_lock() {
         let (pages, stacks) = (FutexLock::new(Rank::Pages), FutexLock::new(Rank::Stacks));
-        let depot = FutexLock::new(Rank::Depot);
+        let [depot, apart, fault] = [Rank::Depot, Rank::Apart, Rank::Fault].map(FutexLock::new);
         let held = pages.lock();
+        assert!(panics(|| apart.lock()));
+        drop(fault.lock());
         assert!(panics(assert_free));
         std::thread::scope(|scope| scope.spawn(assert_free).join().unwrap());
         drop(held);
