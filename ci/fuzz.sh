@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes the parsers of foreign data and the heap's entry points. docs/decisions/0034-fuzzing.md
-# describes the targets.
+# Fuzzes the parsers of foreign data and the heap's entry points (docs/decisions/0034-fuzzing.md).
+# fuzz/src/targets/mod.rs lists the targets.
 #
 #   ci/fuzz.sh SECONDS [TARGET...]   runs each target for so long, two at a time
 #   ci/fuzz.sh replay [TARGET...]    only runs the inputs that are there
