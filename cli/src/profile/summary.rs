@@ -330,7 +330,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// The variance of the live bytes of one stack, which were sampled at `rate`; 0: not known.
+/// The variance of the live bytes of one stack trace, sampled at `rate`. 0 if the rate is unknown.
 pub fn variance(figures: &Figures, rate: u64) -> f64 {
     match rate {
         0 => 0.0,
@@ -338,8 +338,8 @@ pub fn variance(figures: &Figures, rate: u64) -> f64 {
     }
 }
 
-/// The profile with what is live reduced to `usable` bytes, if the estimate exceeds that by no more
-/// than three standard errors. Memory that came after `usable` was counted exceeds it by more.
+/// Scales the live figures down to `usable` bytes, if they exceed that by at most three standard
+/// errors. A larger excess is memory that came after `usable` was counted.
 pub fn bounded(mut profile: Profile, usable: u64) -> Profile {
     let total = profile.total().live_usable;
     let stacks = profile.stacks.iter();
@@ -614,7 +614,7 @@ mod tests {
         let bounded = |usable| bounded(profile.clone(), usable).total().live_bytes;
         assert_eq!(bounded(1_000_000), 1_000_000);
         assert_eq!(bounded(2_000_000), 1_024_000);
-        // Half as much is not an error of the estimate: the rest came later.
+        // An excess of half is no error of the estimate. The rest came later.
         assert_eq!(bounded(500_000), 1_024_000);
     }
 }

@@ -89,8 +89,8 @@ impl Material {
     }
 }
 
-/// What a process held at most, when it was last counted before `t_ms`, in usable bytes. Unlimited
-/// if that is not known, as of a process that executed another program.
+/// The most usable bytes that a process can have held when it was last counted before `t_ms`.
+/// Unlimited if that is unknown, as for a process that executed another program.
 fn held(recording: &Recording, pid: u32, t_ms: u64) -> u64 {
     let came = |event: &&Event| event.pid == pid && matches!(event.what, Happening::Came { .. });
     if recording.events.iter().filter(came).count() > 1 {

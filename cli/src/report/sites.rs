@@ -27,7 +27,7 @@ pub struct Site {
     /// The sum over the stacks of the square of their live usable bytes, divided by their live
     /// objects. It is least if the blocks of all stacks have the same mean.
     squares: f64,
-    /// Of its live bytes.
+    /// The variance of its live bytes.
     variance: f64,
 }
 
@@ -49,8 +49,8 @@ impl Site {
         with_error(self.figures.live_bytes, (2.0 * self.variance.sqrt()) as u64)
     }
 
-    /// By how many bytes more are live here than were at the same place of `before`, and the error.
-    /// Both times share the samples of objects that stayed, so only the others err.
+    /// How many more bytes are live here than at the same place of `before`, and the error. Both
+    /// profiles share the samples of objects that stayed, so only the others add to the error.
     pub fn grown(&self, before: &[Self]) -> (u64, u64) {
         let before = before.iter().find(|other| other.is_at(self));
         let before = before.map_or(Figures::default(), |site| site.figures);

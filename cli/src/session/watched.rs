@@ -328,7 +328,8 @@ impl Peak {
     }
 }
 
-/// Two profiles, each from half or less of the time that the next is from.
+/// The last two of a series of profiles. At each, the process was at least twice as old as at the
+/// one before.
 #[derive(Default)]
 struct Early {
     from_ms: Option<u64>,

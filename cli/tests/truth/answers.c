@@ -8,7 +8,7 @@ enum { KIB = 1 << 10, BLOCKS = 240 << 4, TICK_US = 500 };
 
 static char *held[BLOCKS];
 
-// A place of its own that allocates and touches a block.
+// Defines a function that allocates and touches a block, so that each such function is a place.
 #define PLACE(name)                                       \
     __attribute__((noinline)) static char *name(size_t bytes) { \
         char *block = malloc(bytes);                      \

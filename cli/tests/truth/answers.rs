@@ -41,7 +41,7 @@ impl Answers {
         answers
     }
 
-    /// The same figures stand wherever the same thing is told.
+    /// Page, JSON and terminal give the same figures.
     fn agree(&self) {
         let opening = self.json["verdict"].as_str().unwrap().replace('`', "");
         assert!(self.terminal.contains(&opening), "{}", self.terminal);

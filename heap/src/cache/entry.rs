@@ -387,7 +387,7 @@ impl Heap {
             &self.registry.lock,
         ];
         before.into_iter().for_each(&mut *visit);
-        // Which depots there are is certain only from here on.
+        // Only now is it certain which depots are in use.
         self.depots
             .locks()
             .chain([self.stacks.lock()])

@@ -45,7 +45,7 @@ impl Heap {
         self.tide.note_freed(count * class.bytes());
         // SAFETY: the room was checked, and the magazine holds as many.
         unsafe { self.pass(open, &mut exchange, class, count) };
-        // What no thread passes on any more is shrunk, even while other classes are busy.
+        // Shrinks magazines of classes that no thread passes on any more.
         self.tidy(&mut exchange);
         open.countdown(class).note(Miss::Flush);
         true
@@ -136,8 +136,9 @@ impl Heap {
         }
     }
 
-    /// A round comes by the exchange. Returns whether it empties it, because no thread used it
-    /// since the last round, or because all is to go.
+    /// For a round: counts the deep parts of the exchange's magazines. Returns whether the round
+    /// empties the exchange, because no thread used it since the previous round, or because all
+    /// memory is to go.
     #[inline(never)]
     pub(crate) fn is_exchange_due(&'static self, scope: Scope) -> bool {
         let Some(mut open) = self.registry.exchange().and_then(Cache::open_other) else {
@@ -149,7 +150,7 @@ impl Heap {
     }
 
     /// Gives back the blocks of the exchange of one class, and what was granted for them. Slabs
-    /// that are empty then are as old as `age` says. False if there are none.
+    /// that are empty then are as old as `age` says. False if the class has no room there.
     #[inline(never)]
     pub(crate) fn empty_exchange(&'static self, class: Class, age: Age) -> bool {
         let Some(mut open) = self.registry.exchange().and_then(Cache::open_other) else {
@@ -325,7 +326,7 @@ mod tests {
         drop(open);
     }
 
-    /// As when a process forks while a thread passes blocks.
+    /// A process may fork while a thread passes blocks.
     #[test]
     fn a_child_forgets_an_exchange_that_a_thread_was_changing() {
         let _alone = alone();

@@ -49,8 +49,8 @@ const DEEP_SHARDS: usize = 8;
 /// A miss of a deep magazine moves this part of it.
 const DEEP_PART: usize = 8;
 
-/// Most entries of a magazine whose blocks pass through the exchange. With more, they take more
-/// memory, and as many instructions.
+/// Most entries of a magazine whose blocks pass through the exchange. With more, magazines take
+/// more memory, and save no instructions.
 const PASSED_ENTRIES: usize = 64;
 
 /// After this many slow-path events, a thread that has more than its share shrinks a magazine.

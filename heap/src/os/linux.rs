@@ -360,8 +360,8 @@ pub trait Os: Sync {
         nodes::current()
     }
 
-    /// Asks the kernel for the number of nodes, if it was not asked before. `is_forking` tells
-    /// whether a fork has begun to close locks.
+    /// Asks the kernel for the number of nodes, if no earlier call has learnt it. `is_forking`
+    /// tells whether a fork has begun to close locks.
     fn learn_nodes(&self, is_forking: fn() -> bool) {
         assert_free();
         nodes::learn(is_forking);

@@ -8,26 +8,26 @@ use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::null_mut;
 
-/// How many nodes are told apart: the number of any other is that of one of these.
+/// Most nodes that Neap tells apart. A further node shares the number of one of these.
 pub const MOST_NODES: usize = 4;
 
-/// How many numbers the nodes have; 0: unknown.
+/// How many node numbers are in use; 0: unknown.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The same, known before any thread uses it.
+/// The same. Set before [`COUNT`], so that a fork sees it before any thread uses a new number.
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
-/// The kernel's function that tells a thread's node without entering the kernel.
+/// The vDSO's `getcpu`, which tells a thread's node without entering the kernel; null: none.
 static TELL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// How many numbers nodes have. 1 until [`learn`] is called.
+/// How many node numbers are in use. 1 until [`learn`] is called.
 #[inline]
 pub fn count() -> usize {
     COUNT.load(Acquire).max(1)
 }
 
-/// How many numbers of nodes may be in use. For a fork that has begun to close locks: none becomes
-/// used meanwhile.
+/// How many node numbers may be in use, for a fork that has begun to close locks: no number comes
+/// into use meanwhile.
 pub fn most_used() -> usize {
     FOUND.load(SeqCst).max(1)
 }
@@ -55,8 +55,8 @@ fn ask(count: usize) -> usize {
     node as usize % count
 }
 
-/// Asks the kernel, once as a rule, how many nodes have processors. `is_forking` tells whether a
-/// fork has begun to close locks.
+/// Asks the kernel how many nodes have processors, if no earlier call has learnt it. `is_forking`
+/// tells whether a fork has begun to close locks.
 #[inline]
 pub fn learn(is_forking: fn() -> bool) {
     if COUNT.load(Relaxed) == 0 && process::may_query() {
@@ -76,7 +76,8 @@ fn look(is_forking: fn() -> bool) {
     let last = last_number(&text[..read]).filter(|_| !tell.is_null());
     let count = (last.unwrap_or(0) + 1).min(MOST_NODES);
     FOUND.store(count, SeqCst);
-    // A fork that has begun may have passed by the depots of further nodes.
+    // A fork that has begun may already have passed the depots of further nodes. A later call asks
+    // again.
     if !is_forking() {
         COUNT.store(count, Release);
     }

@@ -80,7 +80,7 @@ pub(super) struct CommitRange<'h> {
     limit: Option<usize>,
     /// How many units of huge pages they are to be; 0: ordinary slices.
     pub(super) units: usize,
-    /// The node that they are for.
+    /// The node that they belong to.
     node: usize,
 }
 

@@ -94,8 +94,8 @@ impl<'h, O: Os> Locked<'h, O> {
         request.start_in(at, free.end())
     }
 
-    /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes free:
-    /// returns the span, which is for a node.
+    /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes a free
+    /// span of `node`. Returns that span.
     pub(super) fn pass_frontier(
         &mut self,
         id: usize,

@@ -31,7 +31,8 @@ const BATCH_PART: usize = 8;
 /// ... and at most this many units (128 MiB): their tables are touched at once.
 const MOST_UNITS: usize = 64;
 
-/// A huge page may make this part of a large block's span resident beyond the requested bytes.
+/// A large block may have huge pages if they make at most one part in this many of its span
+/// resident beyond the requested bytes.
 const WASTE_PART: usize = 8;
 
 /// Whether a huge page would waste memory at the end of a span of which `bytes` bytes were

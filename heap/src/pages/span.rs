@@ -489,7 +489,7 @@ pub(super) struct SpanRequest {
     pub(super) moved: usize,
     /// The only arena and slice where they may begin; `None`: anywhere.
     pub(super) at: Option<(usize, usize)>,
-    /// The node that they are for.
+    /// The node whose free spans, or fresh pages, serve the request.
     pub(super) node: usize,
 }
 

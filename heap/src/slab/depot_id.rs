@@ -1,4 +1,4 @@
-//! Which depot a slab belongs to: the size class of its blocks, and who uses them.
+//! Which depot a slab belongs to: the size class of its blocks, who uses them, and on which node.
 //!
 //! The program's blocks, those of them that the profiler sampled, and the heap's own data (caches
 //! and magazine arrays: metadata) lie in slabs of the same kind, but in depots apart. The program's
@@ -14,8 +14,8 @@ use crate::os::nodes::{self, MOST_NODES};
 pub struct DepotId {
     /// The size class of its slabs.
     pub class: Class,
-    /// Which of the depots of its class: each user's, then those of the program's blocks on the
-    /// nodes after the first.
+    /// The depot's row: one for each user, then one for the program's blocks on each node after the
+    /// first.
     pub(crate) row: u8,
 }
 
@@ -100,7 +100,7 @@ impl DepotId {
     /// The first of all.
     pub(super) const FIRST: DepotId = DepotId::blocks(class_at(0));
 
-    /// How many rows are in use with so many nodes.
+    /// How many rows are in use with this number of nodes.
     pub(super) fn rows(nodes: usize) -> usize {
         USERS - 1 + nodes
     }

@@ -247,7 +247,7 @@ impl Slab {
     #[inline]
     pub(super) fn is_of(&self, id: DepotId) -> bool {
         // Acquire, for the store in `carve`, which is made without the depot's lock. The end of a
-        // life in this depot is under its lock, so the byte that the holder reads is no older.
+        // life in this depot is under its lock, so the state that the holder reads is no older.
         State(self.state.load(Ordering::Acquire)).as_plain() == State::plain(id)
     }
 

@@ -280,8 +280,8 @@ unsafe fn dirt(start: usize, bytes: usize, key: Key, from: usize, near: usize) -
     strays | u64::from(is_changed(word, key))
 }
 
-/// Whether something overwrote a canary: it says neither that the program has the block, nor that
-/// the block was freed or never handed out.
+/// Whether something overwrote a canary. It then says neither that the program has the block, nor
+/// that the block was freed or never handed out.
 #[inline(always)]
 fn is_changed(word: u64, key: Key) -> bool {
     word != 0 && key.read(word).is_none()

@@ -127,7 +127,7 @@ static REPORTS: AtomicU32 = AtomicU32::new(0);
 
 /// In a fork's child: another thread that was reporting is not there.
 pub(super) fn after_fork_in_child() {
-    // A child writes no page that it need not.
+    // A store would make the kernel copy the page.
     if REPORTER.load(Ordering::Relaxed) != 0 {
         REPORTER.store(0, Ordering::Relaxed);
     }

@@ -24,7 +24,7 @@ pub struct Finding {
     pub kind: &'static str,
     /// How much, in bytes.
     pub bytes: u64,
-    /// By how much it grew, if it did, in bytes.
+    /// By how many bytes it grew; 0 if it did not.
     pub grown: u64,
     /// As a share of `of`, 0 to 1.
     pub share: f64,
@@ -119,7 +119,7 @@ struct Rule {
     texts: [&'static str; 3],
 }
 
-/// A text for a finding that needs no figures, by its name in the file.
+/// The text of this name in `texts.json`, for a finding that needs no figures.
 pub fn text(name: &str) -> String {
     let texts: HashMap<&str, String> =
         serde_json::from_str(include_str!("texts.json")).expect("a test reads the texts");
@@ -195,7 +195,7 @@ pub struct Growth {
     pub to: u64,
     /// Time between the two, in ms.
     pub in_ms: u64,
-    /// When it ended, in ms, if the program freed most of it after that.
+    /// When the growth ended, in ms, if the program freed memory after that.
     freed_from_ms: Option<u64>,
     /// The count that shows it.
     by: Count,
@@ -250,7 +250,7 @@ impl Growth {
         }
     }
 
-    /// What grew, and of which whole.
+    /// What grew, and the name of the whole.
     fn what(&self) -> (&'static str, &'static str) {
         match self.by {
             Count::Requested => ("What the program holds", "what the program held then"),

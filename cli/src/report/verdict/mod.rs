@@ -94,7 +94,7 @@ impl Opening<'_> {
         split.is_some_and(|split| split.holding().is_some())
     }
 
-    /// The figures. Those of a heap that was half as large explain nothing.
+    /// The figures, unless they are of a heap less than half as large, which explain nothing.
     fn told(&self) -> Option<Told<'_>> {
         let Peak { taken, split, .. } = self.peak?;
         let told = split?.told();

@@ -19,7 +19,8 @@ pub const LARGE: &str = "large_blocks";
 
 /// Most findings of each kind.
 const MOST: usize = 3;
-/// What a site has held for longer without growth is the program's data, in ms after its start.
+/// A site holds the program's data if it has not grown since a profile from at least this long
+/// after the start, in ms.
 const LEAST_STEADY_MS: u64 = 1_000;
 /// Fewer live objects are not a leak but the program's few large tables.
 const LEAST_OBJECTS: u64 = 64;

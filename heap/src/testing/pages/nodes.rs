@@ -17,13 +17,13 @@ fn two_nodes() -> Box<PageHeap<Fake>> {
     })
 }
 
-/// A large span for a thread on a node; where it is.
+/// Allocates a large span for a thread on a node. Returns where it is.
 fn taken(heap: &PageHeap<Fake>, node: usize, slices: usize) -> usize {
     heap.os().run_on(node);
     large(heap, slices).unwrap().place.slice_base()
 }
 
-/// Frees a dirty span of a thread on a node; where it was.
+/// Allocates a span for a thread on a node, and frees it dirty. Returns where it was.
 fn freed(heap: &PageHeap<Fake>, node: usize, slices: usize) -> usize {
     heap.os().run_on(node);
     let span = large(heap, slices).unwrap();
@@ -37,7 +37,7 @@ fn a_node_takes_its_own_dirty_pages_and_leaves_those_of_another() {
     let heap = two_nodes();
     let first = freed(&heap, 0, 4);
     assert_ne!(taken(&heap, 1, 4), first);
-    // Whoever frees it: the span stays for the node that took it.
+    // The span stays with the node that took it, whichever thread frees it.
     heap.os().run_on(0);
     let span = large(&heap, 4).unwrap();
     assert_eq!(span.place.slice_base(), first);
