@@ -19,7 +19,7 @@ use crate::os::loader;
 use crate::os::pagemap::forbid as forbid_pagemap;
 use crate::os::process;
 use crate::os::process::{Lossy, warn};
-use crate::os::{areas, thread};
+use crate::os::{areas, nodes, thread};
 use crate::pages::{HugePolicy, Use};
 use crate::reclaim::thread as purge;
 use crate::slab::class;
@@ -114,6 +114,7 @@ unsafe fn begin_alone(envp: *mut *mut c_char) {
     process::note_own();
     loader::begin();
     process::find_clock();
+    nodes::find_teller();
     if !process::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { apply_all(envp) };

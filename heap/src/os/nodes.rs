@@ -17,8 +17,16 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// The same. Set before [`COUNT`], so that a fork sees it before any thread uses a new number.
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
-/// The vDSO's `getcpu`, which tells a thread's node without entering the kernel; null: none.
+/// The vDSO's `getcpu`, which tells a thread's node without entering the kernel; null before
+/// [`find_teller`], and where there is none.
 static TELL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Looks for the vDSO's function. The caller holds no lock: the search calls functions that other
+/// objects may define, and such a function may allocate.
+pub(crate) fn find_teller() {
+    let found = loader::of_kernel(c"__vdso_getcpu").map_or(null_mut(), |found| found.as_ptr());
+    TELL.store(found, Relaxed);
+}
 
 /// How many node numbers are in use. 1 until [`learn`] is called.
 #[inline]
@@ -69,11 +77,9 @@ pub fn learn(is_forking: fn() -> bool) {
 #[cold]
 #[inline(never)]
 fn look(is_forking: fn() -> bool) {
-    let tell = loader::of_kernel(c"__vdso_getcpu").map_or(null_mut(), |found| found.as_ptr());
-    TELL.store(tell, Relaxed);
     let mut text = [0; 64];
     let read = read_file(c"/sys/devices/system/node/has_cpu", &mut text).unwrap_or(0);
-    let last = last_number(&text[..read]).filter(|_| !tell.is_null());
+    let last = last_number(&text[..read]).filter(|_| !TELL.load(Relaxed).is_null());
     let count = (last.unwrap_or(0) + 1).min(MOST_NODES);
     FOUND.store(count, SeqCst);
     // A fork that has begun may already have passed the depots of further nodes. A later call asks
@@ -116,6 +122,7 @@ mod tests {
 
     #[test]
     fn a_node_has_a_number_below_the_count() {
+        find_teller();
         learn(|| false);
         assert!(current() < count() && count() <= MOST_NODES);
     }
