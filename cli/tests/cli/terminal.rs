@@ -148,6 +148,14 @@ impl Terminal {
         self.wait(text, |terminal| terminal.seen.contains(text));
     }
 
+    /// Reads until a text has been written after another, which has been.
+    pub fn wait_for_bytes_after(&mut self, first: &str, text: &str) {
+        self.wait(text, |terminal| {
+            let (_, after) = terminal.seen.rsplit_once(first).expect("it was written");
+            after.contains(text)
+        });
+    }
+
     fn wait(&mut self, text: &str, is_there: impl Fn(&Terminal) -> bool) {
         let start = Instant::now();
         while !is_there(self) {
