@@ -45,10 +45,9 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
 }
 
 /// Adds the findings about sites that none of `found` is about.
-fn add_others(found: &mut Vec<Finding>, others: Vec<Finding>) {
-    let is_other = |finding: &Finding| !found.iter().any(|known| known.site == finding.site);
-    let others: Vec<_> = others.into_iter().filter(is_other).collect();
-    found.extend(others);
+fn add_others(found: &mut Vec<Finding>, mut others: Vec<Finding>) {
+    others.retain(|finding| !found.iter().any(|known| known.site == finding.site));
+    found.append(&mut others);
 }
 
 /// The sites that hold much more than early in the program's time. Compares with the end, or with
@@ -217,13 +216,11 @@ fn leak(
     }
     let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
     let (bytes, name) = (site.live(), site.name());
-    let since = Since::early(subject, subject.duration_ms());
+    let early = Since::early(subject, subject.duration_ms());
+    let since = early.filter(|since| since.grown(site).is_some() || since.had(site));
     let grown = since.as_ref().and_then(|since| since.grown(site));
     let began_ms = subject.samples.first().map_or(0, |sample| sample.t_ms);
-    let trend = match since
-        .as_ref()
-        .filter(|since| grown.is_some() || since.had(site))
-    {
+    let trend = match &since {
         None => String::new(),
         Some(since) if grown.is_some() => format!("; the place grew by {}", since.amount(site)),
         Some(since) if since.from_ms.saturating_sub(began_ms) >= LEAST_STEADY_MS => return None,
