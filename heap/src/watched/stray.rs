@@ -192,7 +192,7 @@ pub(crate) unsafe fn check_beside(address: usize, bytes: usize, size: usize, key
         bytes,
     };
     if NEAR_BLOCKS.contains(&bytes) {
-        // SAFETY: the caller's promise; the block has room for so many bytes and a canary.
+        // SAFETY: the caller's promise; the block has room for `BESIDE` bytes and a canary.
         unsafe { check_at(freed, bytes, BESIDE, key) };
     } else if bytes < LEAST_PAGE {
         // SAFETY: the caller's promise.
