@@ -1,8 +1,9 @@
 //! Commands that are run to their end.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -39,25 +40,41 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
 /// # Errors
 /// If it fails or takes longer than [`LONGEST`].
 pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
+    to_its_end(command, LONGEST)
+}
+
+/// Runs `command` to its end, however long it takes, and returns its standard output.
+///
+/// # Errors
+/// If it fails; the error contains its last lines.
+pub fn finished(mut command: impl std::borrow::BorrowMut<Command>) -> anyhow::Result<String> {
+    Ok(to_its_end(command.borrow_mut(), Duration::MAX)?.0)
+}
+
+fn to_its_end(command: &mut Command, longest: Duration) -> anyhow::Result<(String, String)> {
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = piped(command, Stdio::null())?;
-    let reader = |stream: Option<Box<dyn std::io::Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            // If the pipe breaks, the caller judges what arrived before.
-            let _ = stream.map(|mut s| s.read_to_end(&mut bytes));
-            String::from_utf8_lossy(&bytes).into_owned()
-        })
-    };
-    let stdout = reader(child.stdout.take().map(|s| Box::new(s) as _));
-    let stderr = reader(child.stderr.take().map(|s| Box::new(s) as _));
-    let status = wait(&mut child, LONGEST)?;
-    let text = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
+    let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = wait(&mut child, longest)?;
+    let text = |thread: JoinHandle<String>| thread.join().unwrap_or_default();
     let (stdout, stderr) = (text(stdout), text(stderr));
-    if !status.success() {
-        bail!("{program} ended with {status}: {}", last_line(&stderr));
-    }
+    // Some report errors on standard output, such as Python's venv.
+    ensure!(
+        status.success(),
+        "{program} ended with {status}: {}",
+        last_lines(&format!("{stdout}{stderr}"))
+    );
     Ok((stdout, stderr))
+}
+
+/// Reads a pipe to its end in a thread of its own, so that the other one does not fill.
+fn reader(pipe: Option<impl io::Read + Send + 'static>) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // If the pipe breaks, the caller judges what arrived before.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// Starts `command` with pipes for what it writes.
@@ -71,31 +88,6 @@ pub fn piped(command: &mut Command, input: Stdio) -> anyhow::Result<Child> {
         .stderr(Stdio::piped());
     let started = command.spawn();
     started.with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))
-}
-
-/// Runs `command` to its end, however long it takes, and returns its standard output.
-///
-/// # Errors
-/// If it fails; the error contains its last lines.
-pub fn finished(mut command: impl std::borrow::BorrowMut<Command>) -> anyhow::Result<String> {
-    let command = command.borrow_mut();
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {program}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    // Some report errors on standard output, such as Python's venv.
-    let told = text(&output.stdout) + &text(&output.stderr);
-    let lines: Vec<&str> = told
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let tail = lines[lines.len().saturating_sub(5)..].join(" / ");
-    bail!("{program} ended with {}: {tail}", output.status)
 }
 
 /// A process that is asked line by line; killed if this value is dropped before its end.
@@ -167,7 +159,7 @@ impl Dialogue {
     /// If it fails, or does not end.
     pub fn wait(&mut self, errors: &str) -> anyhow::Result<()> {
         let status = wait(&mut self.child, LONGEST)?;
-        let last = last_line(errors);
+        let last = last_lines(errors);
         ensure!(status.success(), "the process ended with {status}: {last}");
         Ok(())
     }
@@ -181,10 +173,14 @@ impl Drop for Dialogue {
     }
 }
 
-/// The last line of a standard error that is not empty.
-fn last_line(errors: &str) -> &str {
-    let mut lines = errors.lines().rev();
-    lines.find(|line| !line.trim().is_empty()).unwrap_or("")
+/// How many lines of an output tell why a program failed.
+const LAST_LINES: usize = 5;
+
+/// The last lines that are not empty, as one.
+pub fn last_lines(told: &str) -> String {
+    let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.collect();
+    lines[lines.len().saturating_sub(LAST_LINES)..].join(" / ")
 }
 
 /// Waits for a child's end, and kills it after `longest`.
@@ -202,7 +198,7 @@ pub fn wait(child: &mut Child, longest: Duration) -> anyhow::Result<std::process
             child.wait()?;
             bail!("killed after {} s", longest.as_secs());
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

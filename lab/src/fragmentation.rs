@@ -54,13 +54,14 @@ const STEPS: [(&str, &str); 8] = [
 
 /// Runs the pattern under every peer, one process after the other.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
-    let (rounds, blocks) = (settings.rounds(1), settings.number("blocks"));
-    let (blocks, sleep) = if settings.is_quick() {
-        (blocks.min(QUICK_BLOCKS), QUICK_SLEEP)
+    let blocks = settings.within("blocks", QUICK_BLOCKS);
+    let sleep = if settings.is_quick() {
+        QUICK_SLEEP
     } else {
-        (blocks, SLEEP)
+        SLEEP
     };
     let (sleep, seed) = (sleep.as_millis() as u64, settings.number("seed"));
+    let rounds = settings.rounds(1);
     let peers = available_peers(settings)?;
     let options = [
         ("rounds", rounds.to_string()),

@@ -1,7 +1,7 @@
 //! The kernel's data about this machine and this process.
 
 use std::fs;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 
@@ -9,26 +9,15 @@ use crate::command::{finished, of_words};
 
 /// The machine, for the head of every record.
 pub fn describe() -> Vec<(&'static str, String)> {
+    let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".into());
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let huge_pages = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
     vec![
-        (
-            "processor",
-            field_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into()),
-        ),
-        (
-            "cores",
-            std::thread::available_parallelism()
-                .map_or(0, usize::from)
-                .to_string(),
-        ),
-        (
-            "memory",
-            field_of("/proc/meminfo", "MemTotal").unwrap_or_else(|| "unknown".into()),
-        ),
+        ("processor", known(field_of("/proc/cpuinfo", "model name"))),
+        ("cores", cores.to_string()),
+        ("memory", known(field_of("/proc/meminfo", "MemTotal"))),
         ("kernel", first_line("/proc/sys/kernel/osrelease")),
-        (
-            "thp",
-            first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
-        ),
+        ("thp", huge_pages),
         ("glibc", glibc_version()),
     ]
 }
@@ -147,18 +136,8 @@ pub fn available_bytes() -> anyhow::Result<u64> {
 
 /// Today in UTC as `YYYY-MM-DD`.
 pub fn today() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    date(now.map_or(0, |since| since.as_secs()))
-}
-
-/// The date of a second counted from 1970-01-01.
-fn date(second: u64) -> String {
-    // SAFETY: all-zero is a valid value of this plain structure.
-    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are valid for the call.
-    unsafe { libc::gmtime_r(&(second as libc::time_t), &raw mut parts) };
-    let (year, month) = (parts.tm_year + 1_900, parts.tm_mon + 1);
-    format!("{year:04}-{month:02}-{:02}", parts.tm_mday)
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    now.split('T').next().unwrap_or_default().to_string()
 }
 
 /// The git revision of the sources of this binary, with `-dirty` if they were modified.
@@ -171,13 +150,6 @@ pub fn revision() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_of_known_days() {
-        assert_eq!(date(0), "1970-01-01");
-        assert_eq!(date(11_016 * 86_400), "2000-02-29");
-        assert_eq!(date(20_778 * 86_400 + 86_399), "2026-11-21");
-    }
 
     #[test]
     fn this_process_has_a_size_a_peak_and_faults() {

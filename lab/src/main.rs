@@ -7,6 +7,7 @@
 //! | `calloc/` | the published calloc and free in a loop |
 //! | `download/` | the published download through pyOpenSSL |
 //! | `tide/` | the published five steps: the heap, the stacks and the system |
+//! | `latency` | the slowest calls of a thread while another frees memory in bursts |
 //! | `retention`, `fragmentation` | what freed memory still costs |
 //! | `classes/` | the published size classes, and the sizes that programs request |
 //! | `profile` | the accuracy of the sampling profiler |
@@ -32,6 +33,7 @@ mod engine;
 mod fragmentation;
 mod golden;
 mod guard;
+mod latency;
 mod machine;
 mod names;
 mod pagemap;
@@ -57,8 +59,9 @@ use engine::experiment::Experiment;
 use engine::settings::Settings;
 
 /// The experiments, in the order of the help.
-const EXPERIMENTS: [&Experiment; 13] = [
+const EXPERIMENTS: [&Experiment; 14] = [
     &bench::EXPERIMENT,
+    &latency::EXPERIMENT,
     &calloc::EXPERIMENT,
     &download::EXPERIMENT,
     &tide::EXPERIMENT,

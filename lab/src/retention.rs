@@ -52,25 +52,9 @@ struct Terms {
     /// Bytes allocated and freed.
     bytes: usize,
     /// When its resident memory is read, in order, counted from the end of the frees.
-    moments: Vec<Duration>,
+    moments: &'static [u64],
     /// How long its wake-ups are counted after the last of them.
     idle: Duration,
-}
-
-impl Terms {
-    fn new(bytes: usize, quick: bool) -> Terms {
-        let (moments, idle) = if quick {
-            (&QUICK_READINGS[..], QUICK_IDLE)
-        } else {
-            (&READINGS[..], IDLE)
-        };
-        let moments = moments.iter().copied().map(Duration::from_millis).collect();
-        Terms {
-            bytes,
-            moments,
-            idle,
-        }
-    }
 }
 
 /// Runs every pattern under every peer. The peers of one pattern run at the same time: they sleep
@@ -79,14 +63,19 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let peers = available_peers(settings)?;
     let patterns = settings.chosen(("only", "pattern"), Pattern::ALL.to_vec(), |one| one.name())?;
     let (rounds, quick) = (settings.rounds(1), settings.is_quick());
-    let mib = if quick {
-        settings.number("mib").min(QUICK_MIB)
+    let (moments, idle) = if quick {
+        (&QUICK_READINGS[..], QUICK_IDLE)
     } else {
-        settings.number("mib")
+        (&READINGS[..], IDLE)
     };
+    let mib = settings.within("mib", QUICK_MIB);
     let options = [("rounds", rounds.to_string()), ("MiB", mib.to_string())];
     campaign.head(&options, &peers);
-    let terms = Terms::new((mib as usize) << 20, quick);
+    let terms = Terms {
+        bytes: (mib as usize) << 20,
+        moments,
+        idle,
+    };
     let runs = patterns.len() * peers.len();
     campaign.progress.expect(u64::from(rounds) * runs as u64);
     for round in 0..rounds {
@@ -134,7 +123,7 @@ fn once(pattern: Pattern, peer: &Ready, terms: &Terms) -> anyhow::Result<Vec<Fig
         Figure::bytes("resident when filled", filled),
         Figure::bytes("kept at once", worker.resident()? - before),
     ];
-    for &moment in &terms.moments {
+    for moment in terms.moments.iter().copied().map(Duration::from_millis) {
         thread::sleep(moment.saturating_sub(freed.elapsed()));
         let name = format!("kept after {} s", moment.as_secs_f64());
         figures.push(Figure::bytes(name, worker.resident()? - before));

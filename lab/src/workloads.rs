@@ -46,6 +46,11 @@ pub enum Growth {
 pub struct Sizes(pub usize, pub usize);
 
 impl Sizes {
+    /// The mean.
+    pub fn mean(self) -> usize {
+        (self.0 + self.1) / 2
+    }
+
     /// One of them.
     #[inline(always)]
     pub fn random(self, rng: &mut Rng) -> usize {

@@ -50,7 +50,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     ..PLAIN
 };
 
-const QUICK_TIME: Duration = Duration::from_millis(5);
+const QUICK_MILLISECONDS: u64 = 5;
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let quick = settings.is_quick();
@@ -59,11 +59,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     let chosen = choose(&settings.names("only"), reach, memory)?;
     let peers = available_peers(settings)?;
     let rounds = if quick { 1 } else { settings.rounds(1) };
-    let time = if quick {
-        QUICK_TIME
-    } else {
-        Duration::from_millis(settings.number("milliseconds"))
-    };
+    let time = Duration::from_millis(settings.within("milliseconds", QUICK_MILLISECONDS));
     let options = [
         ("rounds", rounds.to_string()),
         ("milliseconds a timed run", time.as_millis().to_string()),

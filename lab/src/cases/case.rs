@@ -26,7 +26,7 @@ pub struct Case {
     /// A few words.
     pub title: String,
     /// The published threads.
-    pub complaint: Links,
+    pub complaint: Vec<String>,
     /// What the program does, and what its owner sees.
     pub what: String,
     /// Whose program it is.
@@ -85,14 +85,6 @@ pub enum Kind {
     Like,
 }
 
-/// One link, or several.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub enum Links {
-    One(String),
-    Many(Vec<String>),
-}
-
 /// What a case needs, by the registry that has it.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -142,14 +134,6 @@ impl Case {
         ensure!(!case.subject.is_empty(), "it has no subject");
         ensure!(case.rest > 0, "its rest has no time");
         Ok(case)
-    }
-
-    /// The published threads.
-    pub fn complaints(&self) -> Vec<&str> {
-        match &self.complaint {
-            Links::One(link) => vec![link],
-            Links::Many(links) => links.iter().map(String::as_str).collect(),
-        }
     }
 }
 
@@ -312,7 +296,7 @@ mod tests {
 
     const LEAST: &str = r#"
 title = "A title"
-complaint = "https://example.org/1"
+complaint = ["https://example.org/1"]
 what = "It allocates. Its owner sees it."
 kind = "like"
 subject = ["{env}/subject", "8"]
@@ -327,13 +311,13 @@ subject = ["{env}/subject", "8"]
         let case = parse(LEAST).unwrap();
         assert_eq!((case.prepare, case.seconds, case.rest), (180, 60, 10));
         assert_eq!((case.name(), case.kind), ("few".into(), Kind::Like));
-        assert_eq!(case.complaints(), ["https://example.org/1"]);
+        assert_eq!(case.complaint, ["https://example.org/1"]);
         assert!(case.check && case.driver.is_empty() && case.install == Install::default());
     }
 
     #[test]
     fn a_full_case_is_read() {
-        let text = LEAST.replace("\"https://example.org/1\"", "[\"a\", \"b\"]")
+        let text = LEAST.replace("\"https://example.org/1\"", "\"a\", \"b\"")
             + r#"
 driver = ["python3", "{case}/driver.py"]
 seconds = 20
@@ -343,7 +327,7 @@ apt = ["memcached"]
 build = ["cc -o {env}/subject {case}/subject.c"]
 "#;
         let case = parse(&text).unwrap();
-        assert_eq!(case.complaints(), ["a", "b"]);
+        assert_eq!(case.complaint, ["a", "b"]);
         assert_eq!(case.tuned["MALLOC_CONF"], "dirty_decay_ms:1000,narenas:2");
         assert_eq!((case.seconds, case.driver.len()), (20, 2));
         assert_eq!((case.install.apt.len(), case.install.build.len()), (1, 1));

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::case::Case;
 use super::party::Failure;
 use super::tree::Held;
-use crate::engine::record::Run;
 use crate::engine::record::{Figure, Unit};
 use crate::status::Purges;
 
@@ -45,7 +44,7 @@ pub struct Mark {
 }
 
 /// Everything that was observed of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Observed {
     /// The samples, in order.
     pub samples: Vec<Moment>,
@@ -61,23 +60,8 @@ pub struct Observed {
     pub live: Option<u64>,
     /// A digest of the work's result.
     pub check: Option<String>,
-    /// Whether it went well.
-    pub outcome: Result<(), Failure>,
-}
-
-impl Default for Observed {
-    fn default() -> Observed {
-        Observed {
-            samples: Vec::new(),
-            work: None,
-            rest: None,
-            exact_peak: None,
-            purges: None,
-            live: None,
-            check: None,
-            outcome: Ok(()),
-        }
-    }
+    /// Why it did not go well.
+    pub failure: Option<Failure>,
 }
 
 impl Observed {
@@ -96,10 +80,8 @@ impl Observed {
         if let (Some(work), Some(rest), Some(last)) = (self.work, self.rest, self.samples.last()) {
             let (begun, idle) = (self.samples[work.sample], self.samples[rest.sample]);
             figures.push(bytes(AT_REST, idle.held.bytes));
-            let soon = self.samples[rest.sample..].iter();
-            let soon = soon
-                .clone()
-                .find(|moment| moment.at >= rest.at + SOON_AFTER);
+            let mut later = self.samples[rest.sample..].iter();
+            let soon = later.find(|moment| moment.at >= rest.at + SOON_AFTER);
             figures.extend(soon.map(|moment| bytes(SOON, moment.held.bytes)));
             figures.push(bytes(END, last.held.bytes));
             figures.push(seconds(TIME, rest.at - work.at));
@@ -111,10 +93,8 @@ impl Observed {
         figures.extend(self.live.map(|live| bytes(LIVE, live)));
         let check = self.check.as_ref().filter(|_| case.check);
         figures.extend(check.map(|check| Figure::text(CHECK, check)));
-        let (what, said) = match &self.outcome {
-            Ok(()) => (FINE, ""),
-            Err(failure) => (failure.what.as_str(), failure.said.as_str()),
-        };
+        let failure = self.failure.as_ref();
+        let (what, said) = failure.map_or((FINE, ""), |failure| (&failure.what, &failure.said));
         figures.push(Figure::text(OUTCOME, one_line(what)));
         if !said.is_empty() {
             figures.push(Figure::text(SAID, one_line(said)));
@@ -141,10 +121,8 @@ impl Observed {
             let seconds = moment.at.saturating_sub(zero).as_secs_f64();
             format!("{seconds:.2}:{:.1}", moment.held.bytes as f64 / 1e6)
         };
-        let points: Vec<String> = thinned(&self.samples[work.sample..])
-            .into_iter()
-            .map(point)
-            .collect();
+        let points = thinned(&self.samples[work.sample..]).into_iter();
+        let points: Vec<String> = points.map(point).collect();
         Some(format!("{rest}{}", points.join(" ")))
     }
 }
@@ -182,10 +160,10 @@ pub struct Course {
 }
 
 impl Course {
-    /// The course of a run; `None` if it has none.
-    pub fn of(run: &Run) -> Option<Course> {
+    /// The course in such a text; `None` if it is damaged.
+    pub fn parse(text: &str) -> Option<Course> {
         let mut course = Course::default();
-        for word in run.text(COURSE)?.split(' ') {
+        for word in text.split(' ') {
             match word.split_once(':') {
                 Some((seconds, megabytes)) => {
                     let point = (seconds.parse().ok()?, megabytes.parse().ok()?);
@@ -242,7 +220,7 @@ mod tests {
         let (me, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("neap-case-few-{me}-{count}"));
         std::fs::create_dir_all(&folder).unwrap();
-        let text = "title = \"t\"\ncomplaint = \"c\"\nwhat = \"w\"\nkind = \"like\"\n\
+        let text = "title = \"t\"\ncomplaint = [\"c\"]\nwhat = \"w\"\nkind = \"like\"\n\
                     subject = [\"true\"]\n";
         std::fs::write(folder.join("case.toml"), text).unwrap();
         let case = Case::read(&folder).unwrap();
@@ -267,7 +245,7 @@ mod tests {
             (run.text(OUTCOME), run.text(CHECK)),
             (Some(FINE), Some("abc"))
         );
-        let course = Course::of(&run).unwrap();
+        let course = Course::parse(run.text(COURSE).unwrap()).unwrap();
         assert_eq!((course.rest, course.points[0]), (Some(2.0), (0.0, 100.0)));
         assert_eq!(*course.points.last().unwrap(), (5.0, 5.0));
     }
@@ -280,7 +258,7 @@ mod tests {
         };
         let failed = Observed {
             rest: None,
-            outcome: Err(failure),
+            failure: Some(failure),
             ..observed()
         };
         let figures = failed.figures(&case());

@@ -15,7 +15,7 @@
 
 mod allocators;
 pub(crate) mod case;
-mod figures;
+pub mod figures;
 pub(crate) mod install;
 mod observe;
 pub(crate) mod party;
@@ -225,7 +225,7 @@ fn list(cases: &[Case], places: &Places) -> anyhow::Result<()> {
             Kind::Like => "a program of its shape",
         };
         println!("{}: {}, {program}\n  {}", case.name, case.title, case.what);
-        for complaint in case.complaints() {
+        for complaint in &case.complaint {
             println!("  {complaint}");
         }
         if let Some(missing) = install::missing(case, &Home::of(case, places)?) {

@@ -33,7 +33,7 @@ pub fn once(
     let _end = tree::EndAll;
     let mut run = Run::start((case, home), (allocator, variables), &work)?;
     let outcome = run.carry_out();
-    run.observed.outcome = outcome.and_then(|()| run.parties.finish());
+    run.observed.failure = outcome.and_then(|()| run.parties.finish()).err();
     if let Keeping::Directory = keeping {
         eprintln!("the directory of the run is {}", work.keep().display());
     }

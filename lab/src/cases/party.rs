@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use crate::command::last_lines;
+
 /// A running program.
 pub struct Party {
     /// Its part in the run.
@@ -119,10 +121,7 @@ impl Party {
 
     /// The last lines of its standard error.
     pub fn last_words(&self) -> String {
-        let text = self.errors();
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let lines: Vec<&str> = lines.collect();
-        lines[lines.len().saturating_sub(LINES)..].join(" / ")
+        last_lines(&self.errors())
     }
 }
 
@@ -261,9 +260,6 @@ impl Parties {
 
 /// From the end of a subject's input until it is asked to end.
 const LONGEST_GRACE: Duration = Duration::from_secs(5);
-
-/// How many lines of a standard error are shown.
-const LINES: usize = 4;
 
 /// How a program ended, in words.
 pub fn in_words(status: ExitStatus) -> String {

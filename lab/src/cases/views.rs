@@ -2,7 +2,7 @@
 
 use super::allocators::{Allocator, GLIBC, NEAP};
 use super::figures::{
-    AT_REST, CHECK, CPU, Course, END, FINE, IDLE_CPU, LIVE, OUTCOME, PEAK, SAID, SOON, TIME,
+    AT_REST, CHECK, COURSE, CPU, Course, END, FINE, IDLE_CPU, LIVE, OUTCOME, PEAK, SAID, SOON, TIME,
 };
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series};
 use crate::engine::record::{Figure, Record, Row, distinct};
@@ -243,7 +243,7 @@ pub fn picture(record: &Record) -> String {
 /// The courses end together: each is moved so that every load is over at the same time.
 fn panel(record: &Record, case: &str) -> Panel {
     let of_case = record.runs().filter(|run| run.case() == case);
-    let runs = of_case.filter_map(|run| Some((run.peer(), Course::of(&run)?)));
+    let runs = of_case.filter_map(|run| Some((run.peer(), Course::parse(run.text(COURSE)?)?)));
     let mut runs: Vec<_> = runs.collect();
     let rests = runs.iter().filter_map(|(_, course)| course.rest);
     let rest = rests.fold(0.0, f64::max);
@@ -276,7 +276,6 @@ fn panel(record: &Record, case: &str) -> Panel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::figures::COURSE;
     use crate::engine::record::Unit;
     use crate::engine::table::MISSING;
 

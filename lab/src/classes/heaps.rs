@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::engine::campaign::Named;
 use crate::engine::record::Figure;
-use crate::peers::locate::Ready;
+use crate::peers::locate::{Ready, own_folder};
 use crate::{command, run};
 
 /// The name of Neap as a Rust program's own allocator.
@@ -34,12 +34,7 @@ impl Engine {
     /// # Errors
     /// If it does not exist.
     pub fn rust() -> anyhow::Result<Engine> {
-        let mut program = std::env::current_exe()?;
-        program.pop();
-        if program.ends_with("deps") {
-            program.pop();
-        }
-        program.push("neap-lab-rust");
+        let program = own_folder()?.join("neap-lab-rust");
         ensure!(
             program.is_file(),
             "no neap-lab-rust beside neap-lab (cargo build --release -p neap-lab builds both)"

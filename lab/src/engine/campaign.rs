@@ -1,9 +1,9 @@
 //! A campaign: interleaved rounds within a time budget, all that came of them, and the progress on
 //! standard error.
 
-use std::cell::{Cell, RefCell};
-use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use super::record::{EXPERIMENT, Figure, Record};
 use crate::machine;
@@ -177,13 +177,7 @@ impl Campaign {
         self.progress.phase(what);
         let mut order: Vec<usize> = (0..peers.len()).collect();
         for (done, case) in cases.iter().enumerate() {
-            let missing = || {
-                cases[done..]
-                    .iter()
-                    .map(Named::name)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            };
+            let missing = || Vec::from_iter(cases[done..].iter().map(Named::name)).join(", ");
             if self.is_spent(|| format!("in {what}, before {}", missing())) {
                 return false;
             }
@@ -232,92 +226,54 @@ impl Campaign {
     }
 }
 
-/// How the progress is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
-    /// One line that is rewritten.
-    Line,
-    /// A line a phase.
-    Phases,
-    /// Not at all.
-    Nothing,
+/// The steps done so far: a line on a terminal that is rewritten, elsewhere a line a phase.
+pub struct Progress {
+    bar: ProgressBar,
+    is_silent: bool,
 }
 
-/// The steps done so far.
-pub struct Progress {
-    shown: Shown,
-    start: Instant,
-    phase: RefCell<String>,
-    done: Cell<u64>,
-    steps: Cell<u64>,
-}
+const STYLE: &str = "{pos}/{len}, {elapsed}, about {eta} left: {prefix} {msg}";
 
 impl Progress {
     /// Progress on standard error.
     pub fn new() -> Progress {
-        Progress::of(if std::io::stderr().is_terminal() {
-            Shown::Line
-        } else {
-            Shown::Phases
-        })
+        let style = ProgressStyle::with_template(STYLE).expect("a template of its own");
+        let bar = ProgressBar::new(0).with_style(style);
+        Progress {
+            bar: bar.with_finish(ProgressFinish::AndClear),
+            is_silent: false,
+        }
     }
 
     /// Progress that is not shown.
     pub fn silent() -> Progress {
-        Progress::of(Shown::Nothing)
-    }
-
-    fn of(shown: Shown) -> Progress {
         Progress {
-            shown,
-            start: Instant::now(),
-            phase: RefCell::default(),
-            done: Cell::new(0),
-            steps: Cell::new(0),
+            bar: ProgressBar::hidden(),
+            is_silent: true,
         }
     }
 
     /// Announces this many more steps.
     pub fn expect(&self, steps: u64) {
-        self.steps.set(self.steps.get() + steps);
+        self.bar.inc_length(steps);
     }
 
     /// Begins a phase.
     pub fn phase(&self, what: &str) {
-        self.phase.replace(what.to_string());
-        match self.shown {
-            Shown::Line => self.say(""),
-            Shown::Phases => eprintln!("{what}"),
-            Shown::Nothing => {}
+        self.bar.set_prefix(what.to_string());
+        if self.bar.is_hidden() && !self.is_silent {
+            eprintln!("{what}");
         }
     }
 
     /// Shows the work within the phase, on a terminal.
     pub fn say(&self, what: &str) {
-        if self.shown != Shown::Line {
-            return;
-        }
-        let (done, steps) = (self.done.get(), self.steps.get().max(self.done.get()));
-        let elapsed = self.start.elapsed().as_secs_f64();
-        let left = elapsed / done.max(1) as f64 * (steps - done) as f64;
-        let phase = self.phase.borrow();
-        let counted = format!("{done}/{steps}, {elapsed:.0} s, about {left:.0} s left");
-        eprint!("\r\x1b[2K{counted}: {phase} {what}");
-        // A progress that cannot be shown is not worth ending the campaign.
-        let _ = std::io::stderr().flush();
+        self.bar.set_message(what.to_string());
     }
 
     /// Counts a step.
     pub fn step(&self) {
-        self.done.set(self.done.get() + 1);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.shown == Shown::Line {
-            eprint!("\r\x1b[2K");
-        }
+        self.bar.inc(1);
     }
 }
 

@@ -138,6 +138,12 @@ impl<'a> Settings<'a> {
         self.maybe(name).unwrap_or(0)
     }
 
+    /// A number that has a default; at most `most` in a short run.
+    pub fn within(&self, name: &str, most: u64) -> u64 {
+        let most = if self.is_quick() { most } else { u64::MAX };
+        self.number(name).min(most)
+    }
+
     /// Numbers.
     pub fn numbers(&self, name: &str) -> Vec<u64> {
         self.all(name)

@@ -90,12 +90,8 @@ fn cell<'a>(figures: impl Iterator<Item = &'a Figure>) -> Option<String> {
     let Some(spread) = Spread::of(&values) else {
         return last.as_text().map(str::to_string);
     };
-    let shown = |value| shown(value, last.unit);
-    let (low, median, high) = (
-        shown(spread.quartiles.0),
-        shown(spread.median),
-        shown(spread.quartiles.1),
-    );
+    let (low, high) = spread.quartiles;
+    let [low, median, high] = [low, spread.median, high].map(|value| shown(value, last.unit));
     Some(if spread.rounds >= LEAST_FOR_QUARTILES && low != high {
         format!("{median} ({low}–{high})")
     } else {

@@ -83,11 +83,7 @@ impl Terms {
         Terms {
             neap: Neap { command: neap },
             requests,
-            sound_requests: if is_quick {
-                requests.min(500)
-            } else {
-                requests
-            },
+            sound_requests: settings.within("requests", 500),
             interval_ms: settings.maybe("interval").unwrap_or(usual_interval),
             rounds: settings.maybe("rounds").unwrap_or(usual_rounds) as u32,
             shows_reports: settings.is_on("reports"),

@@ -1,5 +1,6 @@
 //! Finds the peers' libraries: on the machine, among the builds, beside this program.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -59,17 +60,20 @@ impl Places {
         if let Some(path) = &neap {
             anyhow::ensure!(path.is_file(), "there is no library {path:?}");
         }
-        let mut target = std::env::current_exe()?;
-        target.pop();
-        if target.ends_with("deps") {
-            target.pop();
-        }
-        target.pop();
-        Ok(Places {
-            peers: target.join("peers"),
-            neap,
-        })
+        let peers = own_folder()?.with_file_name("peers");
+        Ok(Places { peers, neap })
     }
+}
+
+/// The folder of the built programs.
+///
+/// # Errors
+/// If this executable's own path cannot be read.
+pub fn own_folder() -> io::Result<PathBuf> {
+    let mut folder = std::env::current_exe()?;
+    // A test's executable is in a folder below.
+    while folder.pop() && folder.ends_with("deps") {}
+    Ok(folder)
 }
 
 /// Neap's own library.

@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `locate` | their libraries on this machine |
-//! | `nameable` | copies of those whose path the loader would split |
+//! | `nameable` | links to those whose path the loader would split |
 //! | `obtain` | builds those that are not installed |
 
 pub mod locate;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::cases::figures::Course;
 use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 use crate::engine::record::{Figure, Record, Run, Unit};
 use crate::engine::table::{Column, section};
@@ -153,13 +154,11 @@ fn panel(record: &Record, run: &Run) -> Panel {
 
 /// The points of a course in minutes and MB.
 fn course(run: &Run) -> Vec<Point> {
-    let words = run.text(COURSE).unwrap_or_default().split(' ');
-    let points = words.filter_map(|word| {
-        let (seconds, megabytes) = word.split_once(':')?;
-        let seconds: f64 = seconds.parse().ok()?;
-        Some(Point::at(seconds / 60.0, megabytes.parse().ok()?))
-    });
-    points.collect()
+    let course = run.text(COURSE).and_then(Course::parse).unwrap_or_default();
+    let points = course.points.into_iter();
+    points
+        .map(|(seconds, mb)| Point::at(seconds / 60.0, mb))
+        .collect()
 }
 
 /// The key of a member's title in the head of a record.

@@ -67,44 +67,38 @@ pub struct Counted {
     pub lengths: (u64, u64),
 }
 
-const fn pair(name: &'static str, size: usize) -> Counted {
-    Counted {
-        name,
-        stretch: Stretch::Pair { size },
-        lengths: (2_000, 12_000),
+impl Counted {
+    const fn of(name: &'static str, stretch: Stretch) -> Counted {
+        let lengths = match stretch {
+            Stretch::Pair { size } if size > 32 << 10 => (2_560, 12_800),
+            Stretch::Pair { .. } => (2_000, 12_000),
+            Stretch::Fifo { .. } => (20_000, 60_000),
+            Stretch::Scattered { count, .. } => (count as u64, 2 * count as u64),
+            Stretch::Entry(_) => (100, 1_100),
+        };
+        Counted {
+            name,
+            stretch,
+            lengths,
+        }
     }
 }
 
+const fn pair(name: &'static str, size: usize) -> Counted {
+    Counted::of(name, Stretch::Pair { size })
+}
+
 const fn fifo(name: &'static str, size: usize) -> Counted {
-    Counted {
-        name,
-        stretch: Stretch::Fifo { size, count: 1_000 },
-        lengths: (20_000, 60_000),
-    }
+    Counted::of(name, Stretch::Fifo { size, count: 1_000 })
 }
 
 const fn scattered(name: &'static str, size: usize) -> Counted {
     let count = 50_000;
-    Counted {
-        name,
-        stretch: Stretch::Scattered { size, count },
-        lengths: (count as u64, 2 * count as u64),
-    }
+    Counted::of(name, Stretch::Scattered { size, count })
 }
 
 const fn entry(name: &'static str, entry: Entry) -> Counted {
-    Counted {
-        name,
-        stretch: Stretch::Entry(entry),
-        lengths: (100, 1_100),
-    }
-}
-
-const fn large(name: &'static str, size: usize) -> Counted {
-    Counted {
-        lengths: (2_560, 12_800),
-        ..pair(name, size)
-    }
+    Counted::of(name, Stretch::Entry(entry))
 }
 
 /// The counts of `bench` for every peer: a pair of malloc and free, loop included.
@@ -117,7 +111,7 @@ pub const PAIRS: &[Counted] = &[
 ];
 
 /// Counted for the golden file: blocks that the cache of spans serves. One free in 256 does more.
-pub const LARGE: &[Counted] = &[large("large-64k", 64 << 10), large("large-1m", 1 << 20)];
+pub const LARGE: &[Counted] = &[pair("large-64k", 64 << 10), pair("large-1m", 1 << 20)];
 
 /// Counted for the golden file: frees that miss the magazine.
 pub const SCATTERED: &[Counted] = &[

@@ -9,26 +9,7 @@ use clap::Args;
 use super::heap::{self, Block};
 use crate::machine;
 use crate::stats::Rng;
-
-/// Sizes, uniformly distributed.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// The smallest, at least 8.
-    pub least: u16,
-    /// The largest.
-    pub most: u16,
-}
-
-impl Sizes {
-    /// The mean.
-    pub fn mean(self) -> usize {
-        (usize::from(self.least) + usize::from(self.most)) / 2
-    }
-
-    fn draw(self, rng: &mut Rng) -> u16 {
-        self.least + rng.below(usize::from(self.most - self.least) + 1) as u16
-    }
-}
+use crate::workloads::Sizes;
 
 /// Blocks, some of them freed already. A block is written completely when it is taken, and its
 /// stamp is checked when it is freed.
@@ -74,7 +55,7 @@ impl Blocks {
         assert!(number < self.starts.capacity(), "the table is full");
         self.starts.push(ptr::null_mut());
         self.sizes.push(0);
-        self.take(number, sizes.draw(rng));
+        self.take(number, sizes.random(rng));
     }
 
     /// Takes blocks until the table is full.
@@ -98,13 +79,12 @@ impl Blocks {
         (0..self.len()).for_each(|number| self.free(number));
     }
 
-    fn take(&mut self, number: usize, size: u16) {
-        let bytes = usize::from(size);
+    fn take(&mut self, number: usize, bytes: usize) {
         let start = Block::take(bytes, number as u64).start();
         // SAFETY: the block has `bytes` bytes; a range between its stamps, which may be empty.
         unsafe { start.add(8).write_bytes(0x5a, bytes.saturating_sub(16)) };
         self.starts[number] = start;
-        self.sizes[number] = size;
+        self.sizes[number] = u16::try_from(bytes).expect("a small block");
         self.bytes += bytes;
     }
 
@@ -134,14 +114,8 @@ pub struct Terms {
 
 /// Of a thousand small blocks, this many are freed.
 const FREED: usize = 900;
-const SMALL: Sizes = Sizes {
-    least: 16,
-    most: 512,
-};
-const LARGER: Sizes = Sizes {
-    least: 600,
-    most: 4_000,
-};
+const SMALL: Sizes = Sizes(16, 512);
+const LARGER: Sizes = Sizes(600, 4_000);
 
 /// Runs the pattern, and prints the resident bytes after each step.
 ///
@@ -186,10 +160,7 @@ fn tell(step: &str) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    const SIZES: Sizes = Sizes {
-        least: 16,
-        most: 48,
-    };
+    const SIZES: Sizes = Sizes(16, 48);
 
     #[test]
     fn bytes_and_addresses_are_those_of_the_live_blocks() {

@@ -123,8 +123,16 @@ impl Block {
     /// If the heap has no memory.
     #[inline(always)]
     pub fn take(size: usize, stamp: u64) -> Block {
+        Block::stamped(malloc(size), size, stamp)
+    }
+
+    /// The same for a new block at `start`, which is null if the heap has no memory.
+    ///
+    /// # Panics
+    /// If `start` is null.
+    #[inline(always)]
+    pub fn stamped(start: *mut u8, size: usize, stamp: u64) -> Block {
         debug_assert!(size >= 8, "a block carries a stamp of 8 bytes");
-        let start = malloc(size);
         assert!(!start.is_null(), "malloc({size}) failed");
         // SAFETY: the block has `size >= 8` bytes; unaligned writes need no alignment.
         unsafe {
@@ -164,16 +172,31 @@ impl Block {
     /// - The block was taken and not given before (copies count as one block).
     #[inline(always)]
     pub unsafe fn give(self, stamp: u64) {
-        // SAFETY: the block is live, so its first and last word are readable, and ours to free.
+        // SAFETY: the caller gives a live block, and gives it once.
         unsafe {
-            let first = self.start.cast::<u64>().read_unaligned();
-            let last = self.start.add(self.size - 8).cast::<u64>().read_unaligned();
-            assert!(
-                first == stamp && last == stamp,
-                "a live block was overwritten"
-            );
+            self.check(stamp);
             free(self.start);
         }
+    }
+
+    /// Checks both words.
+    ///
+    /// # Panics
+    /// If the block no longer holds `stamp`.
+    ///
+    /// # Safety
+    /// - The block was taken and not given.
+    #[inline(always)]
+    pub unsafe fn check(self, stamp: u64) {
+        // SAFETY: the block is live, so its first and last word are readable.
+        let [first, last] = unsafe {
+            [self.start, self.start.add(self.size - 8)]
+                .map(|word| word.cast::<u64>().read_unaligned())
+        };
+        assert!(
+            first == stamp && last == stamp,
+            "a live block was overwritten"
+        );
     }
 
     /// The address of the block's first byte.

@@ -8,6 +8,7 @@ pub mod count;
 pub mod fragmentation;
 pub mod heap;
 pub mod identity;
+pub mod latency;
 pub mod retention;
 mod single;
 pub mod sites;
@@ -68,6 +69,8 @@ enum Job {
     Retention { pattern: Pattern, bytes: usize },
     /// Free at random, then fill the holes
     Fragmentation(fragmentation::Terms),
+    /// Time single calls while another thread frees memory in bursts
+    Latency { calls: usize },
     /// Allocate and drop memory, one action per line of standard input
     Tide {
         stacks: StackKind,
@@ -113,6 +116,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         } => calloc::time(work, Duration::from_millis(milliseconds)),
         Job::Retention { pattern, bytes } => retention::carry_out(pattern, bytes),
         Job::Fragmentation(ref terms) => fragmentation::carry_out(terms)?,
+        Job::Latency { calls } => latency::carry_out(calls),
         Job::Tide { stacks, ref sizes } => {
             // It tells its heap first, because the harness talks to it from then on.
             tide::serve(stacks, sizes)?;

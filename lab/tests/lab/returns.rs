@@ -1,5 +1,5 @@
-//! `retention` and `fragmentation` as a user runs them, with small sizes: every figure is
-//! present, and those that hold on every machine are checked. No assertion depends on time.
+//! `retention`, `fragmentation` and `latency` as a user runs them, with small sizes. Every figure
+//! is present, and those that hold on every machine are checked. No assertion depends on time.
 
 use crate::stage::{figure, json, lab, text};
 use std::path::{Path, PathBuf};
@@ -84,11 +84,24 @@ fn the_same_seed_asks_for_the_same_bytes() {
 }
 
 #[test]
+fn of_slower_calls_there_are_fewer() {
+    let json = json(&["latency", "--quick", "--peers", "glibc", "--json"]);
+    for call in ["malloc", "free"] {
+        let numbers = [2, 5, 10, 20, 100, 500, 1_000, 10_000, 100_000];
+        let times = numbers.map(|number| {
+            let name = format!("{call}, 1 of {number} takes at least");
+            value(&json, "latency", &name)
+        });
+        assert!(times.is_sorted() && times[8] > 0.0, "{call}: {times:?}");
+    }
+}
+
+#[test]
 fn records_have_a_line_for_every_figure() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("returns-records");
     let _ = std::fs::remove_dir_all(&folder);
     let path = folder.to_str().expect("a path of text");
-    for (verb, figures) in [("retention", 5 * 7), ("fragmentation", 8)] {
+    for (verb, figures) in [("retention", 5 * 7), ("fragmentation", 8), ("latency", 18)] {
         let output = lab(&[verb, "--quick", "--peers", "glibc", "--records", path]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let ending = format!("-{verb}.csv");

@@ -217,14 +217,7 @@ fn shortfall(done: usize, error: &std::io::Error) -> String {
 
 /// `32752` as `32,752`.
 pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .map(|group| std::str::from_utf8(group).unwrap_or("?"))
-        .collect();
-    groups.join(",")
+    indicatif::HumanCount(number).to_string()
 }
 
 #[cfg(test)]
