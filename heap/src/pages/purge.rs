@@ -9,7 +9,7 @@
 //! queue, for [`RETRY_MS`]. A unit of huge pages ([`super::huge`]) is split before any page of it
 //! is purged, unless all of it is free.
 
-use super::arena::{Arena, SliceRef, pointer};
+use super::arena::{Arena, Commit, SliceRef, pointer};
 use super::commit::committed_units;
 use super::figures::Footprint;
 use super::heap::{Locked, PageHeap};
@@ -180,6 +180,9 @@ impl<O: Os> PageHeap<O> {
     /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: Due) -> usize {
         let (mut bytes, mut reach) = (0, MOST_SPARSE);
+        if self.grain() > 1 {
+            self.pass_whole_units();
+        }
         let enough = self.locked().most_bytes(due);
         while bytes < enough {
             let _alone = self.purging.lock();
@@ -226,7 +229,8 @@ impl<O: Os> PageHeap<O> {
     /// a free TiB is then a matter of some thousand calls. A long piece that is populated after all
     /// is purged for its first [`MOST_BYTES`] only.
     fn purge_piece(&self, due: Due, reach: &mut usize) -> Option<usize> {
-        let piece = self.locked().cut_piece(due, *reach)?;
+        let grain = self.grain();
+        let piece = self.locked().cut_piece(due, *reach, grain)?;
         Some(match piece {
             Piece::Pages(part, run, belief) => self.purge_part(part, run, (due, belief), reach),
             Piece::Commit(part, run) => match self.uncommit_part(part) {
@@ -280,7 +284,7 @@ impl<O: Os> PageHeap<O> {
     fn populated_bytes(&self, part: &SpanRecord, run: &DirtyRun) -> usize {
         let mut populated = 0;
         let count = |found: Populated| populated += found.bytes;
-        // SAFETY: dirty slices are committed, and the run holds only such.
+        // SAFETY: a run's slices are committed.
         match unsafe { self.os.populated(pointer(run.address), run.bytes, count) } {
             Ok(()) => populated,
             Err(_) => part.dirty.get() * self.os.page_bytes(),
@@ -333,14 +337,24 @@ impl<O: Os> PageHeap<O> {
 
     fn purge_range(&self, address: usize, bytes: usize, due: Due) -> Purged {
         let start = pointer(address);
-        // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and the
-        // run holds only such.
+        // SAFETY: cut out of a free span, so no thread uses it; its slices are committed.
         unsafe {
             match due {
                 Due::Locked => self.os.purge_locked(start, bytes),
                 Due::Until(_) | Due::Above(_) | Due::All => self.os.purge(start, bytes),
             }
         }
+    }
+}
+
+/// A run with the clean slices of its span in the same huge pages, if these are committed.
+fn widened(arena: &Arena, run: DirtyRun, span: &SpanRecord) -> DirtyRun {
+    let from = (run.from / HUGE_SLICES * HUGE_SLICES).max(span.index.get());
+    let to = run.to.next_multiple_of(HUGE_SLICES).min(span.end());
+    let to = arena.first_dirty(run.to, to).unwrap_or(to);
+    match arena.find(from, to, Commit::No) {
+        end if end == to => DirtyRun::whole(arena, from, to),
+        _ => run,
     }
 }
 
@@ -440,19 +454,15 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Cuts the next piece out of the oldest span that is due: at most `reach` dirty bytes where
     /// the kernel is asked about them, else at most [`MOST_BYTES`].
-    fn cut_piece(&mut self, due: Due, reach: usize) -> Option<Piece<'h>> {
+    fn cut_piece(&mut self, due: Due, reach: usize, grain: usize) -> Option<Piece<'h>> {
         let span = self.next_due(due)?;
         let arena = self.arena(span.arena());
         let index = span.index.get();
         arena.write_masks(span);
         if span.is_huge() && span.slices.get() == HUGE_SLICES {
             let part = self.set_aside(span, index, HUGE_SLICES);
-            let address = arena.layout().address(index);
-            return Some(Piece::Pages(
-                part,
-                DirtyRun::unit(index, address),
-                Belief::Masks,
-            ));
+            let unit = DirtyRun::whole(arena, index, index + HUGE_SLICES);
+            return Some(Piece::Pages(part, unit, Belief::Masks));
         }
         if span.is_huge() {
             return Some(Piece::Unit(SliceRef { arena, index }));
@@ -475,6 +485,10 @@ impl<'h, O: Os> Locked<'h, O> {
             }
             Some((from, _)) => run.within((from - run.from) * SLICE_BYTES),
             None => run,
+        };
+        let run = match grain {
+            1 => run,
+            _ => widened(arena, run, span),
         };
         let part = self.set_aside(span, run.from, run.to - run.from);
         Some(Piece::Pages(part, run, belief))
@@ -530,12 +544,35 @@ impl<O: Os> PageHeap<O> {
         self.locked().make_ordinary(arena, from, Dirty::All);
     }
 
+    /// How many slices the kernel may make resident at once, unasked.
+    fn grain(&self) -> usize {
+        match self.huge_policy() != Policy::Always && self.os.has_huge_everywhere() {
+            true => HUGE_SLICES,
+            false => 1,
+        }
+    }
+
+    /// Makes the slices beyond a frontier that may be resident with the last one before it free.
+    fn pass_whole_units(&self) {
+        let Some(_alone) = self.committing.try_lock() else {
+            return;
+        };
+        let (node, mut locked) = (self.os.node(), self.locked());
+        for (id, arena) in self.arenas().iter().enumerate() {
+            let from = arena.frontier.get();
+            let most = arena.reach.get().min(arena.ready.get());
+            let most = from.next_multiple_of(HUGE_SLICES).min(most);
+            let to = arena.find(from, most.min(arena.tagged.get()), Commit::No);
+            locked.pass_frontier(id, to, node);
+        }
+    }
+
     /// Where the kernel uses huge pages everywhere, asks for none at the edges of a range that was
     /// purged, or that holds a block which would [waste](super::huge::wastes) them. Otherwise the
     /// kernel would make all pages there resident, unasked, together with those beyond the edge.
     /// Does nothing where more than [`MOST_EDGE`] would lose huge pages.
     pub(super) fn keep_ordinary(&self, arena: &Arena, range: Range<usize>) {
-        if !self.os.has_huge_everywhere() || self.huge_policy() == Policy::Always {
+        if self.grain() == 1 {
             return;
         }
         for edge in [range.start, range.end] {

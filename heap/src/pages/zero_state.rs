@@ -11,7 +11,7 @@
 use super::arena::{Arena, Commit};
 use super::span::SpanRecord;
 use crate::base::sync::plain::{AtomicI8, AtomicU8, Ordering::Relaxed};
-use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::base::units::SLICE_BYTES;
 use core::ops::Range;
 
 /// What is known about the contents of a span just given out.
@@ -68,14 +68,13 @@ pub(super) struct DirtyRun {
 }
 
 impl DirtyRun {
-    /// A whole unit of huge pages. The kernel may have made all of it resident, even clean pages.
-    pub(super) fn unit(from: usize, address: usize) -> DirtyRun {
-        let (to, bytes) = (from + HUGE_SLICES, HUGE_BYTES);
+    /// All pages of the slices `from..to`. The kernel may have made even clean ones resident.
+    pub(super) fn whole(arena: &Arena, from: usize, to: usize) -> DirtyRun {
         DirtyRun {
             from,
             to,
-            address,
-            bytes,
+            address: arena.layout().address(from),
+            bytes: (to - from) * SLICE_BYTES,
         }
     }
 

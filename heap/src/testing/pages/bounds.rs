@@ -410,6 +410,34 @@ fn where_huge_pages_are_everywhere_a_block_that_would_waste_them_gets_none() {
     }
 }
 
+/// Once beyond the frontier, then in a free span.
+#[test]
+fn where_huge_pages_are_everywhere_what_came_with_a_block_goes_with_it() {
+    for huge_everywhere in [true, false] {
+        let heap = heap(Conditions {
+            huge_everywhere,
+            ..Conditions::default()
+        });
+        for turn in 1..=2 {
+            let before = heap.os().resident();
+            let block = large(&heap, 3).unwrap();
+            let came = HUGE_BYTES - block.base.addr().get() % HUGE_BYTES;
+            heap.os().touch(block.base, came);
+            free(&heap, block, Dirty::All);
+            heap.os().advance(10_000);
+            purge_due(&heap);
+            let stays = came - 3 * SLICE_BYTES;
+            let stays = if huge_everywhere || turn == 2 {
+                0
+            } else {
+                stays
+            };
+            assert_eq!(heap.os().resident(), before + stays);
+            assert_eq!(heap.check(), Ok(()));
+        }
+    }
+}
+
 /// The kernel would make the unused ends of blocks resident.
 #[test]
 fn a_small_group_gets_no_huge_pages_unasked() {
