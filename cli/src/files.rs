@@ -125,8 +125,16 @@ fn beside(mut draft: NamedTempFile, file: &Path, bytes: &[u8]) -> io::Result<()>
     Ok(())
 }
 
-fn failure(file: &Path, error: &io::Error) -> Failure {
-    failure!("cannot write {}: {}", shown(file), reason(error))
+/// The failure to write a file.
+pub fn failure(file: &Path, error: &io::Error) -> Failure {
+    let room = file
+        .parent()
+        .filter(|room| room.has_root() && !room.exists());
+    let why = match room {
+        Some(room) => format!("there is no directory {}", shown(room)),
+        None => reason(error),
+    };
+    failure!("cannot write {}: {why}", shown(file))
 }
 
 /// The text of an error, without the path that tempfile adds: only this process knows it.
@@ -199,7 +207,7 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let missing = room.path().join("no/such/file");
         for (file, why) in [
-            (missing.as_path(), "No such file"),
+            (missing.as_path(), "there is no directory /"),
             (room.path(), "directory"),
             (Path::new("/dev/full"), "No space left"),
             (Path::new("/"), "directory"),

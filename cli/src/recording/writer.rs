@@ -41,7 +41,7 @@ impl Writer {
             .append(true)
             .create(true)
             .open(name)
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| crate::files::failure(name, &error))?;
         let about = file.metadata().map_err(|error| refused(&error))?;
         if !about.is_file() {
             return Err(refused(&"it is not an ordinary file"));

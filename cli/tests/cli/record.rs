@@ -303,7 +303,7 @@ fn where_nothing_can_be_written_nothing_is_started() {
     for (verb, flags, hint) in [
         ("run", &["--profile"][..], "--profile=FILE"),
         ("run", &["--profile=p"], "p: "),
-        ("run", &["--record=r"], "cannot record to r: "),
+        ("run", &["--record=r"], "r: "),
         ("run", &["--record=r", "--profile"], "--profile=FILE"),
         ("report", &[], "-o FILE"),
         ("tune", &[], "echo.classes: "),

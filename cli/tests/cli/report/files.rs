@@ -151,7 +151,7 @@ fn a_page_that_cannot_be_written_is_named() {
     let file = room.path().join("recording");
     fs::write(&file, recording()).unwrap();
     for (page, why) in [
-        ("/no/such/page.html", "No such file"),
+        ("/no/such/page.html", "there is no directory /no/such"),
         ("/dev/full", "No space left"),
     ] {
         let output = neap()
