@@ -223,7 +223,7 @@ mod tests {
         let text = symbolized(&reports, now_ms());
         let lines: Vec<&str> = text.lines().collect();
         // A function may have inlined others, whose frames come first.
-        let is_named = |line: &&str| line.starts_with("    #") && line.contains(" somewhere  (in ");
+        let is_named = |line: &&str| line.starts_with("    #") && line.contains(" somewhere (");
         assert!(lines.iter().any(is_named), "{text}");
         let unnamed = format!("    #{} 0x10", lines.len() - 4);
         assert_eq!(

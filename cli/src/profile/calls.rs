@@ -1,5 +1,6 @@
 //! Merges stacks into a call tree, into functions, and into places.
 
+use super::frames::own;
 use super::model::{Figures, Frame, Profile, Value};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
@@ -169,11 +170,17 @@ pub fn line(frame: &Frame) -> Line<'_> {
 /// without this value are left out.
 pub fn places(profile: &Profile, value: Value, by: Grouping) -> Vec<Place<'_>> {
     let mut places: IndexMap<Vec<Line>, Place> = IndexMap::new();
-    for stack in &profile.stacks {
-        let frames = stack.frames.iter().take(by.depth());
-        let place = places.entry(frames.map(|frame| line(frame)).collect());
+    let mut stacks: Vec<_> = profile.stacks.iter().collect();
+    stacks.sort_by_key(|stack| std::cmp::Reverse(value.of(&stack.figures)));
+    for stack in stacks {
+        let (frames, depth) = match by {
+            Grouping::Stack => (&stack.frames[..], usize::MAX),
+            Grouping::Own => (&stack.frames[own(&stack.frames)..], 1),
+        };
+        let lines = frames.iter().take(depth);
+        let place = places.entry(lines.map(|frame| line(frame)).collect());
         let place = place.or_insert_with(|| Place {
-            frames: &stack.frames,
+            frames,
             figures: Figures::default(),
         });
         place.figures.add(&stack.figures);
@@ -189,15 +196,7 @@ pub fn places(profile: &Profile, value: Value, by: Grouping) -> Vec<Place<'_>> {
 pub enum Grouping {
     /// Those with the same calls.
     Stack,
-    /// Those with the same innermost call; the place shows the other calls of its first stack.
-    Innermost,
-}
-
-impl Grouping {
-    fn depth(self) -> usize {
-        match self {
-            Self::Stack => usize::MAX,
-            Self::Innermost => 1,
-        }
-    }
+    /// Those with the same innermost call outside of libraries. The place shows it and the calls
+    /// around it, of its largest stack.
+    Own,
 }

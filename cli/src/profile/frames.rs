@@ -76,19 +76,24 @@ fn is_rust(frame: &Frame) -> bool {
     }
 }
 
-/// Whether the frame is of Rust's library, which calls on the program's behalf.
-pub fn is_rust_library(frame: &Frame) -> bool {
-    if frame.file.is_empty() {
-        is_rust(frame) || frame.function.starts_with("std::")
-    } else {
-        let sources = [
-            "/library/alloc/",
-            "/library/core/",
-            "/library/std/",
-            "/hashbrown-",
-        ];
-        sources.iter().any(|source| frame.file.contains(source))
-    }
+/// Whether the frame is of Rust's or C++'s library, which calls on the program's behalf.
+fn is_library(frame: &Frame) -> bool {
+    const SOURCES: [&str; 5] = [
+        "/library/alloc/",
+        "/library/core/",
+        "/library/std/",
+        "/hashbrown-",
+        "/include/c++/",
+    ];
+    let names = ["std::", "__gnu_cxx::"];
+    let is_of_cxx = starts_with(base(&frame.module), &LIBRARIES_OF_CXX);
+    let is_named = || is_rust(frame) || starts_with(&frame.function, &names);
+    is_of_cxx
+        || if frame.file.is_empty() {
+            is_named()
+        } else {
+            SOURCES.iter().any(|source| frame.file.contains(source))
+        }
 }
 
 /// Prefixes of functions that allocate on others' behalf: languages' runtimes, and common wrappers.
@@ -103,14 +108,15 @@ const RUNTIME: [&str; 37] = [
 ];
 
 /// Whether the frame is of a language's runtime, of the C library, or a common wrapper of malloc.
-pub fn is_runtime(frame: &Frame) -> bool {
+fn is_runtime(frame: &Frame) -> bool {
     let function = frame.function.as_str();
     let inner = function.strip_prefix('<').unwrap_or(function);
     let module = base(&frame.module);
     starts_with(function, &RUNTIME)
         || starts_with(module, &LIBRARIES)
         || inner.starts_with("alloc[") // a v0-mangled crate with its hash
-        || starts_with(function, &["void std::", "void* std::"])
+        || is_library(frame)
+        || RUNTIMES.iter().any(|(line, _)| *line == function)
 }
 
 /// Whether the function calls `main` or a thread's function.
@@ -125,13 +131,25 @@ pub fn is_start(frame: &Frame) -> bool {
     starts.contains(&frame.function.as_str())
 }
 
-/// The C library and C++'s.
-const LIBRARIES: [&str; 4] = ["libc.so.", "libc-2.", "ld-musl-", "libstdc++.so."];
+/// The index of the innermost frame of the program's own code; of the innermost of all if there is
+/// none.
+pub fn own(frames: &[Arc<Frame>]) -> usize {
+    let is_own = |frame: &Arc<Frame>| !is_runtime(frame) && !is_start(frame);
+    frames.iter().position(is_own).unwrap_or(0)
+}
+
+/// The C library.
+const LIBRARIES: [&str; 3] = ["libc.so.", "libc-2.", "ld-musl-"];
+/// C++'s.
+const LIBRARIES_OF_CXX: [&str; 2] = ["libstdc++.so.", "libc++.so."];
+
+/// The line for a run of frames of Rust's or C++'s library.
+const LIBRARY: &str = "(standard library)";
 
 /// Runtimes, each with the line shown for a run of its frames and the prefixes of its functions'
 /// names. In order of precedence: a run gets the line of the first runtime with a frame in it.
 #[rustfmt::skip]
-const RUNTIMES: [(&str, &[&str]); 4] = [
+const RUNTIMES: [(&str, &[&str]); 5] = [
     ("(tokio runtime)",
         &["tokio::runtime::", "tokio::task::", "tokio::loom::", "tokio::util::"]),
     ("(async-std runtime)",
@@ -142,37 +160,35 @@ const RUNTIMES: [(&str, &[&str]); 4] = [
         &["std::rt::", "std::panicking::", "std::panic::", "std::sys::", "std::thread::",
             "__rust_try", "core::future::", "core::ops::function::", "core::panic::",
             "core::pin::Pin", "alloc::boxed::Box<F,A> as core::ops::function::"]),
+    (LIBRARY, &[]),
 ];
 
-/// The runtime of a function; `None` for the program's own functions.
-fn runtime_of(function: &str) -> Option<usize> {
+/// The runtime of a frame; `None` for the program's own functions.
+fn runtime_of(frame: &Frame) -> Option<usize> {
     // `<tokio::task::Core<T> as …>::poll` belongs to tokio, `<my::Future as core::future::…>` does
     // not.
-    let name = function.trim_start_matches('<');
-    RUNTIMES
-        .iter()
-        .position(|(_, starts)| starts_with(name, starts))
+    let name = frame.function.trim_start_matches('<');
+    let is_of = |(line, starts): &(&str, &[&str])| {
+        starts_with(name, starts) || *line == LIBRARY && is_library(frame)
+    };
+    RUNTIMES.iter().position(is_of)
 }
 
-/// The stack with each run of two or more runtime frames folded into one frame.
+/// The stack without the library's innermost frames, with each run of two or more runtime frames
+/// folded into one frame.
 fn folded(frames: &[Arc<Frame>]) -> Vec<Arc<Frame>> {
     let mut out = Vec::with_capacity(frames.len());
-    let mut rest = frames;
-    while let Some(frame) = rest.first() {
-        let runtimes = rest.iter().map_while(|frame| runtime_of(&frame.function));
-        let (count, first) = runtimes.fold((0, usize::MAX), |(count, first), runtime| {
-            (count + 1, first.min(runtime))
-        });
-        if count < 2 {
-            out.push(Arc::clone(frame));
-            rest = &rest[1..];
-            continue;
+    let callers = frames.iter().position(|frame| !is_library(frame));
+    let is_runtime = |frame: &Arc<Frame>| runtime_of(frame).is_some();
+    let both = |one: &_, other: &_| is_runtime(one) && is_runtime(other);
+    for run in frames[callers.unwrap_or(0)..].chunk_by(both) {
+        match run.iter().filter_map(|frame| runtime_of(frame)).min() {
+            Some(first) if run.len() > 1 => out.push(Arc::new(Frame {
+                function: RUNTIMES[first].0.to_owned(),
+                ..Frame::default()
+            })),
+            _ => out.extend_from_slice(run),
         }
-        out.push(Arc::new(Frame {
-            function: RUNTIMES[first].0.to_owned(),
-            ..Frame::default()
-        }));
-        rest = &rest[count..];
     }
     out
 }
@@ -340,6 +356,29 @@ mod tests {
                 "(Rust runtime)",
             ]
         );
+    }
+
+    #[test]
+    fn a_library_that_allocates_for_the_program_is_left_out() {
+        let of_header = |function| frame(function, "/usr/include/c++/12/bits/vector.tcc", "/bin/p");
+        let stack = [
+            frame("std::string::_M_mutate", "", "/lib/libstdc++.so.6.0.30"),
+            of_header("std::vector<...>::push_back"),
+            frame("Catalog::add", "/src/main.cc", "/bin/p"),
+            of_header("std::invoke<...>"),
+            of_header("std::for_each<...>"),
+            frame("main", "/src/main.cc", "/bin/p"),
+        ];
+        let functions = |frames: &[Arc<Frame>]| -> Vec<String> {
+            folded(frames)
+                .iter()
+                .map(|frame| frame.function.clone())
+                .collect()
+        };
+        assert_eq!(functions(&stack), ["Catalog::add", LIBRARY, "main"]);
+        assert_eq!(functions(&stack[..2]), [LIBRARY]);
+        assert_eq!((own(&stack), own(&stack[3..]), own(&stack[..2])), (2, 2, 0));
+        assert_eq!(own(&folded(&stack)[1..]), 1);
     }
 
     #[test]

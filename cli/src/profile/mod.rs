@@ -6,6 +6,7 @@
 //! | `model` | a profile as plain data |
 //! | `region` | parses the region of a process, and takes the samples of a limited time from it |
 //! | `symbols` | from addresses to functions, files and lines |
+//! | `names` | short names of functions |
 //! | `frames` | removes the allocator's own frames, and folds runs of runtime frames |
 //! | `pprof/` | writes and reads pprof's format |
 //! | `calls` | merges stacks into a tree, and sums up functions and places |
@@ -18,6 +19,7 @@ mod frames;
 mod gather;
 mod listing;
 mod model;
+mod names;
 mod places;
 pub mod pprof;
 mod region;
@@ -27,27 +29,33 @@ mod symbols;
 mod tests;
 
 pub use exports::{collapsed, flamegraph, json};
-pub use frames::{is_runtime, is_start, without as without_plumbing};
+pub use frames::{is_start, own, without as without_plumbing};
 pub use gather::{Waiter, Wish, gather};
 pub use listing::{check_pattern, listing};
 #[cfg(test)]
 pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
-pub use places::{described, leaks, tree};
+pub use places::{leaks, tree};
 #[cfg(fuzzing)]
 pub use region::subtract;
 pub use region::{Base, now_ms};
-pub use summary::{bounded, gap, grouped, no_sample, session_words, source, variance};
+pub use summary::{
+    bounded, described, gap, grouped, no_sample, session_words, source, variance,
+};
 #[cfg(fuzzing)]
 pub use symbols::Jit;
 pub use symbols::{Origin, Symbols, clean};
 
 use crate::failure::Failure;
+use crate::program::elf::Elf;
 use region::{Region, Sampled};
 use std::sync::Arc;
 
 /// Name of the places for which the region had no room.
 const OTHER_PLACES: &str = "(places for which the profile had no room)";
+/// Name of all places of a program that cannot be unwound.
+const NO_TABLE: &str =
+    "(no callers: the program has no table for them; link with -Wl,--eh-frame-hdr)";
 
 impl Profile {
     /// The symbolised profile in the region of a process. The process may have ended, but its files
@@ -99,6 +107,10 @@ impl Profile {
             began_ms: region.head.began_ms,
         };
         let mut symbols = Symbols::new(&region.maps, origin);
+        let other = match symbols.file().map(Elf::read) {
+            Some(Ok(Some(elf))) if !elf.has_unwind_table => NO_TABLE,
+            _ => OTHER_PLACES,
+        };
         let sites = region.sites.iter();
         Self {
             pid,
@@ -108,26 +120,24 @@ impl Profile {
             ended_ms: ended_ms(region),
             extent: Extent::Whole,
             switched: None,
-            stacks: sites.map(|site| stack(site, &mut symbols)).collect(),
+            stacks: sites.map(|site| stack(site, &mut symbols, other)).collect(),
             mappings: symbols.mappings(),
         }
     }
 }
 
-fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
+fn stack(site: &Sampled, symbols: &mut Symbols, other: &str) -> Stack {
     let addresses = site.addresses.iter();
     let frames: Vec<_> = addresses
         .flat_map(|&address| symbols.frames(address))
         .collect();
-    let other = || {
-        Arc::new(Frame {
-            function: OTHER_PLACES.to_owned(),
-            ..Frame::default()
-        })
+    let nameless = || Frame {
+        function: other.to_owned(),
+        ..Frame::default()
     };
     Stack {
         frames: if site.addresses.is_empty() {
-            vec![other()]
+            vec![Arc::new(nameless())]
         } else {
             frames::without(frames)
         },

@@ -63,7 +63,7 @@ pub struct Stack {
 /// One call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Frame {
-    /// The function's demangled name; `module+0xoffset` if it has none.
+    /// The function's short name; `module+0xoffset` if it has none.
     pub function: String,
     /// Its source file; empty: unknown.
     pub file: String,

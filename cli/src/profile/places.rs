@@ -1,11 +1,9 @@
 //! The call tree, the functions by their share, and the places with the most live memory, as text.
 
 use super::calls::{Grouping, Node, Place, Share, Tree, functions, places};
-use super::model::{Extent, Figures, Frame, Profile, Value, base};
-use super::summary::{
-    amount, apart, module, objects, percent, phrase, rounding, sentence, source, summary,
-};
-use neap_shared::stats::{Bytes, ending};
+use super::model::{Extent, Frame, Profile, Value, base};
+use super::summary::{amount, described, live, percent, phrase, rounding, sentence, summary};
+use neap_shared::stats::ending;
 use std::cmp::Reverse;
 use std::fmt::Write;
 
@@ -43,14 +41,11 @@ fn calls(tree: &Tree<'_>, value: Value, phrase: &str) -> String {
         open.extend(children.map(|&child| (child, depth + 1)));
     }
     if left_out > 0 {
-        let part = percent(1, LEAST_PART);
-        let _ = match left_out {
-            1 => writeln!(text, "  (1 call with less than {part} is left out)"),
-            _ => writeln!(
-                text,
-                "  ({left_out} calls with less than {part} each are left out)"
-            ),
-        };
+        let (calls, part) = (ending(left_out, "s"), percent(1, LEAST_PART));
+        let _ = writeln!(
+            text,
+            "  ({left_out} call{calls} with less than {part} left out)"
+        );
     }
     text
 }
@@ -69,18 +64,6 @@ fn line(text: &mut String, node: &Node<'_>, depth: usize, whole: u64, value: Val
         })
     });
     let _ = writeln!(text, "{amount}  {part}  {who}");
-}
-
-/// `make  (in program)  node.c:12`.
-pub fn described(frame: &Frame) -> String {
-    let mut text = frame.function.clone();
-    if let Some(module) = module(frame) {
-        let _ = write!(text, "  ({module})");
-    }
-    if let Some(source) = source(frame) {
-        let _ = write!(text, "  {source}");
-    }
-    text
 }
 
 fn tops(profile: &Profile, value: Value) -> String {
@@ -106,7 +89,7 @@ fn tops(profile: &Profile, value: Value) -> String {
         for ((function, module), share) in all.iter().filter(|(_, share)| by(share) > 0).take(TOP) {
             let place = match base(module) {
                 "" => String::new(),
-                name => format!("  (in {name})"),
+                name => format!(" (in {name})"),
             };
             let _ = writeln!(
                 text,
@@ -159,19 +142,11 @@ fn title(extent: Extent) -> &'static str {
     }
 }
 
-fn contents(figures: &Figures, extent: Extent) -> String {
-    let (bytes, count) = (figures.live_bytes, figures.live_objects);
-    match extent {
-        Extent::Whole => format!("{} in {}", Bytes(bytes), objects(count)),
-        Extent::Session { .. } => apart(bytes, count),
-    }
-}
-
 fn one(text: &mut String, place: &Place<'_>, extent: Extent, value: Value, whole: u64) {
     let figures = &place.figures;
     let what = match value {
         Value::Waste => rounding(figures, extent),
-        _ => contents(figures, extent),
+        _ => live(figures),
     };
     let part = value.of(figures);
     let _ = writeln!(

@@ -1,13 +1,12 @@
 //! The first paragraph of every text: how much, which place allocates most, which loses most to
 //! rounding, and how far sampled figures may be off.
 
-use super::calls::{Grouping, Place, line, places};
-use super::frames::{is_runtime, is_rust_library, is_start};
+use super::calls::{Grouping, Place, places};
+use super::frames::{is_start, own};
 use super::model::{Extent, Figures, Frame, Profile, Stack, Value, base};
 use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
 use num_format::{Buffer, Locale};
-use std::sync::Arc;
 
 /// The first paragraph, one sentence per line.
 pub fn summary(profile: &Profile, value: Value) -> String {
@@ -60,41 +59,28 @@ fn sampled(rate: u64) -> String {
 /// A sentence if sampling did not continue as the session began it.
 pub fn gap(profile: &Profile) -> Option<String> {
     let switched = profile.switched?;
-    let after = switched.after_ms as f64 / 1000.0;
-    let what = match switched.rate {
-        0 => format!(
-            "switched off by another neap {after:.1} s after this session began: what was \
-             allocated later is not in it"
-        ),
-        now if now == profile.rate => format!(
-            "switched by another neap during this session, and last on at the same rate \
-             {after:.1} s after it began: what was allocated before may not be in it"
-        ),
-        now => format!(
-            "changed by another neap to every {} on average {after:.1} s after this session began",
-            Bytes(now)
-        ),
+    let rate = match switched.rate {
+        0 => "off".to_owned(),
+        rate => format!("to every {} on average", Bytes(rate)),
     };
-    Some(format!("Sampling was {what}."))
+    Some(format!(
+        "Sampling was switched {rate} by another neap {:.1} s after this session began, so \
+         allocations can be missing.",
+        switched.after_ms as f64 / 1000.0
+    ))
 }
 
 /// The change in live memory.
 fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
-    let grown = match bytes {
-        0 => "no place holds more live bytes than before".to_owned(),
-        bytes if count == 0 => format!(
-            "{} more are live than before, in no more objects",
-            Bytes(bytes)
-        ),
-        bytes => format!(
-            "{} in {} are live than before",
-            Bytes(bytes),
-            objects(count).replacen(' ', " more ", 1)
-        ),
-    };
+    let more = objects(count).replacen(' ', " more ", 1);
+    let grown = format!("{} in {more} are live than before", Bytes(bytes));
     match (bytes, shrunk) {
+        (0, 0) => "no place holds more live bytes than before".to_owned(),
+        (0, shrunk) => format!(
+            "no place holds more live bytes than before, and some {} less",
+            Bytes(shrunk)
+        ),
         (_, 0) => grown,
-        (0, shrunk) => format!("{grown} (some hold {} less)", Bytes(shrunk)),
         (_, shrunk) => format!(
             "{grown}, at the places that grew (the others hold {} less)",
             Bytes(shrunk)
@@ -148,7 +134,7 @@ fn seconds(profile: &Profile) -> f64 {
 /// The place with the largest share of the value.
 fn largest(profile: &Profile, value: Value) -> String {
     let total = value.of(&profile.total());
-    match places(profile, value, Grouping::Innermost).first() {
+    match places(profile, value, Grouping::Own).first() {
         None => format!(
             "The profile has no {}{}.\n{}",
             phrase(profile, value),
@@ -160,7 +146,7 @@ fn largest(profile: &Profile, value: Value) -> String {
             phrase(profile, value),
             amount(value, value.of(&place.figures)),
             percent(value.of(&place.figures), total),
-            way(profile, value, place),
+            way(place),
             of_what(value, &place.figures, profile.extent)
         ),
     }
@@ -191,41 +177,30 @@ fn of_what(value: Value, figures: &Figures, extent: Extent) -> String {
     let (count, bytes) = match value {
         Value::AllocSpace | Value::AllocObjects => (figures.alloc_objects, figures.alloc_bytes),
         Value::Waste => return rounding(figures, extent),
+        Value::LiveSpace | Value::LiveObjects if extent != Extent::Whole => return live(figures),
         Value::LiveSpace | Value::LiveObjects => (figures.live_objects, figures.live_bytes),
     };
-    match (count, bytes) {
-        (0, _) | (_, 0) if is_growth(value, extent) => apart(bytes, count),
-        (1, _) => format!("1 object of {}", Bytes(bytes)),
-        _ => format!(
-            "{} of {}",
-            objects(count),
-            Bytes(rounded(bytes, count.max(1)))
-        ),
-    }
+    format!(
+        "{} of {}",
+        objects(count),
+        Bytes(rounded(bytes, count.max(1)))
+    )
 }
 
-/// Whether the figures are growth of live memory. Then bytes divided by objects is no object's
+/// Live bytes and live objects. In a session, both are growth, and their quotient is no object's
 /// size: objects may have become fewer and larger, or more and smaller.
-fn is_growth(value: Value, extent: Extent) -> bool {
-    let live = !matches!(value, Value::AllocSpace | Value::AllocObjects);
-    live && extent != Extent::Whole
-}
-
-/// The growth of bytes and of objects, separately.
-pub fn apart(bytes: u64, count: u64) -> String {
-    match (bytes, count) {
-        (0, 0) => "neither more objects nor more bytes asked for".to_owned(),
-        (0, count) => format!("{} more, of no more bytes together", objects(count)),
-        (bytes, 0) => format!("{} more, in no more objects than before", Bytes(bytes)),
-        (bytes, count) => format!("{} in {}", Bytes(bytes), objects(count)),
-    }
+pub fn live(figures: &Figures) -> String {
+    let objects = match figures.live_objects {
+        0 => "no more objects".to_owned(),
+        count => objects(count),
+    };
+    format!("{} in {objects}", Bytes(figures.live_bytes))
 }
 
 /// `on average 24 bytes asked for, 32 usable, in 1,000 objects`.
 pub fn rounding(figures: &Figures, extent: Extent) -> String {
-    let grown = (figures.live_bytes, figures.live_objects);
-    if extent != Extent::Whole && (grown.0 == 0 || grown.1 == 0) {
-        return apart(grown.0, grown.1);
+    if extent != Extent::Whole {
+        return live(figures);
     }
     let count = figures.live_objects.max(1);
     format!(
@@ -242,45 +217,31 @@ fn rounded(sum: u64, count: u64) -> u64 {
 
 fn most_waste(profile: &Profile) -> String {
     let waste = profile.total().waste();
-    match places(profile, Value::Waste, Grouping::Innermost).first() {
+    match places(profile, Value::Waste, Grouping::Own).first() {
         None => String::new(),
         Some(place) => format!(
             "Size classes add {}, {} of it in {}: {}.\n",
             Bytes(waste),
             Bytes(place.figures.waste()),
-            way(profile, Value::Waste, place),
+            way(place),
             rounding(&place.figures, profile.extent)
         ),
     }
 }
 
-/// The innermost call, and the most frequent call in the program's own code that leads there.
-fn way(profile: &Profile, value: Value, place: &Place<'_>) -> String {
-    let Some(innermost) = place.frames.first() else {
+/// The call in the program's own code, and the next one that leads there.
+fn way(place: &Place<'_>) -> String {
+    let Some((first, callers)) = place.frames.split_first() else {
         return "nowhere that is known".to_owned();
     };
-    let all = places(profile, value, Grouping::Stack);
-    let first = |other: &&Place<'_>| {
-        other
-            .frames
-            .first()
-            .is_some_and(|frame| line(frame) == line(innermost))
-    };
-    let callers = all
-        .iter()
-        .find(first)
-        .map_or(&[][..], |place| &place.frames[1..]);
-    let is_library = |frame: &Frame| is_rust_library(frame) || is_runtime(frame);
-    let mut callers = callers.iter().take_while(|frame| !is_start(frame));
-    let nearest = callers.clone().next();
-    match callers.find(|frame| !is_library(frame)).or(nearest) {
-        None => call(innermost),
-        Some(caller) => format!("{}, called by {}", call(innermost), call(caller)),
+    match callers.get(own(callers)).filter(|caller| !is_start(caller)) {
+        None => described(first),
+        Some(caller) => format!("{}, called by {}", described(first), described(caller)),
     }
 }
 
 /// `make (node.c:12)`, or the module if the line is unknown.
-fn call(frame: &Arc<Frame>) -> String {
+pub fn described(frame: &Frame) -> String {
     match source(frame).or_else(|| module(frame)) {
         None => frame.function.clone(),
         Some(place) => format!("{} ({place})", frame.function),
@@ -297,7 +258,7 @@ pub fn source(frame: &Frame) -> Option<String> {
 }
 
 /// `in libc.so.6`.
-pub fn module(frame: &Frame) -> Option<String> {
+fn module(frame: &Frame) -> Option<String> {
     let name = base(&frame.module);
     (!name.is_empty()).then(|| format!("in {name}"))
 }
@@ -483,7 +444,7 @@ mod tests {
         );
         assert_eq!(
             growth(0, 0, 2048),
-            "no place holds more live bytes than before (some hold 2.0 KiB less)"
+            "no place holds more live bytes than before, and some 2.0 KiB less"
         );
         assert_eq!(
             growth(4096, 1, 0),
@@ -492,26 +453,16 @@ mod tests {
     }
 
     #[test]
-    fn growth_of_bytes_alone_or_of_objects_alone() {
-        assert_eq!(
-            growth(4096, 0, 0),
-            "4.0 KiB more are live than before, in no more objects"
-        );
+    fn growth_of_bytes_and_of_objects_has_no_mean() {
         let session = Extent::Session { shrunk: 0 };
-        for (live_bytes, live_objects, words) in [
-            (4096, 0, "4.0 KiB more, in no more objects than before"),
-            (0, 3, "3 objects more, of no more bytes together"),
-            (0, 0, "neither more objects nor more bytes asked for"),
-        ] {
-            let figures = Figures {
-                live_objects,
-                live_bytes,
-                live_usable: live_bytes + 8,
-                ..Figures::default()
-            };
-            for value in [Value::LiveSpace, Value::LiveObjects, Value::Waste] {
-                assert_eq!(of_what(value, &figures, session), words);
-            }
+        let figures = Figures {
+            live_objects: 3,
+            live_bytes: 4096,
+            live_usable: 4104,
+            ..Figures::default()
+        };
+        for value in [Value::LiveSpace, Value::LiveObjects, Value::Waste] {
+            assert_eq!(of_what(value, &figures, session), "4.0 KiB in 3 objects");
         }
     }
 
@@ -552,8 +503,7 @@ mod tests {
         };
         assert_eq!(gap(&Profile::default()), None);
         assert!(told(0, 812).starts_with("Sampling was switched off by another neap 0.8 s after"));
-        assert!(told(1 << 20, 1500).contains("to every 1.0 MiB on average 1.5 s after"));
-        assert!(told(65536, 2000).contains("last on at the same rate 2.0 s after"));
+        assert!(told(1 << 20, 1500).contains("to every 1.0 MiB on average by another neap 1.5 s"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! CPython from 3.12 with `-X perf`).
 
 use super::model::{Frame, Mapping, base};
+use super::names::short;
 use crate::attach::range;
 use crate::files;
 use blazesym::symbolize::source::{Elf, Source};
@@ -74,6 +75,11 @@ impl Symbols {
             .all()
             .first()
             .map(|mapped| mapped.mapping.path.as_str())
+    }
+
+    /// The program's own file.
+    pub fn file(&self) -> Option<&Path> {
+        self.files.first()?.as_deref()
     }
 
     fn look_up(&self, address: u64) -> Vec<Frame> {
@@ -145,7 +151,7 @@ impl Call<'_> {
 
     fn frame(&self, function: &str, source: Option<&CodeInfo<'_>>) -> Frame {
         Frame {
-            function: clean(function),
+            function: short(&clean(function)),
             file: source.map_or_else(String::new, |source| {
                 clean(&source.to_path().to_string_lossy())
             }),

@@ -3,9 +3,7 @@
 //! A profile has stacks of calls. People look for their own function, not for the library's that it
 //! called. So a site is the innermost call outside all languages' runtimes.
 
-use crate::profile::{
-    Figures, Frame, Profile, Stack, base, is_runtime, is_start, source, variance,
-};
+use crate::profile::{Figures, Frame, Profile, Stack, base, is_start, own, source, variance};
 use crate::recording::format::Classes;
 use neap_shared::classes::{BUILT_IN, MAX_BLOCK};
 use neap_shared::stats::Bytes;
@@ -145,14 +143,6 @@ fn callers(stack: &Stack, at: usize) -> Vec<String> {
 /// `file.c:12`, or the module without its directories.
 pub fn place(frame: &Frame) -> String {
     source(frame).unwrap_or_else(|| base(&frame.module).to_owned())
-}
-
-/// The innermost frame of the program's own code; the innermost of all if there is none.
-fn own(frames: &[std::sync::Arc<Frame>]) -> usize {
-    frames
-        .iter()
-        .position(|frame| !is_runtime(frame) && !is_start(frame))
-        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -102,27 +102,5 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
             shown(path)
         ));
     }
-    Profile::from_file(&bytes).map_err(|failure| {
-        if is_alien(&bytes) {
-            failure!(
-                "{} is not a pprof profile: give a file of `neap run --profile`, of `neap profile \
-             --format pprof` or of \
-             another tool that writes pprof's format",
-                shown(path)
-            )
-        } else {
-            failure!("{}: {failure}", shown(path))
-        }
-    })
-}
-
-/// Whether the bytes of a file were never a profile, rather than a damaged one: they begin neither
-/// as a compressed file nor with a profile's first field nor as a region, and are no message.
-fn is_alien(bytes: &[u8]) -> bool {
-    const FIRST_FIELD: &[u8] = &[0x0a];
-    let region = neap_shared::sites::MAGIC.to_le_bytes();
-    let starts = [&pprof::GZIP[..], FIRST_FIELD, &region];
-    let begins_well = starts.iter().any(|start| bytes.starts_with(start));
-    let is_too_long = bytes.len() > pprof::MOST;
-    !begins_well && !is_too_long && !pprof::is_message(bytes)
+    Profile::from_file(&bytes).map_err(|failure| failure!("{}: {failure}", shown(path)))
 }

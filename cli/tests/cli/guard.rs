@@ -212,7 +212,7 @@ fn a_report_tells_the_error_of_a_run() {
         "{text}"
     );
     assert!(text.contains("    neap: read of 0x"), "{text}");
-    assert!(text.contains("parse  (in freed)  freed.c:"), "{text}");
+    assert!(text.contains("parse (freed.c:"), "{text}");
     let page = fs::read_to_string(room.path().join("page.html")).unwrap();
     assert!(page.contains("data-kind=\"memory_error\"") && page.contains("<pre>neap: read of 0x"));
 }
@@ -231,14 +231,14 @@ fn a_stack_trace_begins_with_the_programs_code() {
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     let mut lines = said.lines();
     for (title, first) in [
-        ("  the wrong call by ", "    #0 drop  (in rusty)"),
-        ("  the allocation by ", "    #0 make  (in rusty)"),
-        ("  the free by ", "    #0 drop  (in rusty)"),
+        ("  the wrong call by ", "    #0 drop (in rusty)"),
+        ("  the allocation by ", "    #0 make (in rusty)"),
+        ("  the free by ", "    #0 drop (in rusty)"),
     ] {
         assert!(lines.any(|line| line.starts_with(title)), "{said}");
         assert_eq!(lines.next(), Some(first), "{said}");
         let second = lines.next().unwrap();
-        assert!(second.starts_with("    #1 main  (in rusty)"), "{said}");
+        assert!(second.starts_with("    #1 main (in rusty)"), "{said}");
     }
 }
 
@@ -257,7 +257,7 @@ fn the_file_of_the_reports_is_checked_before_the_start() {
         (&["--guard"], "/no/such/dir/f"),
     ] {
         let said = refusal(&run(flags, file));
-        let why = "neap: error: cannot write /no/such/dir/f: No such file";
+        let why = "neap: error: cannot write /no/such/dir/f: there is no directory /no/such/dir";
         assert!(said.starts_with(why), "{flags:?}: {said}");
     }
     let output = run(&["--guard", "--guard-file=reports"], "");
@@ -305,7 +305,7 @@ fn a_finding_without_its_report_says_how_to_have_it() {
     );
     let text = report(&["freed.neap"])["text"].to_string();
     assert!(
-        text.contains("neap: read of 0x") && text.contains("parse  (in freed)"),
+        text.contains("neap: read of 0x") && text.contains("parse (freed.c:"),
         "{text}"
     );
 }
@@ -441,7 +441,7 @@ fn a_file_of_reports_is_shown_with_the_names_of_functions() {
     let text = printed(neap().arg("report").arg(&file).arg("-o").arg(&page));
     let found = "- Guarded samples found 1 memory error in process ";
     assert_eq!(text.matches(found).count(), 2, "{text}");
-    for name in ["serve  (in freed)  freed.c:", "parse  (in freed)  freed.c:"] {
+    for name in ["serve (freed.c:", "parse (freed.c:"] {
         assert!(text.contains(name), "{name}: {text}");
     }
     assert!(
@@ -449,5 +449,5 @@ fn a_file_of_reports_is_shown_with_the_names_of_functions() {
         "{text}"
     );
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("serve  (in freed)"), "{page}");
+    assert!(page.contains("serve (freed.c:"), "{page}");
 }

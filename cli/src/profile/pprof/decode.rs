@@ -53,11 +53,11 @@ struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    fn read(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, Failure> {
+    fn read(mut bytes: &'a [u8], budget: &mut Budget) -> Result<Self, Failure> {
         let mut tables = Self::default();
-        for field in Fields::of(bytes) {
+        while !bytes.is_empty() {
             budget.entries.spend(1)?;
-            match field? {
+            match field(&mut bytes)? {
                 (tag, Field::Bytes(part)) => tables.part(tag, part, budget)?,
                 (9, Field::Number(number)) => tables.time_nanos = number,
                 (10, Field::Number(number)) => tables.duration_nanos = number,
@@ -186,18 +186,16 @@ impl<'a> Tables<'a> {
     }
 
     fn places(&self, budget: &mut Budget) -> Result<Vec<model::Mapping>, Failure> {
-        let mut place = |mapping: &Mapping| {
-            let path = self.kept(mapping.filename, budget)?;
-            let build_id = self.kept(mapping.build_id, budget)?;
+        let places = self.mappings.iter().map(|mapping| {
             Ok(model::Mapping {
                 start: mapping.memory_start,
                 end: mapping.memory_limit,
                 offset: mapping.file_offset,
-                path,
-                build_id,
+                path: self.kept(mapping.filename, budget)?,
+                build_id: self.kept(mapping.build_id, budget)?,
             })
-        };
-        self.mappings.iter().map(&mut place).collect()
+        });
+        places.collect()
     }
 
     /// The frames of each location.
@@ -225,6 +223,12 @@ impl<'a> Tables<'a> {
         budget
             .text
             .spend(module.len().saturating_mul(count.max(1)))?;
+        let nameless = Frame {
+            function: format!("{:#x}", location.address),
+            module: module.to_owned(),
+            address: returns_to(location.address),
+            ..Frame::default()
+        };
         for (index, line) in location.line.iter().enumerate() {
             let id = line.function_id;
             let function = self.functions.get(&id);
@@ -234,24 +238,14 @@ impl<'a> Tables<'a> {
                 function: self.kept(function.name, budget)?,
                 file: self.kept(function.filename, budget)?,
                 line: u32::try_from(line.line).unwrap_or(0),
-                module: module.to_owned(),
-                address: returns_to(location.address),
                 inlined: index + 1 < count,
+                ..nameless.clone()
             }));
         }
         if frames.is_empty() {
-            frames.push(Arc::new(nameless(location.address, module)));
+            frames.push(Arc::new(nameless));
         }
         Ok(frames)
-    }
-}
-
-fn nameless(address: u64, module: &str) -> Frame {
-    Frame {
-        function: format!("{address:#x}"),
-        module: module.to_owned(),
-        address: returns_to(address),
-        ..Frame::default()
     }
 }
 
@@ -359,66 +353,38 @@ fn numbers(mut part: &[u8]) -> Vec<u64> {
 }
 
 /// One field.
-pub enum Field<'a> {
+enum Field<'a> {
     /// A number.
     Number(u64),
     /// A string, a message, or packed numbers.
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, each with its number and contents.
-pub struct Fields<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Fields<'a> {
-    pub fn of(message: &'a [u8]) -> Self {
-        Self { rest: message }
-    }
-
-    fn field(&mut self) -> Result<(u32, Field<'a>), Failure> {
-        let (tag, wire_type) = decode_key(&mut self.rest).map_err(damaged)?;
-        let field = match wire_type {
-            WireType::Varint => Field::Number(decode_varint(&mut self.rest).map_err(damaged)?),
-            WireType::LengthDelimited => {
-                let length = decode_varint(&mut self.rest).map_err(damaged)?;
-                Field::Bytes(self.take(usize::try_from(length).unwrap_or(usize::MAX))?)
-            }
-            WireType::SixtyFourBit => Field::Bytes(self.take(8)?),
-            WireType::ThirtyTwoBit => Field::Bytes(self.take(4)?),
-            WireType::StartGroup | WireType::EndGroup => return Err(damaged("it has groups")),
-        };
-        Ok((tag, field))
-    }
-
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Failure> {
-        let cut = self.rest.split_at_checked(length);
-        let (field, rest) = cut.ok_or_else(|| damaged("it is cut short"))?;
-        self.rest = rest;
-        Ok(field)
-    }
-}
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Field<'a>), Failure>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let field = (!self.rest.is_empty()).then(|| self.field())?;
-        if field.is_err() {
-            self.rest = &[];
+/// Takes the next field of a message, with its number.
+fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Field<'a>), Failure> {
+    let (tag, wire_type) = decode_key(rest).map_err(damaged)?;
+    let length = match wire_type {
+        WireType::Varint => {
+            let number = decode_varint(rest).map_err(damaged)?;
+            return Ok((tag, Field::Number(number)));
         }
-        Some(field)
-    }
-}
-
-/// Whether `bytes` are fields to their end. Almost no text is.
-pub fn is_message(bytes: &[u8]) -> bool {
-    Fields::of(bytes).all(|field| field.is_ok())
+        WireType::LengthDelimited => decode_varint(rest).map_err(damaged)?,
+        WireType::SixtyFourBit => 8,
+        WireType::ThirtyTwoBit => 4,
+        WireType::StartGroup | WireType::EndGroup => return Err(damaged("it has groups")),
+    };
+    let cut = rest.split_at_checked(usize::try_from(length).unwrap_or(usize::MAX));
+    let (bytes, after) = cut.ok_or_else(|| damaged("it is cut short"))?;
+    *rest = after;
+    Ok((tag, Field::Bytes(bytes)))
 }
 
 /// An error for a malformed file.
 pub fn damaged(why: impl std::fmt::Display) -> Failure {
-    failure!("this is not a pprof profile, or it is damaged: {why}")
+    failure!(
+        "this is not a pprof profile (neap run --profile and neap profile --format pprof write \
+         them), or it is damaged: {why}"
+    )
 }
 
 /// Most bytes of an unpacked file; the profile of 32,768 stacks has about six million.

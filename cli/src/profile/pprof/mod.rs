@@ -5,5 +5,5 @@ mod decode;
 mod encode;
 mod messages;
 
-pub use decode::{GZIP, MOST, decode, is_message};
+pub use decode::{GZIP, MOST, decode};
 pub use encode::{Style, encode, encode_as, legacy};

@@ -4,7 +4,11 @@ use super::{own_maps, region, site};
 use crate::profile::Profile;
 use crate::profile::region::Region;
 use neap_shared::sites::{PARTS, Site};
+use object::elf::PT_GNU_EH_FRAME;
+use std::fs;
 use std::hint::black_box;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Code with an unmangled name: a Rust name here would begin with `neap::`, like the allocator's.
 /// Its body is unique, so that the linker does not merge it with another function.
@@ -105,6 +109,38 @@ fn what_had_no_room_is_one_place_and_what_is_not_written_is_none() {
         (stack.figures.alloc_bytes, stack.figures.live_bytes),
         (200, 0)
     );
+}
+
+/// The mappings of this program's copy at `file`, whose table for unwinding is no longer listed.
+fn without_table(file: &Path) -> String {
+    let mut bytes = fs::read("/proc/self/exe").unwrap();
+    let number = |bytes: &[u8], at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]) as usize;
+    let (first, size, count) = (number(&bytes, 32), number(&bytes, 54), number(&bytes, 56));
+    for header in (0..count).map(|index| first + index * size) {
+        if bytes[header..header + 4] == PT_GNU_EH_FRAME.0.to_ne_bytes() {
+            bytes[header..header + 4].fill(0);
+        }
+    }
+    fs::write(file, bytes).unwrap();
+    let inode = fs::metadata(file).unwrap().ino();
+    format!(
+        "00400000-00500000 r-xp 00000000 08:01 {inode} {}\n",
+        file.display()
+    )
+}
+
+#[test]
+fn a_program_that_cannot_be_unwound_is_told_so() {
+    let room = tempfile::tempdir().unwrap();
+    let maps = without_table(&room.path().join("copy"));
+    let lost = Site {
+        alloc_bytes: 64,
+        ..site(&[], 1, 64, 64)
+    };
+    for (maps, why) in [(maps, "no table"), (own_maps(), "had no room")] {
+        let profile = Profile::from_region(&region(&maps, &[lost])).unwrap();
+        assert!(functions(&profile)[0].contains(why), "{profile:?}");
+    }
 }
 
 #[test]

@@ -23,29 +23,29 @@ Size classes add 8.0 MiB, 8.0 MiB of it in fresh_node (planted.c:20), called by 
 const TREE: &str = "
 Calls by live bytes
   127.9 MiB  100.0 %  all
-  127.9 MiB  100.0 %  main  (in planted)  planted.c
-  + 100.0 MiB  78.2 %  download  (in planted)  planted.c:10
-  + 24.0 MiB  18.8 %  add_node  (in planted)  planted.c:25
-  +   24.0 MiB  18.8 %  fresh_node  (in planted)  planted.c:20
-  + 3.9 MiB  3.1 %  walk  (in planted)  planted.c:30
-  +   3.9 MiB  3.1 %  walk  (in planted)  planted.c:30
-  +   ! 3.9 MiB  3.1 %  walk  (in planted)  planted.c:30
-  +   !   3.9 MiB  3.1 %  keep  (in planted)  planted.c:40
+  127.9 MiB  100.0 %  main (planted.c)
+  + 100.0 MiB  78.2 %  download (planted.c:10)
+  + 24.0 MiB  18.8 %  add_node (planted.c:25)
+  +   24.0 MiB  18.8 %  fresh_node (planted.c:20)
+  + 3.9 MiB  3.1 %  walk (planted.c:30)
+  +   3.9 MiB  3.1 %  walk (planted.c:30)
+  +   ! 3.9 MiB  3.1 %  walk (planted.c:30)
+  +   !   3.9 MiB  3.1 %  keep (planted.c:40)
 
 By what a function allocates itself
         flat           cumulative           function
-   100.0 MiB   78.2 %   100.0 MiB   78.2 %  download  (in planted)
-    24.0 MiB   18.8 %    24.0 MiB   18.8 %  fresh_node  (in planted)
-     3.9 MiB    3.1 %     3.9 MiB    3.1 %  keep  (in planted)
+   100.0 MiB   78.2 %   100.0 MiB   78.2 %  download (in planted)
+    24.0 MiB   18.8 %    24.0 MiB   18.8 %  fresh_node (in planted)
+     3.9 MiB    3.1 %     3.9 MiB    3.1 %  keep (in planted)
 
 By what a function and those it calls allocate
         flat           cumulative           function
-         0 B    0.0 %   127.9 MiB  100.0 %  main  (in planted)
-   100.0 MiB   78.2 %   100.0 MiB   78.2 %  download  (in planted)
-    24.0 MiB   18.8 %    24.0 MiB   18.8 %  fresh_node  (in planted)
-         0 B    0.0 %    24.0 MiB   18.8 %  add_node  (in planted)
-     3.9 MiB    3.1 %     3.9 MiB    3.1 %  keep  (in planted)
-         0 B    0.0 %     3.9 MiB    3.1 %  walk  (in planted)
+         0 B    0.0 %   127.9 MiB  100.0 %  main (in planted)
+   100.0 MiB   78.2 %   100.0 MiB   78.2 %  download (in planted)
+    24.0 MiB   18.8 %    24.0 MiB   18.8 %  fresh_node (in planted)
+         0 B    0.0 %    24.0 MiB   18.8 %  add_node (in planted)
+     3.9 MiB    3.1 %     3.9 MiB    3.1 %  keep (in planted)
+         0 B    0.0 %     3.9 MiB    3.1 %  walk (in planted)
 ";
 
 #[test]
@@ -72,7 +72,7 @@ fn small_calls_are_left_out_and_counted() {
     profile.stacks[2].figures.live_bytes = 1;
     let text = tree(&profile, Value::LiveSpace);
     assert!(
-        text.contains("(1 call with less than 0.5 % is left out)"),
+        text.contains("(1 call with less than 0.5 % left out)"),
         "{text}"
     );
 }
@@ -141,7 +141,7 @@ fn the_first_sentence_names_the_programs_own_caller() {
     let alone = [profile.stacks[0].frames[0].clone(), start];
     profile.stacks[0].frames.splice(0..0, wrappers);
     let text = tree(&profile, Value::LiveSpace);
-    let way = "comes from _PyObject_Malloc (planted.c:10), called by download (planted.c:10): ";
+    let way = "comes from download (planted.c:10), called by main (planted.c:1): ";
     assert!(text.contains(way), "{text}");
     profile.stacks[0].frames = alone.to_vec();
     let text = tree(&profile, Value::LiveSpace);
@@ -159,20 +159,20 @@ fn leaks_are_places_the_largest_first() {
 Still live, sorted by live objects: 3 places, 3 shown
 
   1,048,576, 99.9 %: 24.0 MiB in 1,048,576 objects
-      fresh_node  (in planted)  planted.c:20
-      add_node  (in planted)  planted.c:25
-      main  (in planted)  planted.c:2
+      fresh_node (planted.c:20)
+      add_node (planted.c:25)
+      main (planted.c:2)
 
   1,000, 0.1 %: 3.9 MiB in 1,000 objects
-      keep  (in planted)  planted.c:40
-      walk  (in planted)  planted.c:30
-      walk  (in planted)  planted.c:30
-      walk  (in planted)  planted.c:30
-      main  (in planted)  planted.c:3
+      keep (planted.c:40)
+      walk (planted.c:30)
+      walk (planted.c:30)
+      walk (planted.c:30)
+      main (planted.c:3)
 
   1, 0.0 %: 100.0 MiB in 1 object
-      download  (in planted)  planted.c:10
-      main  (in planted)  planted.c:1
+      download (planted.c:10)
+      main (planted.c:1)
 ";
     assert_eq!(list, expected);
 }
