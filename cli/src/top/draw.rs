@@ -128,8 +128,10 @@ fn resident(one: &One, look: &Look, columns: usize) -> Vec<Line> {
         errors => format!(", {errors} memory error{}", ending(errors, "s")),
     };
     let now = look.view.kernel.process_rss;
-    let text = format!("{}: resident {}{errors}{state}", one.title(), Bytes(now));
     let values: Vec<u64> = one.residents.iter().copied().collect();
+    let most = Bytes(values.iter().copied().max().unwrap_or(now));
+    let (title, now) = (one.title(), Bytes(now));
+    let text = format!("{title}: resident {now} (bars: 0 to {most}){errors}{state}");
     let bars = sparkline(&values, SPARKLINE, columns, CYAN);
     [line(text, BOLD)].into_iter().chain(bars).collect()
 }

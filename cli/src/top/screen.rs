@@ -37,9 +37,7 @@ fn follow(terminal: &mut Terminal, mut state: State) -> Result<Stop, Failure> {
         }
         if Instant::now() >= next {
             next = Instant::now() + state.pace.interval;
-            if let Some(stop) = state.tick()? {
-                return Ok(stop);
-            }
+            state.tick()?;
             done += 1;
             if state.pace.count == Some(done) {
                 return Ok(Stop::Asked);

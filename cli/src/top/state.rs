@@ -110,9 +110,13 @@ impl State {
         })
     }
 
-    /// Takes new figures.
-    pub fn tick(&mut self) -> Result<Option<Stop>, Failure> {
-        self.page.tick()
+    /// Takes new figures. The end of the process shown leads back to the list.
+    pub fn tick(&mut self) -> Result<(), Failure> {
+        if let Some(ended) = self.page.tick()? {
+            self.message = format!("{ended} has ended");
+            self.page = Page::List(List::new()?);
+        }
+        Ok(())
     }
 
     /// Performs a key's action.
@@ -192,8 +196,8 @@ fn moved(place: usize, by: isize, count: usize) -> usize {
 }
 
 impl Page {
-    /// Takes new figures, also for the page behind the help.
-    fn tick(&mut self) -> Result<Option<Stop>, Failure> {
+    /// Takes new figures, also for the page behind the help. The title of a process that has ended.
+    fn tick(&mut self) -> Result<Option<String>, Failure> {
         match self {
             Page::List(list) => list.tick().map(|()| None),
             Page::One(one) => one.tick(),
@@ -231,9 +235,9 @@ impl One {
         }
     }
 
-    fn tick(&mut self) -> Result<Option<Stop>, Failure> {
+    fn tick(&mut self) -> Result<Option<String>, Failure> {
         let Some(look) = self.feed.look()? else {
-            return Ok(Some(Stop::Ended(self.title().to_owned())));
+            return Ok(Some(self.title().to_owned()));
         };
         if self.residents.len() == REMEMBERED {
             self.residents.pop_front();

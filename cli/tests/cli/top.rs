@@ -354,16 +354,19 @@ fn processes_that_cannot_be_seen_are_an_error() {
 }
 
 #[test]
-fn the_end_of_the_process_gives_the_terminal_back() {
+fn the_end_of_the_process_leads_back_to_the_list() {
     let mut fake = Fake::status_page();
     let before = fresh_mode();
     let mut terminal = Terminal::start(top(&fake));
     terminal.wait_for("sleep");
     fake.kill();
-    terminal.wait_for_bytes("has ended");
+    terminal.wait_for("has ended");
+    terminal.press("\x1b[A");
+    terminal.wait_for("Enter look into");
+    terminal.press("q");
     let (status, seen) = terminal.end(&before);
     assert_eq!(status.code(), Some(0));
-    assert!(seen.find(LEFT) < seen.find("has ended"), "{seen:?}");
+    assert!(seen.find("has ended") < seen.find(LEFT), "{seen:?}");
 }
 
 #[test]
