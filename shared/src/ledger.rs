@@ -111,6 +111,20 @@ pub struct Line {
     pub meaning: &'static str,
 }
 
+impl Line {
+    /// Its bytes as they count in the sum.
+    #[must_use]
+    pub fn signed(&self) -> i128 {
+        match self.sign {
+            Sign::Plus => i128::from(self.bytes),
+            Sign::Minus => -i128::from(self.bytes),
+        }
+    }
+}
+
+/// How many of the first lines are about live blocks.
+pub const OF_BLOCKS: usize = 4;
+
 /// How many lines there are before the sum.
 pub const LINES: usize = 15;
 
@@ -212,11 +226,14 @@ impl Ledger {
     /// The sum of the lines, in bytes. Equal to `resident` in every ledger that the heap writes.
     #[must_use]
     pub fn sum(&self) -> i128 {
-        let signed = |line: &Line| match line.sign {
-            Sign::Plus => i128::from(line.bytes),
-            Sign::Minus => -i128::from(line.bytes),
-        };
-        self.lines().iter().map(signed).sum()
+        self.lines().iter().map(Line::signed).sum()
+    }
+
+    /// Bytes of live blocks in RAM.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        let held: i128 = self.lines()[..OF_BLOCKS].iter().map(Line::signed).sum();
+        u64::try_from(held).map_or(0, |held| held.min(self.resident))
     }
 
     /// What the sum counts.

@@ -16,6 +16,8 @@ pub struct KernelView {
     pub arenas_swap: u64,
     /// Resident, in total.
     pub process_rss: u64,
+    /// Resident in mappings of files and of shared memory.
+    pub files_rss: u64,
     /// Swapped out, in total.
     pub process_swap: u64,
     /// Whether the kernel counted the arenas' parts.
@@ -41,6 +43,11 @@ impl KernelView {
     /// Resident outside Neap's arenas.
     pub fn foreign_rss(&self) -> u64 {
         self.process_rss.saturating_sub(self.arenas_rss)
+    }
+
+    /// Whether a quarter or more is resident there.
+    pub fn is_elsewhere(&self) -> bool {
+        self.foreign_rss() > self.process_rss / 4
     }
 }
 
@@ -101,6 +108,7 @@ pub fn parse(
     };
     // The most bytes of the mapping that can be ours, resident and swapped out.
     let mut ours = [0; 2];
+    let mut is_file = false;
     for line in text.lines() {
         if let Some(mapping) = range(line) {
             let parts: Vec<_> = common(&mapping, arenas).collect();
@@ -109,9 +117,13 @@ pub fn parse(
             let is_merged = 0 < bytes && bytes < mapping.end.saturating_sub(mapping.start);
             let counted = is_merged.then(|| count(&parts)).flatten();
             ours = counted.unwrap_or([bytes; 2]);
+            is_file = line.contains(" /");
         } else if let Some(bytes) = field(line, "Rss:") {
             view.process_rss = view.process_rss.saturating_add(bytes);
             view.arenas_rss = view.arenas_rss.saturating_add(bytes.min(ours[0]));
+            view.files_rss = view
+                .files_rss
+                .saturating_add(if is_file { bytes } else { 0 });
         } else if let Some(bytes) = field(line, "Swap:") {
             view.process_swap = view.process_swap.saturating_add(bytes);
             view.arenas_swap = view.arenas_swap.saturating_add(bytes.min(ours[1]));
@@ -180,6 +192,7 @@ kB\nVmFlags: rd wr\n\
             arenas_rss: 8192,
             arenas_swap: 4096,
             process_rss: 12288,
+            files_rss: 4096,
             process_swap: 4096,
             extent: Extent::Arenas,
         };

@@ -37,9 +37,9 @@ impl Process {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty()) {
             Ok(directory) => Ok(Process { pid, directory }),
-            Err(Errno::NOENT) if Path::new("/proc/self").exists() => {
-                Err(failure!("there is no process {pid}"))
-            }
+            Err(Errno::NOENT) if Path::new("/proc/self").exists() => Err(failure!(
+                "there is no process {pid}; neap stat lists those under Neap"
+            )),
             Err(error) => Err(failure!("cannot look at process {pid} in /proc: {error}")),
         }
     }

@@ -110,7 +110,11 @@ fn named(word: &OsStr) -> Result<Target, Failure> {
         .collect();
     match (under.as_slice(), called.as_slice()) {
         ([target], _) => Ok((*target).clone()),
-        ([], []) => Err(failure!("there is no process {}{}", shown(word), of_whom())),
+        ([], []) => Err(failure!(
+            "there is no process {}{}; neap stat lists those under Neap",
+            shown(word),
+            of_whom()
+        )),
         // The attempt to open it tells why it failed.
         ([], [target]) => Ok(target.clone()),
         ([], several) => without_page(word, several),
@@ -123,28 +127,17 @@ fn named(word: &OsStr) -> Result<Target, Failure> {
     }
 }
 
-/// The process of several without a readable status page that runs under Neap.
+/// The first of several without a readable status page that runs under Neap. The attempt to open it
+/// tells why it failed.
 fn without_page(word: &OsStr, several: &[Target]) -> Result<Target, Failure> {
     let runs = |target: &&Target| Process::open(target.pid).is_ok_and(|own| is_under_neap(&own));
-    let under: Vec<&Target> = several.iter().filter(runs).collect();
-    match under.as_slice() {
-        [] => Err(failure!(
+    several.iter().find(runs).cloned().ok_or_else(|| {
+        failure!(
             "none of the {} processes {} runs under Neap: start one with neap run",
             several.len(),
             shown(word)
-        )),
-        // The attempt to open it tells why it failed.
-        [target] => Ok((*target).clone()),
-        [first, ..] => match StatusPage::open(first.pid) {
-            Ok(_) => Ok((*first).clone()),
-            Err(why) => Err(failure!(
-                "{} processes under Neap are called {}, but none has a status page that can be \
-                 read. The first of them: {why}",
-                under.len(),
-                shown(word)
-            )),
-        },
-    }
+        )
+    })
 }
 
 fn numbers(targets: &[&Target]) -> String {

@@ -8,7 +8,7 @@
 
 mod histogram;
 mod plan;
-pub mod waste;
+mod waste;
 
 pub use histogram::Histogram;
 #[cfg(test)]

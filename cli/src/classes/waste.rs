@@ -2,7 +2,7 @@
 
 use super::histogram::Histogram;
 use super::plan::built_in;
-use neap_shared::stats::{Bytes, Snapshot};
+use neap_shared::stats::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -78,13 +78,6 @@ pub fn of_table(histogram: &Histogram, sizes: &[u16]) -> Vec<Row> {
     with_shares(rows)
 }
 
-/// The waste of a process's classes so far; empty unless it runs in the counting mode.
-pub fn of_snapshot(figures: &Snapshot) -> Vec<Row> {
-    let classes = figures.classes.iter();
-    let rows = classes.map(|class| Row::new(class.bytes, class.allocations, class.requested));
-    with_shares(rows.collect())
-}
-
 fn with_shares(mut rows: Vec<Row>) -> Vec<Row> {
     rows.retain(|row| row.allocations > 0);
     let waste = Row::total(&rows).waste.max(1) as f64;
@@ -125,11 +118,10 @@ impl<'h> Comparison<'h> {
     }
 }
 
-/// As tables for people.
+/// As sentences for people.
 pub fn text(comparison: &Comparison<'_>) -> String {
     let (before, after) = comparison.totals();
-    let mut out = table("the classes built in", &comparison.before);
-    out += &table("its own classes", &comparison.after);
+    let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
@@ -141,10 +133,12 @@ pub fn text(comparison: &Comparison<'_>) -> String {
     );
     let _ = writeln!(
         out,
-        "waste: {} before, {} after: {:.0} % less, over {} allocations of {} in all",
+        "waste: {} before, {} after: {:.0} % less, which is {:.1} % of the bytes requested, over {} \
+         allocations of {} in all",
         Bytes(before.waste),
         Bytes(after.waste),
         100.0 * comparison.saved(),
+        100.0 * (before.overhead() - after.overhead()),
         comparison.histogram.allocations(),
         Bytes(before.requested)
     );
@@ -157,23 +151,6 @@ pub fn text(comparison: &Comparison<'_>) -> String {
             Bytes(large.bytes)
         );
     }
-    out
-}
-
-fn table(title: &str, rows: &[Row]) -> String {
-    let bold = anstyle::Style::new().bold();
-    let mut out = format!(
-        "{bold}{title:<22}{:>11} {:>11} {:>11} {:>11} {:>7}{bold:#}\n",
-        "allocations", "asked", "usable", "waste", "share"
-    );
-    for row in rows {
-        let (class, allocations, share) = (row.class, row.allocations, 100.0 * row.share);
-        let bytes = [row.requested, row.usable, row.waste];
-        let [asked, usable, waste] = bytes.map(|bytes| Bytes(bytes).to_string());
-        let figures = format!("{asked:>11} {usable:>11} {waste:>11} {share:>5.1} %");
-        out += &format!("{class:>12}{allocations:>21} {figures}\n");
-    }
-    out.push('\n');
     out
 }
 
@@ -228,16 +205,5 @@ mod tests {
             (280, 560, 280)
         );
         assert!((total.overhead() - 1.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_process_that_counts_has_rows() {
-        let mut figures = Snapshot::default();
-        assert!(of_snapshot(&figures).is_empty());
-        figures.classes[2].bytes = 24;
-        figures.classes[2].allocations = u64::MAX;
-        figures.classes[2].requested = 77;
-        let rows = of_snapshot(&figures);
-        assert_eq!((rows.len(), rows[0].usable), (1, u64::MAX));
     }
 }

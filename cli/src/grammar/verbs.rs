@@ -129,11 +129,13 @@ pub fn neap() -> Command {
                  arrows choose and scroll, Enter shows one process, Esc goes back, Ctrl-Z stops \
                  it until the shell's fg, ? explains. neap top lists your processes; if root \
                  runs it, those of all users."),
-        verb("stat", "Say where the memory of a running process is", &[])
+        verb("stat", "Say where the memory of a running process is, or list all processes under Neap",
+            &[])
             .arg(choice::<StatFormat>("format", "What to print")
                 .default_value("text"))
+            .arg(switch("all", "Print every count, and the size classes"))
             .arg(timeout())
-            .arg(process().required(true))
+            .arg(process())
             .after_help("Exits with 124 if the process did not answer in time. neap then shows the \
                  figures that its page heap wrote last and the kernel's counts, and says why the \
                  process did not answer. Exits with 125 if there is nothing to show."),

@@ -40,7 +40,7 @@ pub use places::{leaks, tree};
 pub use region::subtract;
 pub use region::{Base, now_ms};
 pub use summary::{
-    bounded, described, gap, grouped, no_sample, session_words, source, variance,
+    bounded, described, gap, grouped, no_sample, percent, session_words, source, variance,
 };
 #[cfg(fuzzing)]
 pub use symbols::Jit;

@@ -83,13 +83,7 @@ fn library_findings() -> Vec<Finding> {
         Err(failure) => return vec![Finding::absent("libneap.so", failure.to_string(), meaning)],
     };
     let place = shown(&file).to_string();
-    let exported = |is_defined| {
-        if is_defined {
-            Ok(())
-        } else {
-            Err(io::Error::other("not exported"))
-        }
-    };
+    let exported = |is: bool| is.then_some(()).ok_or(io::Error::other("not exported"));
     let defined = defines(&file, "malloc").and_then(exported);
     vec![
         Finding::ok("libneap.so", place, meaning),

@@ -17,10 +17,10 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         let named = variables.iter().find(|(name, _)| name == wanted);
         named.map(|(_, value)| value.clone())
     })?;
-    let library = library(matches)?;
+    let library = text(library(matches)?.into_os_string())?;
     let lines = match format(matches) {
-        EnvFormat::Shell => shell_lines(&text(library.into_os_string())?, &variables)?,
-        EnvFormat::Dockerfile => dockerfile_line(&text(library.into_os_string())?, &variables)?,
+        EnvFormat::Shell => shell_lines(&library, &variables)?,
+        EnvFormat::Dockerfile => dockerfile_line(&library, &variables)?,
     };
     crate::output::print(&lines)
 }
@@ -115,16 +115,10 @@ fn shell_lines(library: &str, variables: &[(String, OsString)]) -> Result<String
     Ok(lines)
 }
 
-/// Whether a word consists of characters without special meaning to a shell and in a Dockerfile.
-fn is_simple(word: &str) -> bool {
-    !word.is_empty()
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c))
-}
-
 fn docker_quoted(word: &str) -> String {
-    if is_simple(word) {
+    // Without special meaning in a Dockerfile.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
     let escaped: String = word

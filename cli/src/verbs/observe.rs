@@ -9,6 +9,7 @@ use crate::output::print;
 use crate::serve::{Pusher, Scope, Server, Watched, answer};
 use crate::supervise::{Ending, Patience};
 use crate::top::{Feed, Pace, Stop, note_signals, on_screen, plain_list, plain_one};
+use crate::view::text::Detail;
 use crate::view::{State, View, json, metrics, text};
 use clap::ArgMatches;
 use neap_shared::status_page::LEAST_INTERVAL_MS;
@@ -19,8 +20,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// `neap stat`: prints the tables.
+/// `neap stat`: prints the verdict or the tables, or without a process the list of all.
 pub fn stat(matches: &ArgMatches) -> Outcome {
+    if !matches.contains_id("PROCESS") {
+        return list(format(matches));
+    }
     let target = named(matches)?;
     let status_page = StatusPage::open(target.pid)?;
     let patience = time(matches, "timeout");
@@ -28,13 +32,36 @@ pub fn stat(matches: &ArgMatches) -> Outcome {
     let page = match format(matches) {
         StatFormat::Json => format!("{}\n", json::object(&view)),
         StatFormat::Prometheus => metrics::page(std::slice::from_ref(&view)),
-        StatFormat::Text => text::page(&view, &advice(patience, status_page.silence())),
+        StatFormat::Text => {
+            let detail = match matches.get_flag("all") {
+                true => Detail::All,
+                false => Detail::Verdict,
+            };
+            text::page(&view, &advice(patience, status_page.silence()), detail)
+        }
     };
     print(&page)?;
     Ok(match view.state {
         State::Fresh => 0,
         State::Pending => i32::from(TIMED_OUT),
     })
+}
+
+fn list(form: StatFormat) -> Outcome {
+    let form = match form {
+        StatFormat::Text => TextOrJson::Text,
+        StatFormat::Json => TextOrJson::Json,
+        StatFormat::Prometheus => {
+            return Err(failure!(
+                "name a process: neap serve has the metrics of all processes"
+            ));
+        }
+    };
+    let once = Pace {
+        interval: Duration::ZERO,
+        count: Some(1),
+    };
+    plain_list(once, form).map(|_| 0)
 }
 
 /// `neap top`: watches the processes.

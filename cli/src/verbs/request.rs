@@ -69,33 +69,16 @@ fn state(is_done: bool) -> &'static str {
 /// The kernel's count before and after, and what the process says that it gave back. These differ:
 /// the program runs on meanwhile, and the process also counts pages that were not resident.
 fn purged(title: &str, bytes: u64, before: KernelView, after: KernelView) -> String {
-    let [was, is] = [before, after].map(|view| Bytes(view.process_rss).to_string());
-    let mut page = match bytes {
-        0 => format!("{title} had no free memory to give back\n"),
-        _ => format!("{title} purged: {was} resident before, {is} after\n"),
-    };
+    let [was, is] = [before, after].map(|view| Bytes(view.process_rss));
     let change = difference(after.process_rss, before.process_rss);
     let arenas = difference(after.arenas_rss, before.arenas_rss);
-    for (name, figure, meaning) in [
-        (
-            "resident before",
-            was,
-            "the whole process, as the kernel counts",
-        ),
-        ("resident after", is, ""),
-        ("difference", change, ""),
-        ("of the arenas", arenas, "Neap's part of the difference"),
-        (
-            "given back",
-            Bytes(bytes).to_string(),
-            "pages, as the process counts: resident or not",
-        ),
-    ] {
-        let line = format!("  {name:<16} {figure:>11}  {meaning}");
-        page += line.trim_end();
-        page.push('\n');
-    }
-    page
+    let back = match bytes {
+        0 => "had no free memory to give back".to_owned(),
+        bytes => format!("gave {} back, resident or not", Bytes(bytes)),
+    };
+    format!(
+        "{title} {back}\n{was} resident before, {is} after: {change}, of this {arenas} in the heap\n"
+    )
 }
 
 /// `neap guard`: switches guarded samples on or off, and prints what is in force.
@@ -127,9 +110,11 @@ fn guarded(target: &Target, served: &Served, outlet: &Outlet) -> String {
     }
     line("reports to", &outlet.words());
     line(
-        "to stop",
-        &format!("neap guard {} --interval off", target.pid),
+        "names",
+        "neap report FILE names the functions in reports that a file has",
     );
+    let stop = format!("neap guard {} --interval off", target.pid);
+    line("to stop", &stop);
     if outlet.is_nowhere() {
         let lost = "nobody reads that; to keep the reports, start the program with --guard-file \
                     FILE (NEAP_GUARD_FILE)";

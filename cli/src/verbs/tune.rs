@@ -34,10 +34,8 @@ const LIBRARY: u64 = 1;
 
 /// Finds the classes, writes and prints them.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let most = matches.get_one::<u64>("max-classes").copied();
-    let most = most.map_or(classes::MOST, |most| {
-        usize::try_from(most).unwrap_or(usize::MAX)
-    });
+    let most = matches.get_one::<u64>("max-classes");
+    let most = most.map_or(classes::MOST, |&most| most.try_into().unwrap_or(usize::MAX));
     let path = |name| file(matches, name);
     // Reject an impossible request before the program runs.
     classes::best(&Histogram::new(""), most)?;

@@ -151,10 +151,9 @@ pub const PYTHON_HINT: &str = "CPython keeps objects of up to 512 bytes to itsel
 /// [`PYTHON_HINT`], for a column.
 pub const SHORT_HINT: &str = "resident, elsewhere; Python: set PYTHONMALLOC=malloc";
 
-/// The hint for a process most of whose resident memory is not in the heap.
+/// The hint for a process, a quarter of whose resident memory is not in the heap.
 pub fn hint(status_page: &StatusPage, kernel: KernelView) -> Option<&'static str> {
-    let mostly_foreign = kernel.foreign_rss() > kernel.process_rss / 2;
-    let process = status_page.process().filter(|_| mostly_foreign)?;
+    let process = status_page.process().filter(|_| kernel.is_elsewhere())?;
     of_process(process)
 }
 

@@ -109,8 +109,8 @@ impl View {
         figures: Option<Snapshot>,
     ) -> Result<View, Failure> {
         let kernel = kernel::whole_of_status_page(status_page)?;
-        let hint = figures.as_ref().and_then(|figures| {
-            let arenas_rss = figures.ledger.resident;
+        let heap = figures.map(|figures| figures.ledger.resident);
+        let hint = heap.and_then(|arenas_rss| {
             guarded::hint(
                 status_page,
                 KernelView {
@@ -238,8 +238,9 @@ pub mod tests {
 
         #[test]
         fn any_figures_can_be_written(view in any_view()) {
-            let text = text::page(&view, "wait\n");
-            prop_assert!(text.contains("(7)"));
+            for detail in [text::Detail::Verdict, text::Detail::All] {
+                prop_assert!(text::page(&view, "wait\n", detail).contains("(7)"));
+            }
             let json = json::object(&view).to_string();
             let back: serde_json::Value = serde_json::from_str(&json).unwrap();
             prop_assert_eq!(&back["program"], &view.program);

@@ -1,35 +1,104 @@
 //! A process at one moment, as tables for people.
 
-use super::{State, View, slices, total, used};
-use crate::classes::waste;
+use super::{State, View, slices, used};
+use crate::profile::percent;
+use crate::table::folded;
 use anstyle::{AnsiColor, Style};
-use neap_shared::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, ending};
-use std::fmt::{Display, Write};
+use neap_shared::ledger::{Ledger, Line, OF_BLOCKS};
+use neap_shared::stats::{Bytes, Row, Snapshot, SpanFigures, USE_NAMES, ending};
+use std::fmt::Display;
 
+/// Width of a sentence.
+const WIDTH: usize = 80;
 /// Width of the column of names.
 const NAME: usize = 14;
 const FIGURE: usize = 11;
 
+/// How much of a process the page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// A verdict, and the ledger's large lines.
+    Verdict,
+    /// Every count.
+    All,
+}
+
 /// The page of `neap stat`. `advice` is a line for a process that has not answered, or empty.
-pub fn page(view: &View, advice: &str) -> String {
+pub fn page(view: &View, advice: &str, detail: Detail) -> String {
     let bold = Style::new().bold();
     let mut out = format!("{bold}{}{bold:#}\n", view.title());
     match (view.state, &view.figures) {
         (State::Fresh, Some(figures)) => {
-            out += &ledger(figures, view);
-            out += &memo(figures, view);
-            out += &spans(&figures.spans);
-            out += &classes(figures);
-            out += &waste(figures);
+            let verdict = verdict(view, &figures.ledger);
+            out += &(folded(&verdict, WIDTH).join("\n") + "\n\n");
+            ledger(&mut out, &figures.ledger, detail);
+            if detail == Detail::All {
+                kernel(&mut out, view);
+                let apart = difference(figures.ledger.resident, view.kernel.arenas_rss);
+                out += &fact("difference", format!("{apart:>FIGURE$}  between the two"));
+            }
+            rest(&mut out, view);
+            out += &memo(view, figures.refused);
+            if detail == Detail::All {
+                out += &spans(&figures.spans);
+                out += &classes(figures);
+            }
         }
         _ => out += &pending(view, advice),
     }
     out
 }
 
-fn line(out: &mut String, name: &str, bytes: u64, meaning: &str) {
+/// Sentences: what the process has, what of it is not in use and why, and the next command.
+fn verdict(view: &View, ledger: &Ledger) -> String {
+    let unused = ledger.resident - ledger.held();
+    let lines = ledger.lines();
+    let most = lines[OF_BLOCKS..].iter().max_by_key(|line| line.bytes);
+    let most = most.expect("the ledger has such lines");
+    let mut out = format!(
+        "It has {} in RAM, {} of it in the heap. Live blocks take {}; {} ({}) of the heap is not in \
+         use, most of it {} ({}). ",
+        Bytes(view.kernel.process_rss),
+        Bytes(ledger.resident),
+        Bytes(ledger.held()),
+        Bytes(unused),
+        percent(unused, ledger.resident),
+        most.meaning,
+        most.name
+    );
+    if ledger.sum() != i128::from(ledger.resident) {
+        out += "The lines below do not add up: the status page is damaged or forged. ";
+    }
+    out += &elsewhere(view);
+    let [verb, option, what] = match most.name {
+        _ if view.hint.is_some() => return out,
+        _ if unused < ledger.resident / 10 => ["profile", "", "which calls allocate the blocks"],
+        "free_dirty" | "magazines" => ["purge", "", "how much of it goes back at once"],
+        _ => ["stat", " --all", "its size classes and spans"],
+    };
+    out + &format!("neap {verb} {}{option} shows {what}.", view.pid)
+}
+
+/// On memory outside of the heap, if that is more than a quarter of the process.
+fn elsewhere(view: &View) -> String {
+    let (kernel, foreign) = (view.kernel, view.kernel.foreign_rss());
+    if !kernel.is_elsewhere() {
+        return String::new();
+    }
+    format!(
+        "{} ({} of the process) is not in the heap: {} of files and shared memory, and {} of stacks, \
+         code and mappings that the program made itself. {}. ",
+        Bytes(foreign),
+        percent(foreign, kernel.process_rss),
+        Bytes(kernel.files_rss.min(foreign)),
+        Bytes(foreign.saturating_sub(kernel.files_rss)),
+        view.hint.unwrap_or("Neap cannot reduce that")
+    )
+}
+
+fn line(out: &mut String, sign: char, name: &str, bytes: u64, meaning: &str) {
     let row = Row {
-        sign: ' ',
+        sign,
         name,
         bytes,
         meaning,
@@ -37,47 +106,64 @@ fn line(out: &mut String, name: &str, bytes: u64, meaning: &str) {
     *out += &row.to_string();
 }
 
-fn ledger(figures: &Snapshot, view: &View) -> String {
-    let ledger = &figures.ledger;
-    let mut out = format!("\n{}", LedgerText(ledger));
-    if ledger.sum() != i128::from(ledger.resident) {
-        out += "    (the lines do not add up to that: the status page is damaged or forged)\n";
+/// The lines of the ledger. In a verdict, one line stands for all of at most 1 %.
+fn ledger(out: &mut String, ledger: &Ledger, detail: Detail) {
+    let most_left_out = match detail {
+        Detail::Verdict => ledger.resident / 100,
+        Detail::All => 0,
+    };
+    let (shown, others): (Vec<Line>, Vec<Line>) =
+        (ledger.lines().into_iter()).partition(|line| line.bytes > most_left_out);
+    for row in shown {
+        line(out, row.sign.mark(), row.name, row.bytes, row.meaning);
     }
-    out.push('\n');
-    arenas(&mut out, view);
-    let apart = difference(ledger.resident, view.kernel.arenas_rss);
-    let meaning = "resident less what the kernel counts";
-    // Writing to a string cannot fail.
-    let _ = writeln!(
+    let others: i128 = others.iter().map(Line::signed).sum();
+    if others != 0 {
+        let bytes = others.unsigned_abs() as u64;
+        let sign = if others < 0 { '-' } else { '+' };
+        line(
+            out,
+            sign,
+            "others",
+            bytes,
+            "of at most 1 % each; --all shows them",
+        );
+    }
+    line(
         out,
-        "    {:<NAME$} {apart:>FIGURE$}  {meaning}",
-        "difference"
+        '=',
+        "resident",
+        ledger.resident,
+        ledger.resident_meaning(),
     );
-    rest(&mut out, view);
-    out
+    out.push('\n');
 }
 
-fn arenas(out: &mut String, view: &View) {
+fn kernel(out: &mut String, view: &View) {
     let meaning = "resident in the arenas, as the kernel counts (smaps)";
-    line(out, "kernel", view.kernel.arenas_rss, meaning);
+    line(out, ' ', "kernel", view.kernel.arenas_rss, meaning);
 }
 
 fn rest(out: &mut String, view: &View) {
     let kernel = view.kernel;
-    let meaning =
-        "resident in the process, but not in the arenas: code, stacks, files, other heaps";
-    line(out, "not ours", kernel.foreign_rss(), meaning);
-    let meaning = "the whole process, resident";
-    line(out, "process", kernel.process_rss, meaning);
+    let meaning = "resident in the process, outside of the arenas";
+    line(out, ' ', "not ours", kernel.foreign_rss(), meaning);
+    line(
+        out,
+        ' ',
+        "process",
+        kernel.process_rss,
+        "the whole process, resident",
+    );
     if kernel.process_swap > 0 {
         let ours = Bytes(kernel.arenas_swap);
         let meaning = format!("the whole process, swapped out; {ours} of this of the arenas");
-        line(out, "swapped out", kernel.process_swap, &meaning);
+        line(out, ' ', "swapped out", kernel.process_swap, &meaning);
     }
-    if let Some(hint) = view.hint {
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "    hint: {hint}");
-    }
+}
+
+fn fact(name: &str, text: impl Display) -> String {
+    format!("    {name:<NAME$} {text}\n")
 }
 
 /// The difference, with a sign.
@@ -90,121 +176,56 @@ pub fn difference(one: u64, other: u64) -> String {
     format!("{sign}{}", Bytes(one.abs_diff(other)))
 }
 
-/// Figures that are part of no sum.
-fn memo(figures: &Snapshot, view: &View) -> String {
-    let stacks = &figures.stacks;
-    let written = [figures.zeroed, figures.zero_spared, figures.zero_purged];
-    let [zeroed, spared, returned] = written.map(Bytes);
-    let [purged, regretted] = [figures.purged_bytes, figures.regretted_bytes].map(Bytes);
-    let [reserved, committed] = [figures.reserved, figures.committed].map(Bytes);
-    let (minor, major, purges) = (figures.minor_faults, figures.major_faults, figures.purges);
-    let (used, idle, free) = (stacks.used, stacks.idle, stacks.free);
-    let mut out = String::from("\n");
-    let mut line = |name: &str, text: String| out += &format!("    {name:<NAME$} {text}\n");
-    let back = "given back to the kernel instead";
-    line(
-        "zeroing",
-        format!("{zeroed} written, {spared} saved, {returned} {back}"),
-    );
-    line("faults", format!("{minor} minor, {major} major"));
-    let again = "wanted again within the decay time";
-    line(
-        "purges",
-        format!("{purges}, {purged} in all, {regretted} of it {again}"),
-    );
-    if figures.refused > 0 {
-        let requests = figures.refused;
-        let plural = ending(requests, "s");
-        let text = format!("{requests} request{plural} for memory, by a limit or by the kernel");
-        line("refused", text);
+/// Figures that are part of no sum, where there are any.
+fn memo(view: &View, refused: u64) -> String {
+    let mut out = String::new();
+    if refused > 0 {
+        let plural = ending(refused, "s");
+        let text = format!("{refused} request{plural} for memory, by a limit or by the kernel");
+        out += &fact("refused", text);
     }
-    if view.guarded().was_ever_on() {
-        line("guards", guards(view));
-    }
-    line("threads", magazines(figures));
-    line("stacks", format!("{used} used, {idle} idle, {free} free"));
-    line(
-        "address space",
-        format!("{reserved} reserved, {committed} committed"),
-    );
-    line("figures", cost(figures, view));
-    out
-}
-
-fn guards(view: &View) -> String {
     let guarded = view.guarded();
-    format!("{}; so far {}", guarded.in_force(), guarded.counts())
-}
-
-fn magazines(figures: &Snapshot) -> String {
-    let refills = total(figures, |class| class.refills);
-    let flushes = total(figures, |class| class.flushes);
-    format!(
-        "{}; {refills} refill{} and {flushes} flush{} of magazines",
-        figures.threads,
-        ending(refills, "s"),
-        ending(flushes, "es")
-    )
-}
-
-fn cost(figures: &Snapshot, view: &View) -> String {
-    let (one, all) = (micros(figures.cost_ns), micros(view.served.cost_ns));
-    match view.served.written {
-        0 | 1 => format!("cost the process {one} µs"),
-        times => format!("cost the process {one} µs; all {times} so far together, {all} µs"),
+    if guarded.was_ever_on() {
+        let text = format!("{}; so far {}", guarded.in_force(), guarded.counts());
+        out += &fact("guards", text);
     }
-}
-
-fn micros(ns: u64) -> u64 {
-    ns / 1000
+    out
 }
 
 fn spans(spans: &[SpanFigures]) -> String {
-    let mut out = heading("spans", &["number", "bytes"]);
-    for (name, figure) in USE_NAMES.iter().zip(spans) {
-        out += &row(name, &[&figure.spans, &Bytes(slices(figure.slices))]);
-    }
-    out
+    let of_use = |(name, figure): (&&str, &SpanFigures)| {
+        let (number, bytes) = (figure.spans, Bytes(slices(figure.slices)));
+        fact(name, format!("{bytes:>FIGURE$}  in {number} spans"))
+    };
+    let lines: String = USE_NAMES.iter().zip(spans).map(of_use).collect();
+    format!("\n{lines}")
 }
 
 fn classes(figures: &Snapshot) -> String {
-    let mut out = heading("class", &["slabs", "live", "free", "cached", "bytes live"]);
+    let columns = ["slabs", "live", "free", "cached", "bytes live", "wasted"];
+    let columns = columns.map(|name| format!(" {name:>FIGURE$}")).concat();
+    let bold = Style::new().bold();
+    let mut out = format!("\n    {bold}{:<NAME$}{columns}{bold:#}\n", "class");
     for class in used(figures).filter(|class| class.blocks > 0) {
         let live = class.live();
         let bytes = Bytes(live.saturating_mul(class.bytes));
-        let counts: [&dyn Display; 5] = [&class.slabs, &live, &class.free, &class.cached, &bytes];
-        out += &row(&class.bytes, &counts);
+        let usable = class.allocations.saturating_mul(class.bytes);
+        let wasted = match class.requested {
+            0 => "not counted".to_owned(),
+            requested => Bytes(usable.saturating_sub(requested)).to_string(),
+        };
+        let cells: [&dyn Display; 6] = [
+            &class.slabs,
+            &live,
+            &class.free,
+            &class.cached,
+            &bytes,
+            &wasted,
+        ];
+        let cells = cells.map(|cell| format!(" {cell:>FIGURE$}")).concat();
+        out += &format!("    {:<NAME$}{cells}\n", class.bytes);
     }
     out
-}
-
-/// The waste of the classes so far, if allocations are counted; otherwise the requested bytes are
-/// unknown.
-fn waste(figures: &Snapshot) -> String {
-    let rows = waste::of_snapshot(figures);
-    if rows.is_empty() {
-        return String::new();
-    }
-    let columns = ["allocated", "asked for", "usable", "waste", "of all waste"];
-    let mut out = heading("class", &columns);
-    for line in &rows {
-        let [asked, usable, lost] = [line.requested, line.usable, line.waste].map(Bytes);
-        let share = format!("{:>10.1} %", line.share * 100.0);
-        let cells: [&dyn Display; 5] = [&line.allocations, &asked, &usable, &lost, &share];
-        out += &row(&line.class, &cells);
-    }
-    out
-}
-
-fn heading(name: &str, columns: &[&str]) -> String {
-    let bold = Style::new().bold();
-    let columns: String = (columns.iter().map(|name| format!(" {name:>FIGURE$}"))).collect();
-    format!("\n    {bold}{name:<NAME$}{columns}{bold:#}\n")
-}
-
-fn row(name: &dyn Display, cells: &[&dyn Display]) -> String {
-    let cells: String = (cells.iter().map(|cell| format!(" {cell:>FIGURE$}"))).collect();
-    format!("    {name:<NAME$}{cells}\n")
 }
 
 fn pending(view: &View, advice: &str) -> String {
@@ -214,28 +235,16 @@ fn pending(view: &View, advice: &str) -> String {
         "{yellow}pending: {why}; showing what the page heap and the kernel \
          know{yellow:#}\n{advice}\n"
     );
-    arenas(&mut out, view);
+    out += &(folded(&elsewhere(view), WIDTH).join("\n") + "\n");
+    kernel(&mut out, view);
     rest(&mut out, view);
-    if view.guarded().was_ever_on() {
-        out += &format!("    {:<NAME$} {}\n", "guards", guards(view));
-    }
+    out += &memo(view, 0);
     let Some(coarse) = &view.coarse else {
         return out;
     };
-    out.push('\n');
-    #[rustfmt::skip]
-    let lines = [
-        ("large", coarse.large_bytes, "usable bytes of large blocks"),
-        ("free spans", coarse.free, "not in use"),
-        ("free_dirty", coarse.free_dirty, "of these, pages that may be resident"),
-        ("tables", coarse.tables, "of the page heap"),
-        ("committed", coarse.committed, "readable and writable address space"),
-        ("reserved", coarse.reserved, "address space"),
-        ("purged", coarse.purged_bytes, "given back to the kernel so far"),
-    ];
-    for (name, bytes, meaning) in lines {
-        line(&mut out, name, bytes, meaning);
-    }
+    let [large, free, dirty] = [coarse.large_bytes, coarse.free, coarse.free_dirty].map(Bytes);
+    let text = format!("{large} in large blocks; {free} free, at most {dirty} of it resident");
+    out += &fact("page heap", text);
     out + &spans(&coarse.spans)
 }
 
@@ -243,7 +252,6 @@ fn pending(view: &View, advice: &str) -> String {
 mod tests {
     use super::*;
     use crate::view::tests::view_at_rest;
-    use neap_shared::status_page::Coarse;
 
     #[test]
     fn the_ledger_has_no_lines_of_no_bytes() {
@@ -254,34 +262,8 @@ mod tests {
             figures: Some(figures),
             ..view_at_rest()
         };
-        let text = page(&view, "");
+        let text = page(&view, "", Detail::All);
         let lines = |sign: &str| text.lines().filter(|line| line.starts_with(sign)).count();
         assert_eq!((lines("  + "), lines("  - ")), (1, 0), "{text}");
-    }
-
-    #[test]
-    fn no_name_stands_for_two_figures() {
-        let mut coarse = Coarse {
-            large_bytes: 5 << 20,
-            ..Coarse::default()
-        };
-        coarse.spans[1] = SpanFigures {
-            spans: 3,
-            slices: 100,
-        };
-        let view = View {
-            state: State::Pending,
-            figures: None,
-            coarse: Some(coarse),
-            ..view_at_rest()
-        };
-        let text = page(&view, "");
-        let name = |line: &&str| line.get(4..18).map(|name| name.trim().to_owned());
-        let mut names: Vec<_> = text.lines().filter_map(|line| name(&line)).collect();
-        names.retain(|name| !name.is_empty());
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all, "{text}");
     }
 }

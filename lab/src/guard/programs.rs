@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn report(line: &str, function: &str) -> Report {
-        let text = format!("neap: {line}\n  the access:\n    #0 {function}  (in seal.so)\n  x");
+        let text = format!("neap: {line}\n  the access:\n    #0 {function} (in seal.so)\n  x");
         Report::find(&text).unwrap()
     }
 
@@ -183,9 +183,9 @@ neap: read of 0x7ea8c42ef010, byte 16 of a block of 66 bytes that was freed
 the program's own words
 neap: read of 0x7ea8c42ef010, byte 16 of a block of 66 bytes that was freed
   the access by thread 5 of process 5:
-    #0 count_of  (in sessions.so)  sessions.c:54
+    #0 count_of (sessions.c:54)
   the free by thread 5 of process 5:
-    #0 forget_session  (in sessions.so)
+    #0 forget_session (in sessions.so)
 ends";
 
     #[test]
