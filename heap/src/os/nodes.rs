@@ -53,34 +53,26 @@ pub fn current() -> usize {
 fn ask(count: usize) -> usize {
     type Tell = unsafe extern "C" fn(*mut u32, *mut u32, *mut c_void) -> isize;
     let mut node = 0;
-    // SAFETY: null, or a function of this type; the number is ours, and stays 0 on a failure.
+    // SAFETY: several nodes are known only with a function of this type. The number is ours, and
+    // stays 0 on a failure.
     unsafe {
-        if let Some(tell) = transmute::<*mut c_void, Option<Tell>>(TELL.load(Relaxed)) {
-            tell(null_mut(), &mut node, null_mut());
-        }
-    }
+        transmute::<*mut c_void, Tell>(TELL.load(Relaxed))(null_mut(), &mut node, null_mut())
+    };
     // A node that had no processor when the kernel was asked has another's number.
     node as usize % count
 }
 
 /// Asks the kernel how many nodes have processors, if no earlier call has learnt it. `is_forking`
-/// tells whether a fork has begun to close locks.
-#[inline]
-pub fn learn(is_forking: fn() -> bool) {
-    if COUNT.load(Relaxed) == 0 && process::may_query() {
-        look(is_forking);
-    }
-}
-
-/// Without the kernel's function all memory counts as one node's, because a system call would cost
-/// each slow path as much as the path itself.
-#[cold]
+/// tells whether a fork has begun to close locks. Without the kernel's function all memory counts
+/// as one node's, because a system call would cost each slow path as much as the path itself.
 #[inline(never)]
-fn look(is_forking: fn() -> bool) {
+pub fn learn(is_forking: fn() -> bool) {
+    if COUNT.load(Relaxed) != 0 || TELL.load(Relaxed).is_null() || !process::may_query() {
+        return;
+    }
     let mut text = [0; 64];
     let read = read_file(c"/sys/devices/system/node/has_cpu", &mut text).unwrap_or(0);
-    let last = last_number(&text[..read]).filter(|_| !TELL.load(Relaxed).is_null());
-    let count = (last.unwrap_or(0) + 1).min(MOST_NODES);
+    let count = (last_number(&text[..read]).unwrap_or(0) + 1).min(MOST_NODES);
     FOUND.store(count, SeqCst);
     // A fork that has begun may already have passed the depots of further nodes. A later call asks
     // again.
@@ -107,21 +99,23 @@ mod tests {
         assert_eq!(last_number(b"\n"), None);
     }
 
+    /// One test, because both parts concern the one function.
     #[test]
-    fn a_node_that_comes_later_has_the_number_of_another() {
+    fn nodes_are_counted_once_the_kernels_function_is_known() {
         unsafe extern "C" fn fifth(_: *mut u32, node: *mut u32, _: *mut c_void) -> isize {
             // SAFETY: `ask` hands over a number of its own.
             unsafe { *node = 5 };
             0
         }
-        let before = TELL.swap(fifth as *mut c_void, Relaxed);
+        learn(|| panic!("no question to the kernel"));
+        assert_eq!(count(), 1);
+        TELL.store(fifth as *mut c_void, Relaxed);
         let numbers = [2, 3, MOST_NODES].map(ask);
-        TELL.store(before, Relaxed);
-        assert_eq!(numbers, [1, 2, 1]);
-    }
-
-    #[test]
-    fn a_node_has_a_number_below_the_count() {
+        assert_eq!(
+            numbers,
+            [1, 2, 1],
+            "a node that comes later has another's number"
+        );
         find_teller();
         learn(|| false);
         assert!(current() < count() && count() <= MOST_NODES);
