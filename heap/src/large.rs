@@ -36,23 +36,17 @@ const COPY_BYTES: usize = 4 << 20;
 #[unsafe(link_section = "neap_text")]
 pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
     match take_cached(size, align) {
-        Some((place, bytes)) if bytes >= size && !hook::was_sampled() => {
-            // SAFETY: just given out, for one block.
-            unsafe { place.set_tag(Tag::LARGE.byte()) };
-            place.slice_base() as *mut u8
-        }
-        Some((place, _)) => give_out(place, size),
+        Some(found) => give(found, size),
         None => allocate_span(size, align),
     }
 }
 
-/// [`allocate`] after a try that found no cached span: tries once more, because another thread may
-/// have been using the cache, then takes a new span.
+/// [`allocate`] where the thread's shard of cached spans does not serve.
 #[inline(never)]
 #[unsafe(link_section = "neap_text")]
 fn allocate_span(size: usize, align: usize) -> *mut u8 {
-    if let Some(place) = reuse(size, align) {
-        return place.pointer().as_ptr();
+    if let Some(found) = take_others(size, align) {
+        return give(found, size);
     }
     let block = plain_span(size, align, 0).map_or(ptr::null_mut(), |span| span.base.as_ptr());
     tend_rarely();
@@ -78,16 +72,32 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
 /// bytes.
 #[inline(always)]
 fn take_cached(size: usize, align: usize) -> Option<(SliceRef<'static>, usize)> {
-    match align <= SLICE_BYTES {
-        true => HEAP.pages.take_cached(shard(), size),
-        false => None,
+    let has_place = align <= SLICE_BYTES;
+    has_place.then(|| HEAP.pages.take_cached(shard(), size))?
+}
+
+/// [`take_cached`] of another shard than the thread's.
+fn take_others(size: usize, align: usize) -> Option<(SliceRef<'static>, usize)> {
+    let has_place = align <= SLICE_BYTES;
+    has_place.then(|| HEAP.pages.take_others(shard(), size))?
+}
+
+/// Makes a cached span that was just taken a block of `size` bytes, without a change of its usable
+/// bytes if these suffice.
+#[inline(always)]
+fn give((place, bytes): (SliceRef<'static>, usize), size: usize) -> *mut u8 {
+    if bytes < size || hook::was_sampled() {
+        return give_out(place, size);
     }
+    // SAFETY: just given out, for one block.
+    unsafe { place.set_tag(Tag::LARGE.byte()) };
+    place.slice_base() as *mut u8
 }
 
 /// A block in a cached span, for callers that do more than a call costs.
 #[inline(never)]
 fn reuse(size: usize, align: usize) -> Option<SliceRef<'static>> {
-    let (place, _) = take_cached(size, align)?;
+    let (place, _) = take_cached(size, align).or_else(|| take_others(size, align))?;
     give_out(place, size);
     Some(place)
 }

@@ -3,8 +3,9 @@
 //!
 //! A cached span stays a span in use, without a tag. So nothing merges it, and a free of it is
 //! refused. It counts as free in all figures. A shard has a list for each length, newest span
-//! first, whose links are in the spans' records. Each thread uses one shard, which the caller
-//! chooses. All cached spans are of the first arena, as nearly all blocks are.
+//! first, whose links are in the spans' records. Each thread has one shard, which the caller
+//! chooses. It frees into that shard, and takes from other shards what that one lacks. All cached
+//! spans are of the first arena, as nearly all blocks are.
 //!
 //! A thread that changes a shard first takes its turn, and gives it up a few instructions later. No
 //! thread waits long for a turn: one that does not get it after a few tries frees and allocates
@@ -21,7 +22,7 @@ use crate::base::policy::{CACHE_SHARDS, Scope};
 use crate::base::sync::plain::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicPtr, AtomicUsize};
 use crate::base::units::SLICE_BYTES;
-use crate::os::nodes::{self, MOST_NODES};
+use crate::os::nodes;
 use crate::os::thread::{give_way, own_name};
 use core::hint::spin_loop;
 use core::ptr::{self, null_mut};
@@ -30,9 +31,9 @@ use core::ptr::{self, null_mut};
 const MOST_SLICES: usize = 64;
 /// Once this many slices (32 MiB) were freed into a shard, a free does what ends a slow path.
 const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
-/// A shard may have the room of this many shards.
+/// A shard has at most the room of this many shards.
 const MOST_ROOMS: usize = 4;
-/// For how many rounds after a request a shard keeps what is freed.
+/// For how many rounds after a request freed spans are kept.
 const WANTED_ROUNDS: usize = 2;
 /// How often a round tries to get its turn, or a thread whose span was not kept.
 const SPINS: usize = 100;
@@ -47,8 +48,10 @@ const WAITS: usize = 100;
 pub(super) struct SpanCache {
     lists: [Lists; CACHE_SHARDS],
     shards: [Shard; CACHE_SHARDS],
-    /// By node: the shard of the thread that last found no span there.
-    askers: [AtomicUsize; MOST_NODES],
+    /// A bit for each shard that may have spans.
+    filled: AtomicUsize,
+    /// In how many rounds from now on freed spans are kept. Written by whoever asks for one.
+    wanted: AtomicUsize,
 }
 
 /// The newest span of each length, of a shard; null: none.
@@ -69,8 +72,6 @@ pub(super) struct Shard {
     most: AtomicUsize,
     /// The number of the round.
     round: AtomicUsize,
-    /// In how many rounds from now on the shard keeps what is freed. Written by whoever asks.
-    wanted: AtomicUsize,
     /// Slices freed since a free was due.
     freed: AtomicUsize,
 }
@@ -87,16 +88,20 @@ impl<'s> Turn<'s> {
         Some(record)
     }
 
-    /// Adds a span to a list. The shard then has `all` slices.
     #[inline(always)]
-    fn push(self, list: &AtomicPtr<SpanRecord>, record: &SpanRecord, all: usize) -> Kept {
+    fn push(self, list: &AtomicPtr<SpanRecord>, record: &SpanRecord) -> Kept {
         let shard = self.0;
         // SAFETY: a span in use, the caller's. Of a large one only lists read these words.
         unsafe { record.set_cached(list.load(Relaxed), shard.round.load(Relaxed)) };
         // Release: a fork's child that finds the span in the list also finds the link.
         list.store(ptr::from_ref(record).cast_mut(), Release);
         shard.count(record, usize::wrapping_add);
-        shard.note_free(record.slices.get(), all)
+        let freed = shard.freed.load(Relaxed) + record.slices.get();
+        shard.freed.store(freed % DUE_SLICES, Relaxed);
+        match freed / DUE_SLICES {
+            0 => Kept::Yes,
+            _ => Kept::Due(DUE_SLICES * SLICE_BYTES),
+        }
     }
 }
 
@@ -124,7 +129,8 @@ impl SpanCache {
         Self {
             lists: [const { [const { AtomicPtr::new(null_mut()) }; MOST_SLICES] }; CACHE_SHARDS],
             shards: [const { Shard::new() }; CACHE_SHARDS],
-            askers: [const { AtomicUsize::new(0) }; MOST_NODES],
+            filled: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(0),
         }
     }
 
@@ -134,87 +140,92 @@ impl SpanCache {
         (&self.shards[number], &self.lists[number])
     }
 
-    /// Takes the newest span of `number + 1` slices of a shard.
+    /// Takes the newest span of `number + 1` slices of the thread's own shard.
     #[inline]
     pub(super) fn pop(&self, own: usize, number: usize) -> Option<&SpanRecord> {
         let (shard, lists) = self.shard(own);
         let list = lists.get(number)?;
-        if shard.wanted.load(Relaxed) != WANTED_ROUNDS {
-            shard.wanted.store(WANTED_ROUNDS, Relaxed);
+        if self.wanted.load(Relaxed) != WANTED_ROUNDS {
+            self.wanted.store(WANTED_ROUNDS, Relaxed);
         }
-        if list.load(Relaxed).is_null() {
-            self.note_asker(own);
-            return None;
-        }
+        // Before the turn, so that a look costs little.
+        record(list)?;
         shard.turn()?.pop(list)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn note_asker(&self, own: usize) {
-        self.askers[nodes::current()].store(own, Relaxed);
+    /// Where [`SpanCache::pop`] finds none: takes a span of the thread's node from the next shard
+    /// that has one.
+    pub(super) fn pop_other(&self, own: usize, number: usize) -> Option<&SpanRecord> {
+        let (own, node) = (own % CACHE_SHARDS, nodes::current());
+        let mut left = (self.filled.load(Relaxed) as u16).rotate_right(own as u32);
+        while left != 0 {
+            let (shard, lists) = self.shard(own + left.trailing_zeros() as usize);
+            left &= left - 1;
+            let list = lists.get(number)?;
+            let is_near = || record(list).is_some_and(|record| record.node() == node);
+            if is_near()
+                && let Some(turn) = shard.turn()
+                && is_near()
+            {
+                return turn.pop(list);
+            }
+        }
+        None
     }
 
-    /// Adds the caller's span to a shard, if all its spans then have at most `room` slices.
-    #[inline]
-    pub(super) fn push(&self, shard: usize, record: &SpanRecord, room: usize) -> Kept {
-        let (shard, lists) = self.shard(shard);
-        let Some(list) = lists.get(record.slices.get() - 1) else {
+    /// Adds the caller's span to a shard that had as many slices since its last round, unless there
+    /// is no `room`.
+    #[inline(always)]
+    pub(super) fn push(&self, own: usize, record: &SpanRecord, room: usize) -> Kept {
+        let (shard, lists) = self.shard(own);
+        let slices = record.slices.get();
+        let Some(list) = lists.get(slices - 1) else {
             return Kept::No;
         };
         // Before the turn, so that a full shard costs little. Other threads may add spans.
-        let all = shard.slices.load(Relaxed) + record.slices.get();
-        if !shard.is_wanted() || all > room {
+        let all = shard.slices.load(Relaxed) + slices;
+        if self.wanted.load(Relaxed) == 0 || room == 0 || all > shard.most.load(Relaxed) {
             return Kept::No;
         }
         let turn = shard.turn();
-        turn.map_or(Kept::No, |turn| turn.push(list, record, all))
+        turn.map_or(Kept::No, |turn| turn.push(list, record))
     }
 
-    /// [`SpanCache::push`] of a span that was not kept. Here a shard may use room that the others
-    /// leave. If none of the shard's threads asked for a span lately, the span goes to the shard
-    /// that last had none for a request of a thread on the span's node.
+    /// [`SpanCache::push`] of a span that was not kept. All shards have `room` slices each. Those
+    /// with spans share the room of the others.
     pub(super) fn push_late(&self, own: usize, record: &SpanRecord, room: usize) -> Kept {
-        let number = match self.shard(own).0.is_wanted() {
-            true => own,
-            false => self.askers[record.node()].load(Relaxed),
-        };
-        let (shard, lists) = self.shard(number);
+        let (shard, lists) = self.shard(own);
         let all = shard.slices.load(Relaxed) + record.slices.get();
-        let has_room = all <= room || self.is_left(shard, all, room);
-        let turn = (shard.is_wanted() && has_room).then(|| shard.turn_in_time(Scope::Idle));
-        match (turn.flatten(), lists.get(record.slices.get() - 1)) {
-            (Some(turn), Some(list)) => turn.push(list, record, all),
-            _ => Kept::No,
-        }
-    }
-
-    /// Whether a shard may have `all` slices, given what the others have, and the `room` that each
-    /// in use may take.
-    fn is_left(&self, shard: &Shard, all: usize, room: usize) -> bool {
-        let may_take = |other: &Shard| {
-            let slices = other.slices.load(Relaxed);
-            if other.is_wanted() {
-                slices.max(room)
-            } else {
-                slices
-            }
+        let shards = self.filled.load(Relaxed).count_ones().max(1) as usize;
+        let has_room = all <= room * (CACHE_SHARDS / shards).min(MOST_ROOMS);
+        let is_kept = has_room && self.wanted.load(Relaxed) != 0;
+        let list = lists.get(record.slices.get() - 1).filter(|_| is_kept);
+        let turn = list.and_then(|_| shard.turn_in_time(Scope::Idle));
+        let Some((list, turn)) = list.zip(turn) else {
+            return Kept::No;
         };
-        let others = (self.shards.iter()).filter(|other| !ptr::eq(*other, shard));
-        let taken: usize = others.map(may_take).sum();
-        all <= room * MOST_ROOMS && taken + all <= room * CACHE_SHARDS
+        let growth = all.saturating_sub(shard.most.load(Relaxed));
+        if growth == 0 {
+            return turn.push(list, record);
+        }
+        self.filled.fetch_or(1 << (own % CACHE_SHARDS), Relaxed);
+        shard.most.store(all, Relaxed);
+        turn.push(list, record);
+        Kept::Due(growth * SLICE_BYTES)
     }
 
     /// A round comes by a shard: cuts off the spans that no request needed since the last but one,
     /// or all. Returns the first; each links to the next. While it is another thread's turn, they
     /// stay.
     #[inline(never)]
-    pub(super) fn cut(&self, shard: usize, which: Scope) -> *mut SpanRecord {
+    pub(super) fn cut(&self, number: usize, which: Scope) -> *mut SpanRecord {
         let mut first = null_mut();
-        let (shard, lists) = self.shard(shard);
-        let wanted = shard.wanted.load(Relaxed);
-        shard.wanted.store(wanted.saturating_sub(1), Relaxed);
-        if !shard.has_spans() {
+        let (shard, lists) = self.shard(number);
+        if number == 0 {
+            let wanted = self.wanted.load(Relaxed);
+            self.wanted.store(wanted.saturating_sub(1), Relaxed);
+        }
+        if shard.most.load(Relaxed) == 0 && shard.slices.load(Relaxed) == 0 {
             return first;
         }
         let Some(_turn) = shard.turn_in_time(which) else {
@@ -235,7 +246,11 @@ impl SpanCache {
             }
         }
         shard.round.store(round.wrapping_add(1), Relaxed);
-        shard.most.store(shard.slices.load(Relaxed), Relaxed);
+        let left = shard.slices.load(Relaxed);
+        shard.most.store(left, Relaxed);
+        if left == 0 {
+            self.filled.fetch_and(!(1 << number), Relaxed);
+        }
         first
     }
 
@@ -267,7 +282,6 @@ impl Shard {
             bytes: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             round: AtomicUsize::new(0),
-            wanted: AtomicUsize::new(0),
             freed: AtomicUsize::new(0),
         }
     }
@@ -288,35 +302,10 @@ impl Shard {
         }
     }
 
-    /// In turn: notes a free of some slices, after which there are `all`.
-    #[inline]
-    fn note_free(&self, slices: usize, all: usize) -> Kept {
-        let (freed, most) = (self.freed.load(Relaxed) + slices, self.most.load(Relaxed));
-        self.freed.store(freed, Relaxed);
-        if all > most {
-            self.most.store(all, Relaxed);
-            return Kept::Due((all - most) * SLICE_BYTES);
-        }
-        if freed >= DUE_SLICES {
-            self.freed.store(0, Relaxed);
-            return Kept::Due(freed * SLICE_BYTES);
-        }
-        Kept::Yes
-    }
-
     /// For tests: counts a span that is not there.
     #[cfg(test)]
     pub(super) fn miscount(&self) {
         self.spans.store(self.spans.load(Relaxed) + 1, Relaxed);
-    }
-
-    #[inline]
-    fn is_wanted(&self) -> bool {
-        self.wanted.load(Relaxed) != 0
-    }
-
-    fn has_spans(&self) -> bool {
-        self.slices.load(Relaxed) != 0
     }
 
     /// Waits a little for a turn, but not for one that the caller has, as a handler of signals.

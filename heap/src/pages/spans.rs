@@ -279,6 +279,14 @@ impl<O: Os> PageHeap<O> {
         Some((self.place_of(record), record.bytes()))
     }
 
+    /// [`PageHeap::take_cached`] where the thread's own shard has no such span.
+    #[inline(never)]
+    pub fn take_others(&self, shard: usize, size: usize) -> Option<(SliceRef<'_>, usize)> {
+        let number = size.wrapping_sub(1) >> SLICE_SHIFT;
+        let record = self.tables.cache.pop_other(shard, number)?;
+        Some((self.place_of(record), record.bytes()))
+    }
+
     /// Notes that the former user of a span that was just taken may have written all that it had
     /// requested, and sets the requested bytes to `size`, rounded up to pages.
     ///
@@ -309,7 +317,7 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - The span is in use and the caller's, in the first arena, its tag is 0, nothing was written
     ///   beyond its requested bytes, and no thread uses it any more.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn keep_cached(&self, shard: usize, place: &SliceRef<'_>) -> Kept {
         let room = self.limits.cache_slices();
         let push = |record: &SpanRecord| self.tables.cache.push(shard, record, room);

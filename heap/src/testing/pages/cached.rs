@@ -20,7 +20,7 @@ fn growth(slices: usize) -> Kept {
     Kept::Due(slices * SLICE_BYTES)
 }
 
-/// A heap of whose first shard a thread has asked for a span.
+/// A heap of which a thread has asked for a span.
 fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
     let heap = super::heap(conditions);
     assert!(take(&heap, 1).is_none());
@@ -29,13 +29,25 @@ fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
 
 /// Frees a span into the cache.
 fn keep(heap: &PageHeap<Fake>, place: &SliceRef<'_>) -> Kept {
+    keep_in(heap, 0, place)
+}
+
+/// [`keep`] by a thread of another shard.
+fn keep_in(heap: &PageHeap<Fake>, shard: usize, place: &SliceRef<'_>) -> Kept {
     // SAFETY: the span is the test's, and has no tag.
-    unsafe { heap.keep_cached(0, place) }
+    match unsafe { heap.keep_cached(shard, place) } {
+        // SAFETY: as above.
+        Kept::No => unsafe { heap.keep_late(shard, place) },
+        kept => kept,
+    }
 }
 
 fn take(heap: &PageHeap<Fake>, slices: usize) -> Option<SliceRef<'_>> {
-    heap.take_cached(0, slices * SLICE_BYTES)
-        .map(|(place, _)| place)
+    let size = slices * SLICE_BYTES;
+    let found = heap
+        .take_cached(0, size)
+        .or_else(|| heap.take_others(0, size));
+    found.map(|(place, _)| place)
 }
 
 fn spans(heap: &PageHeap<Fake>, lengths: impl Iterator<Item = usize>) -> Vec<Span<'_>> {
@@ -58,7 +70,6 @@ fn a_cached_span_serves_the_next_request_of_its_length_only() {
     let span = large(&heap, 3).unwrap();
     assert_eq!(keep(&heap, &span.place), growth(3));
     assert!(take(&heap, 2).is_none());
-    assert!(heap.take_cached(1, 3 * SLICE_BYTES).is_none());
     let (again, bytes) = heap.take_cached(0, 2 * SLICE_BYTES + 1).unwrap();
     assert_eq!(again.pointer(), span.base);
     assert_eq!(bytes, 3 * SLICE_BYTES, "those of the former user");
@@ -145,20 +156,33 @@ fn nothing_is_kept_for_threads_that_only_free() {
 }
 
 #[test]
-fn what_a_thread_frees_that_never_asks_is_for_the_one_that_asked_last() {
+fn a_thread_takes_what_threads_of_other_shards_freed_on_its_node() {
     let heap = heap(Conditions::default());
-    let span = large(&heap, 2).unwrap();
-    // SAFETY: the span is the test's, and has no tag.
-    let kept = unsafe {
-        [
-            heap.keep_cached(3, &span.place),
-            heap.keep_late(3, &span.place),
-        ]
-    };
-    assert_eq!(kept, [Kept::No, growth(2)]);
-    assert!(heap.take_cached(3, 2 * SLICE_BYTES).is_none());
+    for shard in [3, 15] {
+        let span = large(&heap, 2).unwrap();
+        assert_eq!(keep_in(&heap, shard, &span.place), growth(2));
+    }
+    let turn = heap.tables.cache.shard(3).0.turn();
+    assert!(take(&heap, 2).is_some() && take(&heap, 2).is_none());
+    drop(turn);
     assert!(take(&heap, 2).is_some());
+    let far = large(&heap, 2).unwrap().place;
+    far.record().place(0, far.index, 1);
+    assert_ne!(keep_in(&heap, 3, &far), Kept::No);
+    assert!(take(&heap, 2).is_none());
+    assert!(heap.take_cached(3, 2 * SLICE_BYTES).is_some());
     assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn a_shard_that_was_emptied_serves_others_again() {
+    let heap = heap(Conditions::default());
+    for _ in 0..2 {
+        heap.release_cached(3, Scope::All, Age::New);
+        let span = large(&heap, 2).unwrap();
+        assert_eq!(keep_in(&heap, 3, &span.place), growth(2));
+    }
+    assert!(take(&heap, 2).is_some());
 }
 
 #[test]
@@ -198,18 +222,13 @@ fn what_is_too_long_or_too_much_is_refused_and_all_while_free_memory_is_bounded(
     };
     heap.limits().set_group(share, 0);
     let spans = spans(&heap, [16; 17].into_iter());
-    let mut kept: Vec<_> = spans.iter().map(|span| keep(&heap, &span.place)).collect();
-    assert_eq!(kept[..4], [growth(16); 4]);
-    assert_eq!(kept[4..], [Kept::No; 13]);
-    // SAFETY: the spans are the test's, and have no tag.
-    let keep_late = |span: &Span<'_>| unsafe { heap.keep_late(0, &span.place) };
-    kept = spans[4..].iter().map(keep_late).collect();
+    let kept: Vec<_> = spans.iter().map(|span| keep(&heap, &span.place)).collect();
     assert_eq!(
-        kept[..12],
-        [growth(16); 12],
+        kept[..16],
+        [growth(16); 16],
         "the others leave it their rooms"
     );
-    assert_eq!(kept[12], Kept::No);
+    assert_eq!(kept[16], Kept::No);
     let (long, other) = (large(&heap, 65).unwrap(), large(&heap, 1).unwrap());
     heap.release_cached(0, Scope::All, Age::New);
     assert_eq!(keep(&heap, &long.place), Kept::No);
@@ -221,6 +240,13 @@ fn what_is_too_long_or_too_much_is_refused_and_all_while_free_memory_is_bounded(
     assert_eq!(keep(&heap, &other.place), Kept::No);
     limits.set_pressed(false);
     assert_ne!(keep(&heap, &other.place), Kept::No);
+    assert!(take(&heap, 1).is_some());
+    limits.set_pressed(true);
+    assert_eq!(
+        keep(&heap, &other.place),
+        Kept::No,
+        "not even what was there before"
+    );
     assert_eq!(heap.check(), Ok(()));
 }
 
