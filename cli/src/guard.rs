@@ -124,7 +124,7 @@ fn one(text: &mut String, report: &[&str], began_ms: u64) {
     let (report, maps) = report.split_at(end.unwrap_or(report.len()));
     let maps: Vec<&str> = maps.iter().skip(1).map(|line| line.trim_start()).collect();
     let pid = of(report).unwrap_or(0);
-    let mut symbols = Symbols::new(&maps.join("\n"), Origin { pid, began_ms });
+    let mut symbols = Symbols::new(&maps.join("\n"), &[], Origin { pid, began_ms });
     let mut innermost = Innermost::Call;
     let is_frame = |line: &str| address(line).is_some();
     for lines in report.chunk_by(|line, next| is_frame(line) == is_frame(next)) {

@@ -9,6 +9,9 @@
 //!   MAPS_AT    lines of /proc/self/maps, executable mappings only, as text; Head::maps_bytes of them
 //!   SITES_AT   Site 0 (allocations without room for a site), Site 1, ... Site Head::sites - 1
 //! ```
+//!
+//! A frame is a return address, or a [`PYTHON`] frame: the key of a site that has no samples and
+//! names a line of a Python function ([`Site::frames`]). Older readers show the frame as a number.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -16,10 +19,18 @@ use bytemuck::{Pod, Zeroable};
 pub const NAME: &core::ffi::CStr = c"neap-profile";
 /// The first word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapProf");
-/// The layout's number: changes with every change of this file.
+/// The layout's number: changes with every change that older readers would misread.
 pub const VERSION: u64 = 1;
 /// Frames of a site, the innermost first.
 pub const FRAMES: usize = 64;
+/// The upper 16 bits of a Python function's frame. No address has them.
+pub const PYTHON: u64 = 0x5059 << 48;
+/// Most frames of a site that are Python functions'.
+pub const PYTHON_FRAMES: usize = 40;
+/// Where the words of a site that names a Python function hold the function's name.
+pub const FUNCTION_AT: usize = 3;
+/// Where they hold its file's.
+pub const FILE_AT: usize = 23;
 /// Sites of a region.
 pub const MOST_SITES: usize = 32 << 10;
 /// Where the text of mappings starts.
@@ -67,9 +78,9 @@ pub struct Head {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
-    /// Frames in use; 0: not written yet.
+    /// Frames in use; 0: not written yet, or the name of a [`PYTHON`] frame.
     pub depth: u64,
-    /// A hash of the frames.
+    /// A hash of the frames, or the frame that this names.
     pub hash: u64,
     /// Objects allocated so far, in [`PARTS`].
     pub alloc_objects: u64,
@@ -83,7 +94,10 @@ pub struct Site {
     pub live_bytes: u64,
     /// Usable bytes of these.
     pub live_usable: u64,
-    /// Return addresses, innermost first; the rest is 0.
+    /// Python functions, innermost first, then return addresses, innermost first; the rest is 0.
+    /// Or what a [`PYTHON`] frame stands for: the line, the forms of the function's name and of its
+    /// file's (characters, times 8, plus bytes of one), from [`FUNCTION_AT`] on the function's
+    /// name, from [`FILE_AT`] on the file's. Longer names are cut.
     pub frames: [u64; FRAMES],
 }
 
@@ -101,7 +115,6 @@ unsafe impl Pod for Head {}
 unsafe impl Zeroable for Site {}
 // SAFETY: as above.
 unsafe impl Pod for Site {}
-
 /// Converts [`PARTS`] of objects to objects. A place with a sample has at least one.
 #[must_use]
 pub fn objects(parts: u64) -> u64 {
@@ -119,6 +132,35 @@ pub fn sane(word: u64) -> u64 {
         Ok(_) => word,
         Err(_) => 0,
     }
+}
+
+impl Site {
+    /// The Python function that this names: its frame, its name and its file's, the line.
+    pub fn function(&self) -> Option<(u64, [impl Iterator<Item = char>; 2], u32)> {
+        let names = [
+            text(self.frames[1], &self.frames[FUNCTION_AT..FILE_AT]),
+            text(self.frames[2], &self.frames[FILE_AT..]),
+        ];
+        let is_name = self.depth == 0 && is_python(self.hash);
+        is_name.then_some((self.hash, names, self.frames[0] as u32))
+    }
+}
+
+/// The characters of a text of this form.
+fn text(form: u64, words: &[u64]) -> impl Iterator<Item = char> {
+    let (bytes, length) = ((form & 7) as usize, (form >> 3) as usize);
+    let characters = bytemuck::cast_slice(words).chunks_exact(bytes.max(1));
+    characters.take(length).map(|bytes: &[u8]| {
+        let bytes = bytes.iter().rev();
+        let code = bytes.fold(0, |code, &byte| code << 8 | u32::from(byte));
+        char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
+    })
+}
+
+/// Whether a frame is a [`PYTHON`] frame.
+#[must_use]
+pub const fn is_python(frame: u64) -> bool {
+    frame >> 48 == PYTHON >> 48
 }
 
 /// Where site `index` starts in the region.

@@ -3,10 +3,18 @@
 //! flame graphs and files for other tools keep every frame of a runtime.
 
 use super::model::{Frame, Profile, Stack, base};
+use neap_shared::sites::is_python;
 use std::sync::Arc;
 
-/// Removes the innermost frames that only pass a request on to the allocator.
+/// Removes the innermost frames that only pass a request on to the allocator. Where Python
+/// functions follow, removes the interpreter's frames and those that called it.
 pub fn without(mut frames: Vec<Arc<Frame>>) -> Vec<Arc<Frame>> {
+    if let Some(python) = frames.iter().position(|frame| is_python(frame.address)) {
+        let first = frames[..python]
+            .iter()
+            .position(|frame| is_interpreter(frame));
+        frames.drain(first.unwrap_or(python)..python);
+    }
     let inlined = inlined_into_shim(&frames);
     let own = frames[inlined..].iter().take_while(|frame| is_own(frame));
     let own = inlined + own.count();
@@ -51,13 +59,10 @@ fn in_library(module: &str) -> bool {
 /// call them.
 fn is_entry(function: &str) -> bool {
     const CRATES: [&str; 3] = ["neap::", "neap_heap::", "neap_instruments::"];
-    const OWN: [&str; 5] = [
-        "operator new",
-        "std::__new_allocator<",
-        "__gnu_cxx::new_allocator<",
-        "std::allocator_traits<",
-        "std::allocator<",
-    ];
+    #[rustfmt::skip]
+    const OWN: [&str; 5] =
+        ["operator new", "std::__new_allocator<", "__gnu_cxx::new_allocator<",
+            "std::allocator_traits<", "std::allocator<"];
     // `<neap::Neap as …>::alloc`.
     let path = function.strip_prefix('<').unwrap_or(function);
     starts_with(path, &CRATES) || starts_with(function, &OWN) || is_shim(function)
@@ -78,13 +83,9 @@ fn is_rust(frame: &Frame) -> bool {
 
 /// Whether the frame is of Rust's or C++'s library, which calls on the program's behalf.
 fn is_library(frame: &Frame) -> bool {
-    const SOURCES: [&str; 5] = [
-        "/library/alloc/",
-        "/library/core/",
-        "/library/std/",
-        "/hashbrown-",
-        "/include/c++/",
-    ];
+    #[rustfmt::skip]
+    const SOURCES: [&str; 5] =
+        ["/library/alloc/", "/library/core/", "/library/std/", "/hashbrown-", "/include/c++/"];
     let names = ["std::", "__gnu_cxx::"];
     let is_of_cxx = starts_with(base(&frame.module), &LIBRARIES_OF_CXX);
     let is_named = || is_rust(frame) || starts_with(&frame.function, &names);
@@ -94,6 +95,18 @@ fn is_library(frame: &Frame) -> bool {
         } else {
             SOURCES.iter().any(|source| frame.file.contains(source))
         }
+}
+
+/// Whether the frame is CPython's, or leads to a thread of it.
+fn is_interpreter(frame: &Frame) -> bool {
+    starts_with(base(&frame.module), &["python3", "libpython3"]) || is_start(frame)
+}
+
+/// Whether the frame is of a library of Python's, or of a module in C.
+fn is_python_library(frame: &Frame) -> bool {
+    starts_with(&frame.file, &["<frozen "])
+        || frame.file.contains("/lib/python3")
+        || frame.module.contains(".cpython-3")
 }
 
 /// Prefixes of functions that allocate on others' behalf: languages' runtimes, and common wrappers.
@@ -117,18 +130,15 @@ fn is_runtime(frame: &Frame) -> bool {
         || inner.starts_with("alloc[") // a v0-mangled crate with its hash
         || is_library(frame)
         || RUNTIMES.iter().any(|(line, _)| *line == function)
+        || is_python_library(frame)
 }
 
 /// Whether the function calls `main` or a thread's function.
 pub fn is_start(frame: &Frame) -> bool {
-    let starts = [
-        "__libc_start_call_main",
-        "__libc_start_main_impl",
-        "_start",
-        "start_thread",
-        "clone3",
-    ];
-    starts.contains(&frame.function.as_str())
+    #[rustfmt::skip]
+    const STARTS: [&str; 5] =
+        ["__libc_start_call_main", "__libc_start_main_impl", "_start", "start_thread", "clone3"];
+    STARTS.contains(&frame.function.as_str())
 }
 
 /// The index of the innermost frame of the program's own code; of the innermost of all if there is
@@ -206,23 +216,7 @@ impl Profile {
             ..self.clone()
         }
     }
-
-    /// A sentence about frames that the profile cannot name, such as a Python program's own
-    /// functions.
-    pub fn unnamed(&self) -> Option<&'static str> {
-        let functions = || {
-            let stacks = self.stacks.iter();
-            stacks.flat_map(|stack| stack.frames.iter().map(|frame| frame.function.as_str()))
-        };
-        let is_python = functions().any(|function| function == "_PyEval_EvalFrameDefault");
-        let is_named = functions().any(|function| function.starts_with("py::"));
-        (is_python && !is_named).then_some(PYTHON)
-    }
 }
-
-const PYTHON: &str = "These are the Python interpreter's C functions. Python 3.12 or newer names \
-                      the program's \
-                      own when it starts with PYTHONPERFSUPPORT=1; for older versions use memray.";
 
 #[cfg(test)]
 mod tests {
@@ -240,6 +234,39 @@ mod tests {
     fn left(frames: &[Arc<Frame>]) -> Vec<String> {
         let left = without(frames.to_vec());
         left.iter().map(|frame| frame.function.clone()).collect()
+    }
+
+    #[test]
+    fn python_functions_replace_the_interpreter() {
+        let python = |function: &str| {
+            let frame = frame(function, "/srv/app.py", "/srv/app.py");
+            Arc::new(Frame {
+                address: neap_shared::sites::PYTHON,
+                ..(*frame).clone()
+            })
+        };
+        let stack = [
+            frame("malloc", "", "/usr/lib/libneap.so"),
+            frame("new_array", "", "/lib/python3/numpy/core.cpython-311.so"),
+            frame("_PyEval_EvalFrameDefault", "", "/usr/bin/python3.11"),
+            frame("__libc_start_main_impl", "", "/usr/lib/libc.so.6"),
+            python("login"),
+            python("<module>"),
+        ];
+        assert_eq!(left(&stack), ["new_array", "login", "<module>"]);
+        assert!(is_runtime(&stack[1]));
+        let interpreter = [
+            "new_array",
+            "_PyEval_EvalFrameDefault",
+            "__libc_start_main_impl",
+        ];
+        assert_eq!(left(&stack[..4]), interpreter);
+        assert!(is_runtime(&frame(
+            "loads",
+            "/usr/lib/python3.11/json/__init__.py",
+            ""
+        )));
+        assert!(!is_runtime(&python("login")));
     }
 
     #[test]
@@ -388,21 +415,5 @@ mod tests {
             ["a", "tokio::task::spawn::spawn", "b"]
         );
         assert_eq!(names(&[]), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_python_program_is_told_what_names_its_functions() {
-        let profile = |functions: &[&str]| Profile {
-            stacks: vec![Stack {
-                frames: stack(functions),
-                ..Stack::default()
-            }],
-            ..Profile::default()
-        };
-        let interpreter = ["PyObject_Malloc", "_PyEval_EvalFrameDefault", "main"];
-        assert!(profile(&interpreter).unnamed().unwrap().contains("memray"));
-        let named = ["_PyEval_EvalFrameDefault", "py::load:/srv/app.py"];
-        assert_eq!(profile(&named).unnamed(), None);
-        assert_eq!(profile(&["main"]).unnamed(), None);
     }
 }

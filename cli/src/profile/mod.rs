@@ -65,8 +65,7 @@ impl Profile {
     /// The bytes are no region, or one of another version, truncated or damaged.
     pub fn from_region(bytes: &[u8]) -> Result<Self, Failure> {
         let region = Region::parse(bytes)?;
-        let pid = region.pid;
-        Ok(Self::named(&region, pid))
+        Ok(Self::named(&region, region.pid))
     }
 
     /// Like [`Profile::from_region`], for a process with another PID here than in its own
@@ -93,12 +92,11 @@ impl Profile {
     /// The profile under the process's usual name. Without a known name it keeps the program's file
     /// name, which may be the target of a link.
     #[must_use]
-    pub fn called(self, name: &str) -> Self {
-        let program = match name {
-            "" => self.program,
-            name => symbols::clean(name),
-        };
-        Self { program, ..self }
+    pub fn called(mut self, name: &str) -> Self {
+        if !name.is_empty() {
+            self.program = clean(name);
+        }
+        self
     }
 
     fn named(region: &Region, pid: u32) -> Self {
@@ -106,7 +104,7 @@ impl Profile {
             pid,
             began_ms: region.head.began_ms,
         };
-        let mut symbols = Symbols::new(&region.maps, origin);
+        let mut symbols = Symbols::new(&region.maps, &region.functions, origin);
         let other = match symbols.file().map(Elf::read) {
             Some(Ok(Some(elf))) if !elf.has_unwind_table => NO_TABLE,
             _ => OTHER_PLACES,

@@ -6,11 +6,13 @@
 //! which are old. Growth of the sum is live and new; if older objects were freed as well, the
 //! session allocated more. A decrease is not an allocation of the session and is left out.
 
-use super::model::{Extent, Figures, Profile, Switched};
+use super::model::{Extent, Figures, Frame, Profile, Switched};
+use super::symbols::clean;
 use crate::attach;
 use crate::failure::Failure;
 use bytemuck::{Pod, Zeroable};
 use neap_shared::sites::{self, Head, Site, objects, sane};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A region's contents before symbolisation.
@@ -24,6 +26,8 @@ pub struct Region {
     pub maps: String,
     /// The sites and their samples.
     pub sites: Vec<Sampled>,
+    /// The Python functions that frames of the sites stand for.
+    pub functions: Vec<Arc<Frame>>,
 }
 
 /// One site.
@@ -54,6 +58,9 @@ impl Region {
             head,
             maps: maps(bytes, head.maps_bytes)?,
             sites: all_sites(bytes, count)?,
+            functions: (1..count)
+                .filter_map(|index| function(&record(bytes, sites::site_at(index))))
+                .collect(),
         })
     }
 }
@@ -100,13 +107,27 @@ fn all_sites(bytes: &[u8], count: usize) -> Result<Vec<Sampled>, Failure> {
         let written = depth > 0 || index == 0;
         let figures = figures(&site);
         if written && figures != Figures::default() {
-            all.push(Sampled {
-                addresses: site.frames[..depth].to_vec(),
-                figures,
-            });
+            let mut addresses = site.frames[..depth].to_vec();
+            // Python functions called the others.
+            addresses.sort_by_key(|&frame| sites::is_python(frame));
+            all.push(Sampled { addresses, figures });
         }
     }
     Ok(all)
+}
+
+/// The Python function that a site names.
+fn function(site: &Site) -> Option<Arc<Frame>> {
+    let (address, names, line) = site.function()?;
+    let [function, file] = names.map(|name| clean(&name.collect::<String>()));
+    Some(Arc::new(Frame {
+        function,
+        module: file.clone(),
+        file,
+        line,
+        address,
+        inlined: false,
+    }))
 }
 
 fn figures(site: &Site) -> Figures {
@@ -324,15 +345,11 @@ impl Base {
                 place.copy_from_slice(bytemuck::bytes_of(&site));
             }
         }
-        let profile = Profile::named(&Region::parse(&bytes)?, pid);
-        Ok(if is_same {
-            Profile {
-                began_ms: self.taken_ms,
-                ..profile
-            }
-        } else {
-            profile
-        })
+        let mut profile = Profile::named(&Region::parse(&bytes)?, pid);
+        if is_same {
+            profile.began_ms = self.taken_ms;
+        }
+        Ok(profile)
     }
 }
 

@@ -18,9 +18,6 @@ pub fn summary(profile: &Profile, value: Value) -> String {
     if matches!(value, Value::LiveSpace | Value::LiveObjects) {
         text += &missing(profile).unwrap_or_default();
     }
-    if let Some(unnamed) = profile.unnamed() {
-        text += &format!("{unnamed}\n");
-    }
     if value != Value::Waste {
         text += &most_waste(profile);
     }

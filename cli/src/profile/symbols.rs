@@ -32,8 +32,10 @@ pub struct Symbols {
 const LONGEST_NAME: usize = 4096;
 
 impl Symbols {
-    /// Finds the files of a process's mappings, which have the format of `/proc/PID/maps`.
-    pub fn new(maps: &str, origin: Origin) -> Self {
+    /// Finds the files of a process's mappings, which have the format of `/proc/PID/maps`. The
+    /// `functions` are at no address of them.
+    pub fn new(maps: &str, functions: &[Arc<Frame>], origin: Origin) -> Self {
+        let function = |frame: &Arc<Frame>| (frame.address, vec![Arc::clone(frame)]);
         let maps = Maps::parse(maps);
         Self {
             files: maps
@@ -43,7 +45,7 @@ impl Symbols {
                 .collect(),
             jit: Jit::of(origin.pid),
             symbolizer: Symbolizer::builder().enable_auto_reload(false).build(),
-            known: HashMap::new(),
+            known: functions.iter().map(function).collect(),
             maps,
         }
     }
@@ -71,10 +73,7 @@ impl Symbols {
 
     /// The path of the program, which the loader maps below its libraries.
     pub fn program(&self) -> Option<&str> {
-        self.maps
-            .all()
-            .first()
-            .map(|mapped| mapped.mapping.path.as_str())
+        Some(&self.maps.all().first()?.mapping.path)
     }
 
     /// The program's own file.

@@ -44,7 +44,7 @@ pub fn print(profile: &Profile) {
     let _ = profile::listing(profile, Value::LiveSpace, "^[a-z]");
     assert!(json(profile)["stacks"].is_array());
     assert!(pprof::legacy(profile).starts_with("heap profile: "));
-    let _ = (profile.unnamed(), profile::gap(profile));
+    let _ = profile::gap(profile);
 }
 
 /// A recording, or a profile, as `neap report` reads it.

@@ -1,6 +1,7 @@
 //! The process's executable mappings, as text for the tool that later names the frames.
 
 use neap_heap::os::file;
+use neap_shared::sites::is_python;
 
 /// Most ranges noted.
 const RANGES: usize = 512;
@@ -35,7 +36,8 @@ impl Maps {
         }
     }
 
-    /// Whether the mapping that holds an address was written down, or cannot be found.
+    /// Whether the mapping that holds an address was written down, or cannot be found. A Python
+    /// function's frame needs none.
     pub(super) fn covers(&self, address: u64) -> bool {
         self.known.covers(address)
     }
@@ -84,7 +86,7 @@ impl Known {
     fn covers(&self, address: u64) -> bool {
         let holds = |&(from, to): &(u64, u64)| (from..to).contains(&address);
         // Once all ranges are taken, do not read the maps again.
-        self.count == RANGES || self.ranges[..self.count].iter().any(holds)
+        self.count == RANGES || is_python(address) || self.ranges[..self.count].iter().any(holds)
     }
 
     fn add(&mut self, range: (u64, u64)) {
@@ -119,8 +121,9 @@ fn executable(line: &[u8]) -> Option<(u64, u64)> {
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<u64> {
-    let text = core::str::from_utf8(digits).ok()?;
-    u64::from_str_radix(text, 16).ok()
+    digits.iter().try_fold(0, |number, &digit| {
+        Some(number << 4 | u64::from(char::from(digit).to_digit(16)?))
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 mod draws;
 mod maps;
 mod pace;
+mod python;
 mod region;
 mod samples;
 mod table;
@@ -60,6 +61,7 @@ pub(crate) fn is_wanted() -> bool {
 /// Starts with the process.
 pub(crate) fn begin() {
     unwind::prepare();
+    python::prepare();
     let wanted = WANTED.load(Ordering::Relaxed);
     if wanted != 0 && matches!(set_rate(wanted), Refusal::Sandbox) {
         process::warn_forbidden("NEAP_SAMPLE");
@@ -129,7 +131,7 @@ pub(super) fn note_freed(address: usize) {
 fn record(address: usize, [size, usable]: [usize; 2], rate: u64) {
     let mut frames = [0; FRAMES];
     let depth = match may_look() {
-        true => unwind::capture(&mut frames),
+        true => capture(&mut frames),
         false => 0,
     };
     let stands_for = 1.0 / chance(usable, rate);
@@ -139,6 +141,15 @@ fn record(address: usize, [size, usable]: [usize; 2], rate: u64) {
         bytes: whole(stands_for * size as f64, random),
         usable: whole(stands_for * usable as f64, random),
     });
+}
+
+/// Fills `frames` with the Python functions that the thread executes, then with its return
+/// addresses. Returns how many these are.
+#[inline]
+fn capture(frames: &mut [u64; FRAMES]) -> usize {
+    let functions = python::capture(frames);
+    let room = frames.get_mut(functions..).unwrap_or_default();
+    functions + unwind::capture(room)
 }
 
 /// Whether the stack may be walked, which takes system calls. Asking is a system call as well, so

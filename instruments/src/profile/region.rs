@@ -1,8 +1,9 @@
 //! The region of sites: written under a lock, read by other processes at any time.
 
 use super::maps::Maps;
+use super::python;
 use super::samples::{Samples, Weight};
-use super::table::Table;
+use super::table::{Table, hash_of};
 use crate::attach::monitor;
 use core::mem::offset_of;
 use core::ptr;
@@ -15,8 +16,8 @@ use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::os::process;
 use neap_heap::os::shared::{self, Shared};
 use neap_shared::sites::{
-    BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, SITES_AT, Site, VERSION,
-    site_at,
+    BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, PYTHON_FRAMES, SITES_AT,
+    Site, VERSION, is_python, site_at,
 };
 use neap_shared::status_page::KIND_PROFILE;
 
@@ -228,6 +229,7 @@ impl Inner {
         Some(unsafe { &*shared.base.as_ptr().add(offset).cast::<AtomicU64>() })
     }
 
+    #[inline(never)]
     fn set(&self, offset: usize, value: u64) {
         if let Some(word) = self.word(offset) {
             word.store(value, Ordering::Release);
@@ -265,7 +267,7 @@ impl Inner {
         let at = site_at(site as usize);
         if let Some(sums) = self.table.sums(site).copied() {
             let (allocated, live) = (sums.allocated, sums.live);
-            for (number, value) in allocated.into_iter().chain(live).enumerate() {
+            for (number, &value) in allocated.iter().chain(&live).enumerate() {
                 self.set(at + offset_of!(Site, alloc_objects) + number * 8, value);
             }
         }
@@ -278,7 +280,7 @@ impl Inner {
             return 0;
         }
         let hash = hash_of(frames);
-        let next = Some(self.sites()).filter(|&next| next < MOST_SITES as u32);
+        let next = self.next();
         match self.table.find(hash, next) {
             Some(site) if Some(site) == next => self.begin_site(site, hash, frames),
             Some(site) => site,
@@ -290,20 +292,46 @@ impl Inner {
         }
     }
 
+    /// The number of a new site, if there is room.
+    fn next(&self) -> Option<u32> {
+        Some(self.sites()).filter(|&next| next < MOST_SITES as u32)
+    }
+
     fn begin_site(&mut self, site: u32, hash: u64, frames: &[u64]) -> u32 {
+        self.write_site(site, hash, frames);
+        let depth = frames.len().min(FRAMES) as u64;
+        self.set(site_at(site as usize) + offset_of!(Site, depth), depth);
+        self.note_maps(frames);
+        if frames.first().is_some_and(|&frame| is_python(frame)) {
+            self.name_functions();
+        }
+        site
+    }
+
+    fn write_site(&mut self, site: u32, hash: u64, frames: &[u64]) {
         let at = site_at(site as usize);
-        self.set(at + offset_of!(Site, hash), hash);
         for (number, &frame) in frames.iter().take(FRAMES).enumerate() {
             self.set(at + offset_of!(Site, frames) + number * 8, frame);
         }
-        self.set(
-            at + offset_of!(Site, depth),
-            frames.len().min(FRAMES) as u64,
-        );
+        self.set(at + offset_of!(Site, hash), hash);
         self.named_sites = site;
         self.set_head(offset_of!(Head, sites), u64::from(self.sites()));
-        self.note_maps(frames);
-        site
+    }
+
+    /// Names the new ones among the Python functions that this thread executes.
+    #[inline(never)]
+    fn name_functions(&mut self) {
+        let (mut calls, mut left) = (python::calls(), PYTHON_FRAMES);
+        while left > 0
+            && let Some(call) = calls.next()
+        {
+            left -= 1;
+            let (frame, next) = (call.frame, self.next());
+            match self.table.find(frame, next) {
+                Some(site) if Some(site) == next => self.write_site(site, frame, &call.name()),
+                _ => {}
+            }
+        }
     }
 
     /// Writes down the new mappings among those that hold the frames.
@@ -384,15 +412,4 @@ fn create() -> Option<Shared> {
 
 fn now_ms() -> u64 {
     process::time_of_day_ns() / 1_000_000
-}
-
-/// Hash of the frames; 0 means no frames. The mixing is that of MurmurHash3's finalizer (Austin
-/// Appleby, public domain).
-fn hash_of(frames: &[u64]) -> u64 {
-    let mix = |hash: u64, &frame: &u64| {
-        let mut mixed = hash.rotate_left(23) ^ frame;
-        mixed = (mixed ^ mixed >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-        mixed ^ mixed >> 33
-    };
-    frames.iter().fold(frames.len() as u64, mix).max(1)
 }

@@ -58,6 +58,7 @@ impl Table {
     }
 
     /// The site of a hash. For an unknown hash, `next`, which the table keeps if it is a site.
+    #[inline(never)]
     pub(super) fn find(&mut self, hash: u64, next: Option<u32>) -> Option<u32> {
         let places = self.places()?;
         let home = hash as usize % PLACES;
@@ -81,9 +82,25 @@ impl Table {
     }
 }
 
+/// Hash of the frames; 0 means no frames. The mixing is that of MurmurHash3's finalizer (Austin
+/// Appleby, public domain).
+#[inline(never)]
+pub(super) fn hash_of(frames: &[u64]) -> u64 {
+    let mix = |hash: u64, &frame: &u64| {
+        let mut mixed = hash.rotate_left(23) ^ frame;
+        mixed = (mixed ^ mixed >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+        mixed ^ mixed >> 33
+    };
+    frames.iter().fold(frames.len() as u64, mix).max(1)
+}
+
 /// Memory for `count` zeroed values outside the arenas. Untouched pages cost nothing.
 pub(super) fn zeros<T>(count: usize) -> Option<NonNull<T>> {
-    let bytes = (count * size_of::<T>()).next_multiple_of(Linux.page_bytes());
+    map((count * size_of::<T>()).next_multiple_of(Linux.page_bytes())).map(NonNull::cast)
+}
+
+#[inline(never)]
+fn map(bytes: usize) -> Option<NonNull<u8>> {
     let base = Linux.reserve(bytes, Linux.page_bytes())?;
     // SAFETY: a reservation of our own, all of it.
     if unsafe { Linux.commit(base, bytes) }.is_err() {
@@ -91,7 +108,7 @@ pub(super) fn zeros<T>(count: usize) -> Option<NonNull<T>> {
         unsafe { Linux.unmap(base, bytes) };
         return None;
     }
-    Some(base.cast())
+    Some(base)
 }
 
 #[cfg(test)]

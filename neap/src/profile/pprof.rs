@@ -11,7 +11,7 @@ use neap_heap::os::process;
 use neap_instruments::profile::read_region;
 use neap_shared::pprof::{DROP_FRAMES, SHOWN, VALUES};
 use neap_shared::sites::{FRAMES, Head, MAPS_AT, MAPS_BYTES, MOST_SITES, Site};
-use neap_shared::sites::{objects, sane, site_at};
+use neap_shared::sites::{is_python, objects, sane, site_at};
 
 /// Fields of the message `Profile`.
 mod profile {
@@ -129,7 +129,8 @@ impl Writer<'_> {
         }
         let frames = &site.frames[..site.depth.min(FRAMES as u64) as usize];
         let mut sample = Message::default();
-        sample.numbers(1, frames.iter().map(|&frame| self.location(frame)));
+        let addresses = frames.iter().filter(|&&frame| !is_python(frame));
+        sample.numbers(1, addresses.map(|&frame| self.location(frame)));
         sample.numbers(2, values.into_iter());
         self.file.message(profile::SAMPLE, &sample);
     }

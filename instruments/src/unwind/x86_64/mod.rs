@@ -76,11 +76,7 @@ pub(super) fn caller(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
 #[inline(never)]
 fn learn(frame: &Frame) -> Rule {
     let instruction = frame.instruction();
-    let read = || {
-        tables::with(instruction, |fde| {
-            Some(program::row_at(fde, instruction)?.rule())
-        })
-    };
+    let read = || Some(program::row_at(&tables::entry_of(instruction)?, instruction)?.rule());
     let rule = areas::on_stack(read).unwrap_or(Rule::Chain);
     cache::keep(instruction, rule);
     rule
@@ -92,9 +88,8 @@ fn learn(frame: &Frame) -> Rule {
 fn compute(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
     let instruction = frame.instruction();
     areas::on_stack(|| {
-        tables::with(instruction, |fde| {
-            program::row_at(fde, instruction)?.caller(frame, peek, fde)
-        })
+        let fde = &tables::entry_of(instruction)?;
+        program::row_at(fde, instruction)?.caller(frame, peek, fde)
     })
 }
 

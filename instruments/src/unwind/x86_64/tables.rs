@@ -22,14 +22,11 @@ pub(super) struct Fde {
     pub(super) bases: BaseAddresses,
 }
 
-/// Calls `then` with the entry of the code at `address`; `None` if there is none.
+/// The entry of the code at `address`.
 #[cold]
 #[inline(never)]
-pub(super) fn with<R>(address: usize, then: impl FnOnce(&Fde) -> Option<R>) -> Option<R> {
-    then(&entry_of(&objects::object_at(address)?, address)?)
-}
-
-fn entry_of(object: &Object, address: usize) -> Option<Fde> {
+pub(super) fn entry_of(address: usize) -> Option<Fde> {
+    let object = &objects::object_at(address)?;
     let segment = segment_of(object)?;
     let header = EhFrameHdr::new(segment.from(object.eh_frame_hdr)?, NativeEndian);
     let bases = BaseAddresses::default().set_eh_frame_hdr(object.eh_frame_hdr as u64);
