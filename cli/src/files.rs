@@ -127,10 +127,8 @@ fn beside(mut draft: NamedTempFile, file: &Path, bytes: &[u8]) -> io::Result<()>
 
 /// The failure to write a file.
 pub fn failure(file: &Path, error: &io::Error) -> Failure {
-    let room = file
-        .parent()
-        .filter(|room| room.has_root() && !room.exists());
-    let why = match room {
+    let room = file.parent();
+    let why = match room.filter(|room| room.has_root() && !room.exists()) {
         Some(room) => format!("there is no directory {}", shown(room)),
         None => reason(error),
     };

@@ -121,9 +121,7 @@ pub fn parse(
         } else if let Some(bytes) = field(line, "Rss:") {
             view.process_rss = view.process_rss.saturating_add(bytes);
             view.arenas_rss = view.arenas_rss.saturating_add(bytes.min(ours[0]));
-            view.files_rss = view
-                .files_rss
-                .saturating_add(if is_file { bytes } else { 0 });
+            view.files_rss = view.files_rss.saturating_add(bytes * u64::from(is_file));
         } else if let Some(bytes) = field(line, "Swap:") {
             view.process_swap = view.process_swap.saturating_add(bytes);
             view.arenas_swap = view.arenas_swap.saturating_add(bytes.min(ours[1]));

@@ -406,10 +406,9 @@ pub fn missing(profile: &Profile) -> Option<String> {
     let rate = profile.rate;
     let was_sampled = rate > 0 && profile.total().alloc_bytes > 0;
     let is_few = was_sampled && Estimate::of_all(profile).samples < FEW;
-    let or_finer = if rate > FINER {
-        ", or use --sample 16K"
-    } else {
-        ""
+    let or_finer = match rate {
+        ..=FINER => "",
+        _ => ", or use --sample 16K",
     };
     is_few.then(|| {
         format!(

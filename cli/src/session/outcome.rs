@@ -19,6 +19,16 @@ use std::path::{Path, PathBuf};
 /// How to have more samples.
 const FINER: &str = "sample more finely, up to --sample 4K";
 
+/// What a program without anything live may have had.
+const FREED: &str = "what a program frees as it ends, such as Python's globals, is not live here: \
+    neap report -- PROGRAM shows what grew before";
+
+/// Why there is no profile at all.
+const UNSAMPLED: &str = "no process was sampled (it allocated little, or is not under Neap)";
+
+/// At most this many live samples are few.
+const FEW: u64 = 3;
+
 /// The requested outputs.
 #[derive(Default)]
 pub struct Outputs {
@@ -225,25 +235,31 @@ impl Session {
         let mut rates = regions().filter_map(|region| region.head().ok());
         match rates.find(|head| head.rate > 0 && head.samples == 0) {
             Some(head) => no_sample("what ran", head.rate, FINER),
-            None => {
-                "no process of the run was sampled (it allocated little, or does not run under \
-                     Neap)"
-                    .to_owned()
-            }
+            None => UNSAMPLED.to_owned(),
         }
     }
 
+    /// The main program's leaks, and those of others with more than a few live samples.
     fn print_leaks(&self, profiles: &[Profile]) {
-        if profiles.is_empty() {
-            self.talk.say(&format!(
-                "nothing is known to be live: {}",
-                self.unsampled()
-            ));
-        }
-        for profile in profiles {
+        let Some((first, others)) = profiles.split_first() else {
+            return self
+                .talk
+                .say(&format!("nothing is live: {}", self.unsampled()));
+        };
+        let has_few = |profile: &&Profile| profile.total().live_bytes <= FEW * profile.rate;
+        let (few, many): (Vec<_>, Vec<_>) = others.iter().partition(has_few);
+        for profile in std::iter::once(first).chain(many) {
             // Standard output belongs to the program. A failure to write here cannot be reported,
             // so it is ignored.
             let _ = anstream::stderr().write_all(leaks(profile, Value::LiveSpace).as_bytes());
+        }
+        if first.total().live_bytes == 0 {
+            self.talk.say(FREED);
+        }
+        if let count @ 1.. = few.len() {
+            self.talk.say(&format!(
+                "left out: {count} of few live samples (see --profile)"
+            ));
         }
     }
 }

@@ -153,11 +153,8 @@ fn report(inbox: &Inbox, ended: Ended, program: &OsStr) {
     match (inbox.print(ended.pid), ended.ending) {
         (Ok(1..), _) => {}
         (Ok(0), Ending::Signal(signal)) => {
-            let advice = if env::var_os(LIMIT).is_some_and(|limit| !limit.is_empty()) {
-                "; if its limit refused it memory, a higher --limit helps"
-            } else {
-                ""
-            };
+            let limit = env::var_os(LIMIT).filter(|limit| !limit.is_empty());
+            let advice = limit.map_or("", |_| "; if its limit refused it memory, raise --limit");
             say!("no statistics arrived: {program} was killed by signal {signal}{advice}");
         }
         (Ok(0), Ending::Exit(_)) => say!(

@@ -198,7 +198,7 @@ fn silence_is_explained() {
         .args(["run", "--limit=64M", "--stats", "sh", "-c", "kill -9 $$"])
         .output()
         .unwrap();
-    assert!(said(&output).contains("a higher --limit helps"));
+    assert!(said(&output).contains("refused it memory, raise --limit"));
     let program = ["env", "-u", "NEAP_STATS_FILE", "-u", "LD_PRELOAD", "true"];
     let output = stage
         .neap()
