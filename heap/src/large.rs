@@ -76,7 +76,7 @@ fn take_cached(size: usize, align: usize) -> Option<(SliceRef<'static>, usize)> 
     has_place.then(|| HEAP.pages.take_cached(shard(), size))?
 }
 
-/// [`take_cached`] of another shard than the thread's.
+/// [`take_cached`] from other shards than the thread's.
 fn take_others(size: usize, align: usize) -> Option<(SliceRef<'static>, usize)> {
     let has_place = align <= SLICE_BYTES;
     has_place.then(|| HEAP.pages.take_others(shard(), size))?

@@ -65,7 +65,7 @@ fn figure_name(call: &str, number: impl Display) -> String {
     format!("{call}, 1 of {number} takes at least")
 }
 
-/// A panel a call: the medians over the rounds, with their quartiles.
+/// A panel for each call: the medians over the rounds, with their quartiles.
 fn picture(record: &Record) -> Plot {
     let numbers = || ONE_OF.into_iter().map(|number| number as f64);
     let panel = |call: &&str| {

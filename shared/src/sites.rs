@@ -96,8 +96,8 @@ pub struct Site {
     pub live_usable: u64,
     /// Python functions, innermost first, then return addresses, innermost first; the rest is 0.
     /// Or what a [`PYTHON`] frame stands for: the line, the forms of the function's name and of its
-    /// file's (characters, times 8, plus bytes of one), from [`FUNCTION_AT`] on the function's
-    /// name, from [`FILE_AT`] on the file's. Longer names are cut.
+    /// file's (8 times the number of characters, plus the bytes of each), from [`FUNCTION_AT`] on
+    /// the function's name, from [`FILE_AT`] on the file's. Longer names are cut.
     pub frames: [u64; FRAMES],
 }
 

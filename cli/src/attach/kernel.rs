@@ -45,7 +45,7 @@ impl KernelView {
         self.process_rss.saturating_sub(self.arenas_rss)
     }
 
-    /// Whether a quarter or more is resident there.
+    /// Whether more than a quarter of the process is resident outside Neap's arenas.
     pub fn is_elsewhere(&self) -> bool {
         self.foreign_rss() > self.process_rss / 4
     }

@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 /// How to have more samples.
 const FINER: &str = "sample more finely, up to --sample 4K";
 
-/// What a program without anything live may have had.
+/// A hint for a program with nothing live at its end.
 const FREED: &str = "what a program frees as it ends, such as Python's globals, is not live here: \
     neap report -- PROGRAM shows what grew before";
 
 /// Why there is no profile at all.
-const UNSAMPLED: &str = "no process was sampled (it allocated little, or is not under Neap)";
+const UNSAMPLED: &str = "no process was sampled (each allocated little, or is not under Neap)";
 
 /// At most this many live samples are few.
 const FEW: u64 = 3;
@@ -244,7 +244,7 @@ impl Session {
         let Some((first, others)) = profiles.split_first() else {
             return self
                 .talk
-                .say(&format!("nothing is live: {}", self.unsampled()));
+                .say(&format!("nothing is known to be live: {}", self.unsampled()));
         };
         let has_few = |profile: &&Profile| profile.total().live_bytes <= FEW * profile.rate;
         let (few, many): (Vec<_>, Vec<_>) = others.iter().partition(has_few);
@@ -258,7 +258,7 @@ impl Session {
         }
         if let count @ 1.. = few.len() {
             self.talk.say(&format!(
-                "left out: {count} of few live samples (see --profile)"
+                "left out: processes with at most {FEW} live samples ({count}; see --profile)"
             ));
         }
     }

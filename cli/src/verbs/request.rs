@@ -111,7 +111,7 @@ fn guarded(target: &Target, served: &Served, outlet: &Outlet) -> String {
     line("reports to", &outlet.words());
     line(
         "names",
-        "neap report FILE names the functions in reports that a file has",
+        "neap report FILE prints a file of reports with the names of functions",
     );
     let stop = format!("neap guard {} --interval off", target.pid);
     line("to stop", &stop);

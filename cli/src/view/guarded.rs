@@ -151,7 +151,7 @@ pub const PYTHON_HINT: &str = "CPython keeps objects of up to 512 bytes to itsel
 /// [`PYTHON_HINT`], for a column.
 pub const SHORT_HINT: &str = "resident, elsewhere; Python: set PYTHONMALLOC=malloc";
 
-/// The hint for a process, a quarter of whose resident memory is not in the heap.
+/// The hint for a process with more than a quarter of its resident memory outside the heap.
 pub fn hint(status_page: &StatusPage, kernel: KernelView) -> Option<&'static str> {
     let process = status_page.process().filter(|_| kernel.is_elsewhere())?;
     of_process(process)

@@ -49,15 +49,15 @@ pub fn page(view: &View, advice: &str, detail: Detail) -> String {
     out
 }
 
-/// Sentences: what the process has, what of it is not in use and why, and the next command.
+/// Sentences: what the process has, what beside live blocks is in the heap, and the next command.
 fn verdict(view: &View, ledger: &Ledger) -> String {
     let unused = ledger.resident - ledger.held();
     let lines = ledger.lines();
     let most = lines[OF_BLOCKS..].iter().max_by_key(|line| line.bytes);
     let most = most.expect("the ledger has such lines");
     let mut out = format!(
-        "It has {} in RAM, {} of it in the heap. Live blocks take {}; {} ({}) of the heap is not in \
-         use, most of it {} ({}). ",
+        "It has {} in RAM, {} of it in the heap. Live blocks take {}. Of the other {} ({} of the \
+         heap), the largest part is {} ({}). ",
         Bytes(view.kernel.process_rss),
         Bytes(ledger.resident),
         Bytes(ledger.held()),
@@ -86,8 +86,8 @@ fn elsewhere(view: &View) -> String {
         return String::new();
     }
     format!(
-        "{} ({} of the process) is not in the heap: {} of files and shared memory, and {} of stacks, \
-         code and mappings that the program made itself. {}. ",
+        "{} ({} of the process) is not in the heap: {} of code, files and shared memory, and {} of \
+         stacks and mappings that the program made itself. {}. ",
         Bytes(foreign),
         percent(foreign, kernel.process_rss),
         Bytes(kernel.files_rss.min(foreign)),

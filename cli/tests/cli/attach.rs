@@ -130,7 +130,7 @@ fn python_is_told_where_its_small_objects_are() {
     }
 }
 
-/// Ten lines: which part of the memory is not in use, and the next command.
+/// A few lines: what takes the memory, and the next command.
 #[test]
 fn without_an_option_a_verdict_comes_first() {
     let fake = Fake::with_figures(&figures());
@@ -138,7 +138,7 @@ fn without_an_option_a_verdict_comes_first() {
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         " in RAM, 8.0 MiB of it in the heap.",
-        "Live blocks take 8.0 MiB; 64.0 KiB (0.8 %) of the heap is not in use, most of it Neap's",
+        "Live blocks take 8.0 MiB. Of the other 64.0 KiB (0.8 % of the heap), the largest part is",
         &format!("neap profile {} shows which calls allocate", fake.pid()),
     ] {
         assert!(words.contains(part), "no {part:?} in {page}");

@@ -552,7 +552,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Makes the slices beyond a frontier that may be resident with the last one before it free.
+    /// Frees the slices beyond each frontier that may be resident with the last one before it.
     fn pass_whole_units(&self) {
         let Some(_alone) = self.committing.try_lock() else {
             return;

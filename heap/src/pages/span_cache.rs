@@ -50,7 +50,7 @@ pub(super) struct SpanCache {
     shards: [Shard; CACHE_SHARDS],
     /// A bit for each shard that may have spans.
     filled: AtomicUsize,
-    /// In how many rounds from now on freed spans are kept. Written by whoever asks for one.
+    /// In how many rounds from now on freed spans are kept. Each request for a span sets it.
     wanted: AtomicUsize,
 }
 

@@ -5,7 +5,7 @@
 //! without a lock. No other thread changes or frees the records or what they refer to, so reading
 //! them does not need the GIL.
 //!
-//! The records are CPython's own business, but within a minor release their layout does not change.
+//! CPython does not document the records, but within a minor release their layout does not change.
 //! Nothing here relies on that: all words are read through [`crate::peek`], and a record counts
 //! only if it refers to an object whose type is that of code. Nothing here allocates, takes a lock
 //! or changes `errno`.
@@ -31,13 +31,13 @@ struct Layout {
     caller: u8,
     /// In a record: the code object.
     code: u8,
-    /// In a record: who keeps it, a byte; from [`FOREIGN`] on, it is of no Python function.
+    /// In a record: a byte that says what owns it. From [`FOREIGN`] on, no Python function does.
     owner: u8,
     /// In a code object: the line of the function's first instruction.
     first_line: u8,
     /// In a code object: the first instruction.
     start: u8,
-    /// In a string: its characters, if all are ASCII, and else.
+    /// In a string: its characters, if all are ASCII, and if not.
     characters: [u8; 2],
 }
 

@@ -160,7 +160,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// The course in such a text; `None` if it is damaged.
+    /// Parses the text of a course; `None` if it is damaged.
     pub fn parse(text: &str) -> Option<Course> {
         let mut course = Course::default();
         for word in text.split(' ') {

@@ -226,7 +226,7 @@ impl Campaign {
     }
 }
 
-/// The steps done so far: a line on a terminal that is rewritten, elsewhere a line a phase.
+/// The steps done so far: on a terminal a line that is rewritten, elsewhere a line for each phase.
 pub struct Progress {
     bar: ProgressBar,
     is_silent: bool,

@@ -10,7 +10,7 @@ use super::heap::{self, Block};
 use crate::stats::Rng;
 use crate::workloads::{SMALL, Sizes};
 
-/// One call of so many takes at least the time that is reported for it.
+/// For each number `n`, the time that one call of `n` takes at least is reported.
 pub const ONE_OF: [usize; 9] = [2, 5, 10, 20, 100, 500, 1_000, 10_000, 100_000];
 
 /// The blocks of the timed thread, half of them live; one block of 16 may be large.
