@@ -3,7 +3,7 @@
 
 use crate::failure::{Failure, shown};
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind::NotFound, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
@@ -127,8 +127,8 @@ fn beside(mut draft: NamedTempFile, file: &Path, bytes: &[u8]) -> io::Result<()>
 
 /// The failure to write a file.
 pub fn failure(file: &Path, error: &io::Error) -> Failure {
-    let room = file.parent();
-    let why = match room.filter(|room| room.has_root() && !room.exists()) {
+    let room = file.parent().filter(|room| room.has_root());
+    let why = match room.filter(|room| error.kind() == NotFound && !room.exists()) {
         Some(room) => format!("there is no directory {}", shown(room)),
         None => reason(error),
     };

@@ -29,6 +29,7 @@ extern "C" fn at_start() {
     // The loader's list does not change now, as it may at the first allocation of a library that
     // the program opens.
     loader::begin();
+    profile::find_python();
     install();
 }
 

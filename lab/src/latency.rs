@@ -21,7 +21,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         vec![
             settings::neap(),
             settings::peers(),
-            settings::number("calls", "NUMBER", (100_000, u32::MAX as u64))
+            settings::number("calls", "NUMBER", (100_000, 100_000_000))
                 .default_value("10000000")
                 .help("Calls of either kind"),
             settings::rounds(),

@@ -133,7 +133,7 @@ pub fn neap() -> Command {
             &[])
             .arg(choice::<StatFormat>("format", "What to print")
                 .default_value("text"))
-            .arg(switch("all", "Print every count, and the size classes"))
+            .arg(switch("all", "Print every count, and the size classes").requires("PROCESS"))
             .arg(timeout())
             .arg(process())
             .after_help("Exits with 124 if the process did not answer in time. neap then shows the \

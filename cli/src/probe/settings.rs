@@ -105,9 +105,8 @@ fn gets_huge_page() -> Option<bool> {
     let smaps = fs::read_to_string("/proc/self/smaps").ok()?;
     let start = format!("{:x}-", map.base() as usize);
     let entry = smaps.split_once(&format!("\n{start}"))?.1;
-    let line = entry
-        .lines()
-        .find(|line| line.starts_with("AnonHugePages:"))?;
+    let mut lines = entry.lines();
+    let line = lines.find(|line| line.starts_with("AnonHugePages:"))?;
     Some(!line.contains(" 0 kB"))
 }
 

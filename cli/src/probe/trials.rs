@@ -150,9 +150,8 @@ fn entry() -> io::Result<()> {
     let offset = map.base() as u64 / page_size() as u64 * 8;
     File::open("/proc/self/pagemap")?.read_exact_at(&mut entries, offset)?;
     let (entries, _) = entries.as_chunks();
-    let own = entries
-        .iter()
-        .map(|entry| u64::from_ne_bytes(*entry) & OWN == OWN);
+    let own = entries.iter();
+    let own = own.map(|entry| u64::from_ne_bytes(*entry) & OWN == OWN);
     effect(own.eq([false, false, true, false]))
 }
 

@@ -138,7 +138,7 @@ pub fn is_start(frame: &Frame) -> bool {
     #[rustfmt::skip]
     const STARTS: [&str; 5] =
         ["__libc_start_call_main", "__libc_start_main_impl", "_start", "start_thread", "clone3"];
-    STARTS.contains(&frame.function.as_str())
+    !is_python(frame.address) && STARTS.contains(&frame.function.as_str())
 }
 
 /// The index of the innermost frame of the program's own code; of the innermost of all if there is

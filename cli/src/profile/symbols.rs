@@ -162,7 +162,11 @@ impl Call<'_> {
     }
 
     fn nameless(&self, offset: u64) -> Frame {
-        self.frame(&format!("{}+{offset:#x}", base(self.module)), None)
+        let function = clean(&format!("{}+{offset:#x}", base(self.module)));
+        Frame {
+            function,
+            ..self.frame("", None)
+        }
     }
 }
 

@@ -242,13 +242,9 @@ type Corner<'a> = (&'a Point, f64, f64);
 
 /// Along the top, and back along the bottom. A single moment is drawn one column wide.
 fn path(scale: &Scale, corners: &[Corner]) -> String {
-    let there = corners
-        .iter()
-        .map(|(point, _, above)| (scale.x(point.t_ms), *above));
-    let back = corners
-        .iter()
-        .rev()
-        .map(|(point, below, _)| (scale.x(point.t_ms), *below));
+    let (there, back) = (corners.iter(), corners.iter().rev());
+    let there = there.map(|(point, _, above)| (scale.x(point.t_ms), *above));
+    let back = back.map(|(point, below, _)| (scale.x(point.t_ms), *below));
     let mut outline: Vec<(f64, f64)> = there.chain(back).collect();
     if let [(x, above), (_, below)] = outline[..] {
         let (left, right) = (x - HALF_COLUMN, x + HALF_COLUMN);

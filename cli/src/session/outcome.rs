@@ -242,18 +242,19 @@ impl Session {
     /// The main program's leaks, and those of others with more than a few live samples.
     fn print_leaks(&self, profiles: &[Profile]) {
         let Some((first, others)) = profiles.split_first() else {
-            return self
-                .talk
-                .say(&format!("nothing is known to be live: {}", self.unsampled()));
+            return self.talk.say(&format!(
+                "nothing is known to be live: {}",
+                self.unsampled()
+            ));
         };
-        let has_few = |profile: &&Profile| profile.total().live_bytes <= FEW * profile.rate;
+        let has_few = |profile: &&Profile| profile.total().live_bytes / FEW <= profile.rate;
         let (few, many): (Vec<_>, Vec<_>) = others.iter().partition(has_few);
         for profile in std::iter::once(first).chain(many) {
             // Standard output belongs to the program. A failure to write here cannot be reported,
             // so it is ignored.
             let _ = anstream::stderr().write_all(leaks(profile, Value::LiveSpace).as_bytes());
         }
-        if first.total().live_bytes == 0 {
+        if first.pid == self.main && first.total().live_bytes == 0 {
             self.talk.say(FREED);
         }
         if let count @ 1.. = few.len() {

@@ -129,10 +129,11 @@ fn resident(one: &One, look: &Look, columns: usize) -> Vec<Line> {
     };
     let now = look.view.kernel.process_rss;
     let values: Vec<u64> = one.residents.iter().copied().collect();
+    let values = &values[values.len().saturating_sub(columns)..];
     let most = Bytes(values.iter().copied().max().unwrap_or(now));
     let (title, now) = (one.title(), Bytes(now));
     let text = format!("{title}: resident {now} (bars: 0 to {most}){errors}{state}");
-    let bars = sparkline(&values, SPARKLINE, columns, CYAN);
+    let bars = sparkline(values, SPARKLINE, columns, CYAN);
     [line(text, BOLD)].into_iter().chain(bars).collect()
 }
 
@@ -167,9 +168,8 @@ fn ledger(ledger: &Ledger, look: &Look, columns: &[Column]) -> Vec<Line> {
 
 /// A title, and names with their figures.
 fn facts<'a>(title: &str, facts: impl IntoIterator<Item = (&'a str, String)>) -> Vec<Line> {
-    let rows = facts
-        .into_iter()
-        .map(|(name, figure)| row(&FACT, &[name, &figure], PLAIN));
+    let rows = facts.into_iter();
+    let rows = rows.map(|(name, figure)| row(&FACT, &[name, &figure], PLAIN));
     [line(title, BOLD)].into_iter().chain(rows).collect()
 }
 

@@ -284,10 +284,8 @@ fn is_cut(input: &[u8]) -> bool {
 fn ending(rest: &[u8]) -> Option<usize> {
     // The Linux console sends F1 as ESC [ [ A.
     let skipped = usize::from(rest.first() == Some(&b'['));
-    let at = rest
-        .iter()
-        .skip(skipped)
-        .position(|byte| !(0x20..0x40).contains(byte));
+    let mut bytes = rest.iter().skip(skipped);
+    let at = bytes.position(|byte| !(0x20..0x40).contains(byte));
     at.map(|at| at + skipped)
 }
 

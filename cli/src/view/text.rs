@@ -56,23 +56,27 @@ fn verdict(view: &View, ledger: &Ledger) -> String {
     let most = lines[OF_BLOCKS..].iter().max_by_key(|line| line.bytes);
     let most = most.expect("the ledger has such lines");
     let mut out = format!(
-        "It has {} in RAM, {} of it in the heap. Live blocks take {}. Of the other {} ({} of the \
-         heap), the largest part is {} ({}). ",
+        "It has {} in RAM, {} of it in the heap. Live blocks take {}. ",
         Bytes(view.kernel.process_rss),
         Bytes(ledger.resident),
         Bytes(ledger.held()),
-        Bytes(unused),
-        percent(unused, ledger.resident),
-        most.meaning,
-        most.name
     );
+    if unused > 0 {
+        out += &format!(
+            "Of the other {} ({} of the heap), the largest part is {} ({}). ",
+            Bytes(unused),
+            percent(unused, ledger.resident),
+            most.meaning,
+            most.name
+        );
+    }
     if ledger.sum() != i128::from(ledger.resident) {
         out += "The lines below do not add up: the status page is damaged or forged. ";
     }
     out += &elsewhere(view);
     let [verb, option, what] = match most.name {
         _ if view.hint.is_some() => return out,
-        _ if unused < ledger.resident / 10 => ["profile", "", "which calls allocate the blocks"],
+        _ if unused <= ledger.resident / 10 => ["profile", "", "which calls allocate the blocks"],
         "free_dirty" | "magazines" => ["purge", "", "how much of it goes back at once"],
         _ => ["stat", " --all", "its size classes and spans"],
     };

@@ -180,9 +180,7 @@ impl<O: Os> PageHeap<O> {
     /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: Due) -> usize {
         let (mut bytes, mut reach) = (0, MOST_SPARSE);
-        if self.grain() > 1 {
-            self.pass_whole_units();
-        }
+        self.pass_whole_units();
         let enough = self.locked().most_bytes(due);
         while bytes < enough {
             let _alone = self.purging.lock();
@@ -199,6 +197,7 @@ impl<O: Os> PageHeap<O> {
     /// is far exceeded it waits and then purges, because that thread may have lost its processor.
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let mut reach = MOST_SPARSE;
+        self.pass_whole_units();
         while let Some(_alone) = self.turn(due) {
             let purged = self.purge_piece(due, &mut reach);
             if purged.is_none() || matches!(due, Due::Until(_)) {
@@ -554,7 +553,8 @@ impl<O: Os> PageHeap<O> {
 
     /// Frees the slices beyond each frontier that may be resident with the last one before it.
     fn pass_whole_units(&self) {
-        let Some(_alone) = self.committing.try_lock() else {
+        let may_pass = self.grain() > 1;
+        let Some(_alone) = may_pass.then(|| self.committing.try_lock()).flatten() else {
             return;
         };
         let (node, mut locked) = (self.os.node(), self.locked());

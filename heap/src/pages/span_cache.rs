@@ -29,6 +29,10 @@ use core::ptr::{self, null_mut};
 
 /// The longest span that is cached, in slices: 4 MiB.
 const MOST_SLICES: usize = 64;
+const _: () = assert!(
+    CACHE_SHARDS == u16::BITS as usize,
+    "one bit each, see `pop_other`"
+);
 /// Once this many slices (32 MiB) were freed into a shard, a free does what ends a slow path.
 const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
 /// A shard has at most the room of this many shards.
@@ -196,9 +200,7 @@ impl SpanCache {
     pub(super) fn push_late(&self, own: usize, record: &SpanRecord, room: usize) -> Kept {
         let (shard, lists) = self.shard(own);
         let all = shard.slices.load(Relaxed) + record.slices.get();
-        let shards = self.filled.load(Relaxed).count_ones().max(1) as usize;
-        let has_room = all <= room * (CACHE_SHARDS / shards).min(MOST_ROOMS);
-        let is_kept = has_room && self.wanted.load(Relaxed) != 0;
+        let is_kept = all <= self.share(room) && self.wanted.load(Relaxed) != 0;
         let list = lists.get(record.slices.get() - 1).filter(|_| is_kept);
         let turn = list.and_then(|_| shard.turn_in_time(Scope::Idle));
         let Some((list, turn)) = list.zip(turn) else {
@@ -210,15 +212,23 @@ impl SpanCache {
         }
         self.filled.fetch_or(1 << (own % CACHE_SHARDS), Relaxed);
         shard.most.store(all, Relaxed);
-        turn.push(list, record);
-        Kept::Due(growth * SLICE_BYTES)
+        match turn.push(list, record) {
+            Kept::Due(freed) => Kept::Due(freed),
+            _ => Kept::Due(growth * SLICE_BYTES),
+        }
     }
 
-    /// A round comes by a shard: cuts off the spans that no request needed since the last but one,
-    /// or all. Returns the first; each links to the next. While it is another thread's turn, they
-    /// stay.
+    /// Most slices of a shard where each has `room`: those with spans share the room of the others.
+    fn share(&self, room: usize) -> usize {
+        let shards = self.filled.load(Relaxed).count_ones().max(1) as usize;
+        room * (CACHE_SHARDS / shards).min(MOST_ROOMS)
+    }
+
+    /// A round comes by a shard, where each has `room`: cuts off the spans that no request needed
+    /// since the last but one, or all. Returns the first; each links to the next. While it is
+    /// another thread's turn, they stay.
     #[inline(never)]
-    pub(super) fn cut(&self, number: usize, which: Scope) -> *mut SpanRecord {
+    pub(super) fn cut(&self, number: usize, which: Scope, room: usize) -> *mut SpanRecord {
         let mut first = null_mut();
         let (shard, lists) = self.shard(number);
         if number == 0 {
@@ -247,10 +257,13 @@ impl SpanCache {
         }
         shard.round.store(round.wrapping_add(1), Relaxed);
         let left = shard.slices.load(Relaxed);
-        shard.most.store(left, Relaxed);
-        if left == 0 {
-            self.filled.fetch_and(!(1 << number), Relaxed);
-        }
+        // Beyond its share, a shard keeps what it has and takes nothing.
+        shard.most.store(left.min(self.share(room)), Relaxed);
+        // Also where a thread that looked before the last round added a span after it.
+        match left {
+            0 => self.filled.fetch_and(!(1 << number), Relaxed),
+            _ => self.filled.fetch_or(1 << number, Relaxed),
+        };
         first
     }
 

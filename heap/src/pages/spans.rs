@@ -324,7 +324,7 @@ impl<O: Os> PageHeap<O> {
         plain_record(place).map_or(Kept::No, push)
     }
 
-    /// [`PageHeap::keep_cached`] of a span that it left, after a short wait or for another shard.
+    /// [`PageHeap::keep_cached`] of a span that it left, after a short wait.
     ///
     /// # Safety
     /// - As [`PageHeap::keep_cached`].
@@ -340,7 +340,10 @@ impl<O: Os> PageHeap<O> {
     /// of line, because callers may have small stacks.
     #[inline(never)]
     pub fn release_cached(&self, shard: usize, which: Scope, age: Age) -> bool {
-        let first = self.tables.cache.cut(shard, which);
+        let first = self
+            .tables
+            .cache
+            .cut(shard, which, self.limits.cache_slices());
         let mut rest = first;
         // SAFETY: null, or the record of a span that was cut off; records live as long as the heap.
         while let Some(record) = unsafe { rest.as_ref() } {

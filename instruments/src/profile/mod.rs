@@ -31,6 +31,7 @@ use neap_heap::slab::class::Class;
 use neap_heap::watched::harden;
 use neap_shared::sites::{FRAMES, PARTS};
 use neap_shared::status_page::Refusal;
+pub(crate) use python::find_python;
 use region::REGION;
 use samples::Weight;
 
@@ -61,7 +62,6 @@ pub(crate) fn is_wanted() -> bool {
 /// Starts with the process.
 pub(crate) fn begin() {
     unwind::prepare();
-    python::prepare();
     let wanted = WANTED.load(Ordering::Relaxed);
     if wanted != 0 && matches!(set_rate(wanted), Refusal::Sandbox) {
         process::warn_forbidden("NEAP_SAMPLE");

@@ -2,16 +2,17 @@
 //!
 //! CPython keeps a record of each call: the function's code object, the instruction, and the
 //! caller's record. A thread's records begin in its state, which a function of CPython's finds
-//! without a lock. No other thread changes or frees the records or what they refer to, so reading
-//! them does not need the GIL.
+//! without a lock. While Python runs, no other thread changes or frees the records or what they
+//! refer to, so reading them does not need the GIL. At its end it frees those of daemon threads,
+//! and such a thread may read what is no longer a record.
 //!
 //! CPython does not document the records, but within a minor release their layout does not change.
-//! Nothing here relies on that: all words are read through [`crate::peek`], and a record counts
+//! Nothing here relies on that: their words are read through [`crate::peek`], and a record counts
 //! only if it refers to an object whose type is that of code. Nothing here allocates, takes a lock
 //! or changes `errno`.
 
 use super::table::hash_of;
-use crate::peek::{self, Peek};
+use crate::peek::Peek;
 use core::ffi::{CStr, c_void};
 use core::mem::transmute;
 use core::ptr::{self, NonNull, null_mut};
@@ -116,16 +117,17 @@ static LAYOUT: AtomicPtr<Layout> = AtomicPtr::new(null_mut());
 
 type ThisThread = unsafe extern "C" fn() -> *mut c_void;
 
-/// Looks for Python in the program and its libraries. Called where no other thread loads libraries.
-pub(super) fn prepare() {
+/// Looks for Python in the program and its libraries. Called in a constructor only.
+pub(crate) fn find_python() {
     _ = look_up();
 }
 
 fn look_up() -> Option<()> {
-    // SAFETY: the process starts.
+    // SAFETY: the process has one thread, or the loader's lock is held, as in a constructor.
     let find = |name: &CStr| unsafe { loader::find(None, name) }.ok().flatten();
     let version = find(c"Py_Version")?;
-    let release = u64::from_ne_bytes(peek::far(version.addr().get())?) >> 16;
+    // SAFETY: a constant of this type in CPython, and readable in whatever defines the name.
+    let release = unsafe { version.cast::<u64>().read_unaligned() } >> 16;
     let layout = LAYOUTS
         .iter()
         .find(|layout| u64::from(layout.release) == release)?;
@@ -193,6 +195,9 @@ impl Calls {
         // SAFETY: CPython's function of this type, which may be called at any time in any thread.
         // It reads a word of the thread's own.
         let state = unsafe { transmute::<NonNull<c_void>, ThisThread>(this_thread)() }.addr();
+        if state == 0 {
+            return None;
+        }
         let holder = match self.layout.current_in {
             Some(offset) => self.records.word(state, offset),
             None => state,
@@ -220,9 +225,11 @@ impl Calls {
         // From 3.14 on, the lowest bit tells whether the record owns the code object.
         let code = self.records.word(record, layout.code) & !1;
         let instruction = self.records.word(record, INSTRUCTION);
-        // Another code object at the address of one that was freed has other contents.
-        let [kind, name, lines] = [TYPE, FUNCTION, LINES].map(|at| self.objects.word(code, at));
-        let hash = hash_of(&[code, instruction, name, lines].map(|word| word as u64));
+        // Another code object at the address of one that was freed rarely agrees in all of these.
+        let places = [TYPE, FUNCTION, LINES, FILE, layout.first_line & !7];
+        let [kind, name, lines, file, first] = places.map(|at| self.objects.word(code, at));
+        let words = [code, instruction, name, lines, file, first];
+        let hash = hash_of(&words.map(|word| word as u64));
         (kind == CODE_TYPE.load(Ordering::Relaxed)).then_some(Call {
             frame: PYTHON | hash >> 16,
             layout,

@@ -251,6 +251,28 @@ fn what_is_too_long_or_too_much_is_refused_and_all_while_free_memory_is_bounded(
 }
 
 #[test]
+fn a_shard_takes_nothing_beyond_its_share_once_others_have_spans() {
+    let heap = heap(Conditions::default());
+    let most = 4 * 16 * CACHE_SHARDS * SLICE_BYTES * 8;
+    let share = GroupShare {
+        most,
+        ..GroupShare::ALL
+    };
+    heap.limits().set_group(share, 0);
+    for span in spans(&heap, [16; 16].into_iter()) {
+        assert_eq!(keep(&heap, &span.place), growth(16));
+    }
+    for shard in 1..CACHE_SHARDS {
+        let span = large(&heap, 1).unwrap();
+        assert_eq!(keep_in(&heap, shard, &span.place), growth(1));
+    }
+    assert!(!heap.release_cached(0, Scope::Idle, Age::Old));
+    let (taken, _) = heap.take_cached(0, 16 * SLICE_BYTES).unwrap();
+    assert_eq!(keep(&heap, &taken), Kept::No);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
 fn a_control_group_lowers_the_bound() {
     let heap = heap(Conditions::default());
     let slices = |most| {
