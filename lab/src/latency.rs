@@ -62,7 +62,7 @@ fn once(calls: u64, peer: &Ready) -> anyhow::Result<Vec<Figure>> {
 }
 
 fn figure_name(call: &str, number: impl Display) -> String {
-    format!("{call}, 1 of {number} takes at least")
+    format!("{call}: 1 of {number} takes at least")
 }
 
 /// A panel for each call: the medians over the rounds, with their quartiles.
@@ -79,14 +79,16 @@ fn picture(record: &Record) -> Plot {
         };
         Panel {
             title: call.to_string(),
-            x: Axis::decades(numbers(), |at| format!("1 of {at}")),
+            x: Axis::decades(numbers(), |at| at.to_string()),
             y: Axis::decades([10.0, 100_000.0].into_iter(), duration),
             marks: Vec::new(),
             series: record.peers().into_iter().map(series).collect(),
         }
     };
     Plot {
-        title: vec!["Times of calls while another thread frees in bursts".into()],
+        title: vec![
+            "One call of so many takes at least so long; another thread frees in bursts".into(),
+        ],
         across: 2,
         panel: (420.0, 320.0),
         left: (60.0, 60.0),

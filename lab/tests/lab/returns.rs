@@ -89,7 +89,7 @@ fn of_slower_calls_there_are_fewer() {
     for call in ["malloc", "free"] {
         let numbers = [2, 5, 10, 20, 100, 500, 1_000, 10_000, 100_000];
         let times = numbers.map(|number| {
-            let name = format!("{call}, 1 of {number} takes at least");
+            let name = format!("{call}: 1 of {number} takes at least");
             value(&json, "latency", &name)
         });
         assert!(times.is_sorted() && times[8] > 0.0, "{call}: {times:?}");
@@ -111,6 +111,8 @@ fn records_have_a_line_for_every_figure() {
             .filter(|file| file.to_string_lossy().ends_with(&ending))
             .collect();
         assert_eq!(record.len(), 1, "{record:?}");
+        let shown = lab(&["show", record[0].to_str().expect("a path of text")]);
+        assert!(shown.status.success(), "{}", text(&shown.stderr));
         let record = std::fs::read_to_string(&record[0]).expect("no record");
         assert!(record.contains("\n# kernel: ") && record.contains("# version of glibc: "));
         let lines = record.lines().filter(|line| !line.starts_with('#')).count();
