@@ -111,15 +111,20 @@ pub struct Line {
     pub meaning: &'static str,
 }
 
-impl Line {
-    /// Its bytes as they count in the sum.
-    #[must_use]
-    pub fn signed(&self) -> i128 {
-        match self.sign {
-            Sign::Plus => i128::from(self.bytes),
-            Sign::Minus => -i128::from(self.bytes),
-        }
+/// A line's bytes as they count in the sum.
+#[must_use]
+pub fn signed(line: &Line) -> i128 {
+    match line.sign {
+        Sign::Plus => i128::from(line.bytes),
+        Sign::Minus => -i128::from(line.bytes),
     }
+}
+
+/// Bytes of live blocks in RAM.
+#[must_use]
+pub fn held(ledger: &Ledger) -> u64 {
+    let held: i128 = ledger.lines()[..OF_BLOCKS].iter().map(signed).sum();
+    u64::try_from(held).map_or(0, |held| held.min(ledger.resident))
 }
 
 /// How many of the first lines are about live blocks.
@@ -226,14 +231,7 @@ impl Ledger {
     /// The sum of the lines, in bytes. Equal to `resident` in every ledger that the heap writes.
     #[must_use]
     pub fn sum(&self) -> i128 {
-        self.lines().iter().map(Line::signed).sum()
-    }
-
-    /// Bytes of live blocks in RAM.
-    #[must_use]
-    pub fn held(&self) -> u64 {
-        let held: i128 = self.lines()[..OF_BLOCKS].iter().map(Line::signed).sum();
-        u64::try_from(held).map_or(0, |held| held.min(self.resident))
+        self.lines().iter().map(signed).sum()
     }
 
     /// What the sum counts.

@@ -17,7 +17,7 @@ mod late;
 mod limits;
 mod measures;
 mod misuse;
-#[path = "../../../lab/src/peers/nameable.rs"]
+#[path = "../../../ci/nameable.rs"]
 mod nameable;
 #[path = "../../../ci/older_kernel.rs"]
 mod older_kernel;

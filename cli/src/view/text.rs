@@ -4,7 +4,7 @@ use super::{State, View, slices, used};
 use crate::profile::percent;
 use crate::table::folded;
 use anstyle::{AnsiColor, Style};
-use neap_shared::ledger::{Ledger, Line, OF_BLOCKS};
+use neap_shared::ledger::{Ledger, Line, OF_BLOCKS, held, signed};
 use neap_shared::stats::{Bytes, Row, Snapshot, SpanFigures, USE_NAMES, ending};
 use std::fmt::Display;
 
@@ -51,7 +51,7 @@ pub fn page(view: &View, advice: &str, detail: Detail) -> String {
 
 /// Sentences: what the process has, what beside live blocks is in the heap, and the next command.
 fn verdict(view: &View, ledger: &Ledger) -> String {
-    let unused = ledger.resident - ledger.held();
+    let unused = ledger.resident - held(ledger);
     let lines = ledger.lines();
     let most = lines[OF_BLOCKS..].iter().max_by_key(|line| line.bytes);
     let most = most.expect("the ledger has such lines");
@@ -59,7 +59,7 @@ fn verdict(view: &View, ledger: &Ledger) -> String {
         "It has {} in RAM, {} of it in the heap. Live blocks take {}. ",
         Bytes(view.kernel.process_rss),
         Bytes(ledger.resident),
-        Bytes(ledger.held()),
+        Bytes(held(ledger)),
     );
     if unused > 0 {
         out += &format!(
@@ -121,7 +121,7 @@ fn ledger(out: &mut String, ledger: &Ledger, detail: Detail) {
     for row in shown {
         line(out, row.sign.mark(), row.name, row.bytes, row.meaning);
     }
-    let others: i128 = others.iter().map(Line::signed).sum();
+    let others: i128 = others.iter().map(signed).sum();
     if others != 0 {
         let bytes = others.unsigned_abs() as u64;
         let sign = if others < 0 { '-' } else { '+' };

@@ -273,9 +273,13 @@ mod tests {
         only_free(idle, 1000);
         let before = held(idle).expect("an exchange").1;
         assert!(before > 1);
-        send(busy, 120_000);
-        let after = held(idle).expect("an exchange").1;
-        assert!(after < before, "{after} of {before}");
+        // On a loaded machine, fewer blocks of a turn go through the exchange.
+        let mut turns = 0..20;
+        let after = || held(idle).expect("an exchange").1;
+        while after() >= before {
+            assert!(turns.next().is_some(), "{} of {before}", after());
+            send(busy, 120_000);
+        }
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! | file | contents |
 //! |---|---|
 //! | `locate` | their libraries on this machine |
-//! | `nameable` | links to those whose path the loader would split |
+//! | `nameable` | copies of those whose path the loader would split |
 //! | `obtain` | builds those that are not installed |
 
 pub mod locate;
+#[path = "../../../ci/nameable.rs"]
 mod nameable;
 pub mod obtain;
 

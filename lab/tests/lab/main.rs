@@ -4,7 +4,7 @@ mod cases;
 mod classes;
 mod command;
 mod guard;
-#[path = "../../src/peers/nameable.rs"]
+#[path = "../../../ci/nameable.rs"]
 mod nameable;
 mod returns;
 mod security;

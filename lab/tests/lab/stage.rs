@@ -57,5 +57,5 @@ pub fn neap() -> PathBuf {
     let places = [beside.join("libneap_c.so"), beside.join("../libneap_c.so")];
     let found = places.into_iter().find(|path| path.is_file());
     let found = found.expect("cargo builds libneap_c.so with the tests");
-    nameable(found).expect("a link to the library")
+    nameable(found).expect("a copy of the library")
 }
