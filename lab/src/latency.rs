@@ -87,7 +87,7 @@ fn picture(record: &Record) -> Plot {
     };
     Plot {
         title: vec![
-            "One call of so many takes at least so long; another thread frees in bursts".into(),
+            "One of N calls takes at least this long; another thread frees in bursts".into(),
         ],
         across: 2,
         panel: (420.0, 320.0),
