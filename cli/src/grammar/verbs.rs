@@ -152,6 +152,8 @@ pub fn neap() -> Command {
                 "How long to sample; 0 shows what was sampled so far [default: 10s, or 0 if the \
                  process samples already]"))
             .arg(rate("sample", "One sample in this many bytes, on average [default: 512K]"))
+            .arg(file("base", "Show only what was added since the profile in this file was taken, \
+                 of the same process or of an earlier run"))
             .arg(output("Write to this file instead of standard output; pprof needs it"))
             .arg(quiet())
             .arg(process().required(true).help(

@@ -36,8 +36,6 @@ pub use listing::{check_pattern, listing};
 pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
 pub use places::{leaks, tree};
-#[cfg(fuzzing)]
-pub use region::subtract;
 pub use region::{Base, now_ms};
 pub use summary::{
     bounded, described, gap, grouped, no_sample, percent, session_words, source, variance,

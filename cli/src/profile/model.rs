@@ -1,5 +1,7 @@
 //! A heap profile as plain data, independent of its source.
 
+use crate::failure::Failure;
+use indexmap::IndexMap;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -32,9 +34,11 @@ pub enum Extent {
     /// Everything since sampling was first switched on.
     #[default]
     Whole,
-    /// One session of a process that had sampled before. "Allocated" is what the session allocated.
+    /// One session of a process that had sampled before, or what a profile has more than an
+    /// earlier one. "Allocated" is what the session allocated.
     /// "Live" is the growth of live memory at each stack, because the region does not tell which of
-    /// the remaining samples are old.
+    /// the remaining samples are old. A comparison with another process covers no time: it begins
+    /// when it ends.
     Session {
         /// The sum of live bytes lost at stacks that shrank; part of no other figure.
         shrunk: u64,
@@ -164,18 +168,34 @@ impl Figures {
 
     /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
-        for (sum, term) in [
+        for (sum, term) in self.with(other) {
+            *sum = sum.saturating_add(term);
+        }
+    }
+
+    /// Reduces each figure to its growth since `before`.
+    pub(super) fn subtract(&mut self, before: &Self) {
+        let more_waste = self.waste().saturating_sub(before.waste());
+        for (figure, less) in self.with(before) {
+            *figure = figure.saturating_sub(less);
+        }
+        self.live_usable = self.live_bytes.saturating_add(more_waste);
+    }
+
+    fn with<'a>(&'a mut self, other: &Self) -> [(&'a mut u64, u64); 6] {
+        [
             (&mut self.alloc_objects, other.alloc_objects),
             (&mut self.alloc_bytes, other.alloc_bytes),
             (&mut self.alloc_usable, other.alloc_usable),
             (&mut self.live_objects, other.live_objects),
             (&mut self.live_bytes, other.live_bytes),
             (&mut self.live_usable, other.live_usable),
-        ] {
-            *sum = sum.saturating_add(term);
-        }
+        ]
     }
 }
+
+/// The calls of a stack by function, file and line, for a comparison of profiles.
+type Path<'a> = Vec<(&'a str, &'a str, u32)>;
 
 impl Profile {
     /// The sum of all stacks.
@@ -186,6 +206,67 @@ impl Profile {
         }
         total
     }
+}
+
+impl Profile {
+    /// What this profile has more than `base`, stack by stack: of functions, where the profiles are
+    /// of two processes, because their lines may have moved; else of lines.
+    ///
+    /// # Errors
+    /// One of the two is itself a session, or `base` is the later one.
+    pub fn since(&self, base: &Profile) -> Result<Profile, Failure> {
+        let is_same = (self.pid, self.began_ms) == (base.pid, base.began_ms) && self.began_ms != 0;
+        if [self.extent, base.extent] != [Extent::Whole; 2] {
+            return Err(failure!(
+                "a profile of a limited time is a difference already: compare profiles of \
+                 everything that a process sampled (neap run --sample, then neap profile --for 0)"
+            ));
+        }
+        if is_same && base.ended_ms > self.ended_ms {
+            return Err(failure!("the profile given with --base is the later one"));
+        }
+        let line: fn(&Frame) -> u32 = if is_same { |frame| frame.line } else { |_| 0 };
+        let (mut later, mut shrunk) = (merged(self, line), 0_u64);
+        for (path, (_, before)) in merged(base, line) {
+            let now = later.get_mut(&path).map(|(_, now)| now);
+            let left = now.as_ref().map_or(0, |now| now.live_bytes);
+            shrunk = shrunk.saturating_add(before.live_bytes.saturating_sub(left));
+            now.into_iter().for_each(|now| now.subtract(&before));
+        }
+        let grown = later
+            .into_values()
+            .filter(|(_, more)| *more != Figures::default());
+        let stack = |(stack, figures): (&Stack, Figures)| Stack {
+            frames: stack.frames.clone(),
+            figures,
+        };
+        Ok(Profile {
+            began_ms: if is_same {
+                base.ended_ms
+            } else {
+                self.ended_ms
+            },
+            extent: Extent::Session { shrunk },
+            stacks: grown.map(stack).collect(),
+            ..self.clone()
+        })
+    }
+}
+
+/// The figures of each path, and its first stack.
+fn merged<'a>(
+    profile: &'a Profile,
+    line: fn(&Frame) -> u32,
+) -> IndexMap<Path<'a>, (&'a Stack, Figures)> {
+    let mut paths = IndexMap::new();
+    for stack in &profile.stacks {
+        let frames = stack.frames.iter();
+        let calls = frames.map(|frame| (&*frame.function, &*frame.file, line(frame)));
+        let merged = paths.entry(calls.collect());
+        let (_, sum) = merged.or_insert((stack, Figures::default()));
+        sum.add(&stack.figures);
+    }
+    paths
 }
 
 /// The last part of a path.

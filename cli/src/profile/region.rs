@@ -12,6 +12,7 @@ use crate::attach;
 use crate::failure::Failure;
 use bytemuck::{Pod, Zeroable};
 use neap_shared::sites::{self, Head, Site, objects, sane};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -216,10 +217,11 @@ impl Ended {
     ///
     /// # Errors
     /// The region is damaged.
-    pub fn profile(mut self, pid: u32) -> Result<Profile, Failure> {
-        let switched = self.switched(&head(&self.later)?);
-        let shrunk = subtract(&mut self.later, &self.session.earlier);
-        let mut profile = Profile::named(&Region::parse(&self.later)?, pid);
+    pub fn profile(self, pid: u32) -> Result<Profile, Failure> {
+        let mut region = Region::parse(&self.later)?;
+        let switched = self.switched(&region.head);
+        let shrunk = subtract(&mut region, &self.session.earlier);
+        let mut profile = Profile::named(&region, pid);
         profile.rate = self.session.rate;
         profile.ended_ms = self.ended_ms;
         profile.switched = switched;
@@ -253,45 +255,28 @@ pub fn now_ms() -> u64 {
 /// Subtracts an earlier reading of a region from a later one, site by site. Returns the sum of live
 /// bytes lost at sites that shrank. `None` if there is nothing to subtract: the earlier bytes are
 /// no region, another region, or without samples.
-pub fn subtract(later: &mut [u8], earlier: &[u8]) -> Option<u64> {
-    let (now, then) = (head(later).ok()?, head(earlier).ok()?);
+pub fn subtract(later: &mut Region, earlier: &[u8]) -> Option<u64> {
+    let earlier = Region::parse(earlier).ok()?;
+    let (now, then) = (&later.head, &earlier.head);
     if (now.pid, now.began_ms) != (then.pid, then.began_ms) || then.samples == 0 {
         return None;
     }
-    let whole = |bytes: &[u8]| (bytes.len() - sites::SITES_AT) / size_of::<Site>();
+    let places = earlier.sites.iter();
+    let before: HashMap<_, _> = places
+        .map(|site| (&site.addresses, &site.figures))
+        .collect();
     let mut shrunk = 0_u64;
-    for index in 0..whole(later).min(whole(earlier)) {
-        let at = sites::site_at(index);
-        let (mut site, before): (Site, Site) = (record(later, at), record(earlier, at));
-        if same_place(&site, &before) {
-            shrunk = shrunk.saturating_add(before.live_bytes.saturating_sub(site.live_bytes));
-            gain(&mut site, &before);
-            later[at..at + size_of::<Site>()].copy_from_slice(bytemuck::bytes_of(&site));
+    for site in &mut later.sites {
+        if let Some(before) = before.get(&site.addresses) {
+            let less = before.live_bytes.saturating_sub(site.figures.live_bytes);
+            shrunk = shrunk.saturating_add(less);
+            site.figures.subtract(before);
         }
     }
+    later
+        .sites
+        .retain(|site| site.figures != Figures::default());
     Some(shrunk)
-}
-
-/// A site never changes its frames. If a region violates that, nothing is subtracted from a
-/// different place.
-fn same_place(one: &Site, other: &Site) -> bool {
-    (one.depth, &one.frames) == (other.depth, &other.frames)
-}
-
-/// Reduces each figure to its growth.
-fn gain(site: &mut Site, before: &Site) {
-    let waste = |site: &Site| site.live_usable.saturating_sub(site.live_bytes);
-    let more_waste = waste(site).saturating_sub(waste(before));
-    for (word, less) in [
-        (&mut site.alloc_objects, before.alloc_objects),
-        (&mut site.alloc_bytes, before.alloc_bytes),
-        (&mut site.alloc_usable, before.alloc_usable),
-        (&mut site.live_objects, before.live_objects),
-        (&mut site.live_bytes, before.live_bytes),
-    ] {
-        *word = word.saturating_sub(less);
-    }
-    site.live_usable = site.live_bytes.saturating_add(more_waste);
 }
 
 /// A region's allocations at one moment, from which the next profile counts.

@@ -36,11 +36,14 @@ fn opening(profile: &Profile) -> String {
 /// before.
 pub fn session_words(profile: &Profile, shrunk: u64) -> String {
     let total = profile.total();
+    let time = match profile.began_ms == profile.ended_ms {
+        true => "more than in the other run".to_owned(),
+        false => format!("in {:.1} s", seconds(profile)),
+    };
     format!(
-        "{} in {} allocated in {:.1} s{}; {}",
+        "{} in {} allocated {time}{}; {}",
         Bytes(total.alloc_bytes),
         objects(total.alloc_objects),
-        seconds(profile),
         sampled(profile.rate),
         growth(total.live_bytes, total.live_objects, shrunk)
     )

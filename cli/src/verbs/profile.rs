@@ -24,7 +24,10 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     }
     let file = named_file(matches, "output");
     check(list, form, file.as_deref())?;
-    let profile = source(matches)?;
+    let mut profile = source(matches)?;
+    if let Some(base) = named_file(matches, "base") {
+        profile = profile.since(&saved(&base)?)?;
+    }
     let bytes = match list {
         Some(pattern) => profile::listing(&profile, value, pattern)?.into_bytes(),
         None => bytes(form, &profile, value)?,
@@ -95,6 +98,11 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
             shown(path)
         ));
     }
+    saved(path)
+}
+
+/// The profile in a file.
+fn saved(path: &Path) -> Result<Profile, Failure> {
     let bytes = files::read(path, MOST)?;
     if bytes.starts_with(recording::START) {
         return Err(failure!(

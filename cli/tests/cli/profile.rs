@@ -181,6 +181,31 @@ fn every_form_comes_from_a_file_as_from_the_process() {
 }
 
 #[test]
+fn two_profiles_of_a_process_show_what_it_allocated_between_them() {
+    let planted = Planted::start(&["late"], Some("4K"));
+    let first = planted.pprof();
+    std::thread::sleep(Duration::from_millis(300));
+    let base = format!("--base={}", first.display());
+    let more = printed(&mut planted.profile(&["--format=leaks", &base]));
+    assert!(more.contains("more objects are live than before"), "{more}");
+    assert!(more.contains("leak (planted.c:18)"), "{more}");
+    let same = printed(
+        neap()
+            .arg("profile")
+            .arg(&first)
+            .args(["--format=leaks", &base]),
+    );
+    assert!(same.contains("no place holds more live bytes"), "{same}");
+    let refused = planted.profile(&["--for=100ms", &base]).output().unwrap();
+    assert!(
+        said(&refused).contains("is a difference already"),
+        "{}",
+        said(&refused)
+    );
+    assert_eq!(refused.status.code(), Some(125));
+}
+
+#[test]
 fn a_program_that_is_gone_from_the_disk_gives_offsets_or_names() {
     let planted = Planted::start(&[], OFTEN);
     fs::remove_file(planted.file("planted")).unwrap();

@@ -130,7 +130,7 @@ pub fn region(bytes: &[u8]) {
     }
 }
 
-/// The profile of a session: the difference of two readings of a region.
+/// The differences of two readings of a region.
 pub fn regions(bytes: &[u8]) {
     let Some((&[low, high], rest)) = bytes.split_first_chunk::<2>() else {
         return;
@@ -144,9 +144,12 @@ pub fn regions(bytes: &[u8]) {
             print(&profile);
         }
     }
-    let mut difference = later;
-    crate::profile::subtract(&mut difference, &earlier);
-    let _ = Profile::from_region_of(&difference, 1);
+    let profile = |bytes: &[u8]| Profile::from_region_of(bytes, 1);
+    if let (Ok(earlier), Ok(later)) = (profile(&earlier), profile(&later))
+        && let Ok(more) = later.since(&earlier)
+    {
+        print(&more);
+    }
 }
 
 /// A region: changes to a sound head, two bytes with the length of the mappings' text, that text,

@@ -1,19 +1,24 @@
 //! Sessions: what a region gained between two readings.
 
-use super::{planted, region, site};
+use super::{live, planted, region, site};
 use crate::attach::testing::Forged;
-use crate::profile::model::{Extent, Profile, Switched, Value};
+use crate::profile::model::{Extent, Frame, Profile, Switched, Value};
 use crate::profile::pprof::{decode, encode};
 use crate::profile::region::{Region, Session, subtract};
 use crate::profile::{Base, json, leaks, tree};
 use neap_shared::sites::{Head, PARTS, Site};
 use std::mem::offset_of;
+use std::sync::Arc;
 
 /// A region with samples.
 fn sampled(sites: &[Site]) -> Vec<u8> {
     let mut bytes = region("", sites);
     bytes[offset_of!(Head, samples)] = 1;
     bytes
+}
+
+fn parsed(bytes: &[u8]) -> Region {
+    Region::parse(bytes).unwrap()
 }
 
 /// The same site with only this number of its objects still live.
@@ -29,18 +34,13 @@ fn surviving(objects: u64, size: u64, class: u64, of: Site) -> Site {
 #[test]
 fn a_session_has_what_was_added_to_each_place() {
     let earlier = sampled(&[site(&[], 1, 50, 64), site(&[1], 10, 24, 32)]);
-    let mut later = sampled(&[
+    let mut later = parsed(&sampled(&[
         site(&[], 3, 50, 64),
         surviving(12, 24, 32, site(&[1], 100, 24, 32)),
         site(&[2], 5, 100, 112),
-    ]);
+    ]));
     assert_eq!(subtract(&mut later, &earlier), Some(0));
-    let figures: Vec<_> = Region::parse(&later)
-        .unwrap()
-        .sites
-        .iter()
-        .map(|site| site.figures)
-        .collect();
+    let figures: Vec<_> = later.sites.iter().map(|site| site.figures).collect();
     let allocated = figures
         .iter()
         .map(|of| (of.alloc_objects, of.alloc_bytes, of.alloc_usable));
@@ -61,10 +61,10 @@ fn a_session_has_what_was_added_to_each_place() {
 fn what_shrank_is_told_apart_and_counts_for_nothing() {
     let old = site(&[1], 10, 24, 32);
     let earlier = sampled(&[Site::default(), old]);
-    let mut later = sampled(&[Site::default(), surviving(3, 24, 32, old)]);
+    let mut later = parsed(&sampled(&[Site::default(), surviving(3, 24, 32, old)]));
     assert_eq!(subtract(&mut later, &earlier), Some(7 * 24));
     // Nothing was allocated there and nothing grew, so the session does not list it.
-    assert_eq!(Region::parse(&later).unwrap().sites, []);
+    assert_eq!(later.sites, []);
 }
 
 #[test]
@@ -74,15 +74,15 @@ fn of_another_region_or_an_empty_one_nothing_is_taken() {
     let mut other = sampled(&one);
     other[offset_of!(Head, began_ms)] ^= 1;
     for earlier in [&other, &region("", &one), &Vec::new(), &vec![7; 1000]] {
-        let mut later = whole.clone();
+        let mut later = parsed(&whole);
         assert_eq!(subtract(&mut later, earlier), None);
-        assert_eq!(later, whole);
+        assert_eq!(later.sites, parsed(&whole).sites);
     }
     // A forged region may have other frames at the same site.
     let earlier = sampled(&[Site::default(), site(&[2], 9, 24, 32)]);
-    let mut later = whole.clone();
+    let mut later = parsed(&whole);
     assert_eq!(subtract(&mut later, &earlier), Some(0));
-    assert_eq!(later, whole);
+    assert_eq!(later.sites, parsed(&whole).sites);
 }
 
 /// A process that samples at this rate and has samples.
@@ -279,4 +279,85 @@ fn profiles_in_a_row_share_what_is_live_and_no_allocation() {
         [(0, 0, 10)]
     );
     assert!(Base::of(&[7; 1000]).is_err() && base.profile(vec![7; 1000], 1).is_err());
+}
+
+/// A profile of `planted`'s process, taken a second later.
+fn later(change: impl Fn(&mut Profile)) -> Profile {
+    let mut later = planted();
+    later.ended_ms += 1000;
+    change(&mut later);
+    later
+}
+
+#[test]
+fn a_later_profile_has_what_it_has_more_than_an_earlier_one() {
+    let grown = later(|later| {
+        later.stacks[0].figures.live_bytes -= 1 << 20;
+        later.stacks[0].figures.live_usable -= 1 << 20;
+        later.stacks[1].figures.add(&live(10, 24, 32));
+        let twin = later.stacks[1].clone();
+        later.stacks.push(twin);
+    });
+    let more = grown.since(&planted()).unwrap();
+    assert_eq!((more.began_ms, more.ended_ms), (12_500, 13_500));
+    assert_eq!(more.extent, Extent::Session { shrunk: 1 << 20 });
+    let [only] = &more.stacks[..] else {
+        panic!("{:?}", more.stacks)
+    };
+    assert_eq!(only.frames, planted().stacks[1].frames);
+    let mut expected = live((1 << 20) + 10, 24, 32);
+    expected.add(&live(10, 24, 32));
+    assert_eq!(only.figures, expected);
+    let back = decode(&encode(&more)).unwrap();
+    assert_eq!((back.began_ms, back.extent), (more.began_ms, more.extent));
+    // What is gone entirely has shrunk as well.
+    let without = later(|later| later.stacks.clear());
+    let more = without.since(&planted()).unwrap();
+    let shrunk = planted().total().live_bytes;
+    assert_eq!(
+        (more.stacks, more.extent),
+        (vec![], Extent::Session { shrunk })
+    );
+}
+
+#[test]
+fn runs_are_compared_by_function() {
+    let moved = |pid| {
+        later(|later| {
+            later.pid = pid;
+            for stack in &mut later.stacks {
+                let frames = stack.frames.iter().map(|frame| (**frame).clone());
+                let moved = frames.map(|frame| {
+                    Arc::new(Frame {
+                        line: frame.line + 1,
+                        ..frame
+                    })
+                });
+                stack.frames = moved.collect();
+            }
+        })
+    };
+    let more = moved(78).since(&planted()).unwrap();
+    assert_eq!((more.stacks.len(), more.began_ms), (0, more.ended_ms));
+    assert_eq!(
+        tree(&more, Value::LiveSpace).lines().next().unwrap(),
+        "planted, process 78: 0 B in 0 objects allocated more than in the other run (sampled every \
+         512.0 KiB on average); no place holds more live bytes than before."
+    );
+    // Of one process, another line is another place.
+    let lines = moved(77).since(&planted()).unwrap();
+    assert_eq!(lines.total(), planted().total());
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let session = later(|later| later.extent = Extent::Session { shrunk: 0 });
+    for (one, other, why) in [
+        (session.clone(), planted(), "is a difference already"),
+        (later(|_| ()), session, "is a difference already"),
+        (planted(), later(|_| ()), "is the later one"),
+    ] {
+        let refused = one.since(&other).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
 }
