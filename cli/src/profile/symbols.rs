@@ -7,10 +7,11 @@
 
 use super::model::{Frame, Mapping, base};
 use super::names::short;
-use crate::attach::range;
+use crate::attach::{Process, range};
 use crate::files;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
+use indexmap::IndexSet;
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
 use std::ops::Range;
@@ -37,14 +38,16 @@ impl Symbols {
     pub fn new(maps: &str, functions: &[Arc<Frame>], origin: Origin) -> Self {
         let function = |frame: &Arc<Frame>| (frame.address, vec![Arc::clone(frame)]);
         let maps = Maps::parse(maps);
+        let files: Vec<_> = maps
+            .all()
+            .iter()
+            .map(|mapped| origin.file(mapped))
+            .collect();
+        let builder = Symbolizer::builder().enable_auto_reload(false);
         Self {
-            files: maps
-                .all()
-                .iter()
-                .map(|mapped| origin.file(mapped))
-                .collect(),
             jit: Jit::of(origin.pid),
-            symbolizer: Symbolizer::builder().enable_auto_reload(false).build(),
+            symbolizer: builder.set_debug_dirs(Some(debug_dirs(&files))).build(),
+            files,
             known: functions.iter().map(function).collect(),
             maps,
         }
@@ -127,6 +130,16 @@ impl Symbols {
             .ok()?
             .into_sym()
     }
+}
+
+/// Where a file's debugging information may be, apart from its own directory: as gdb looks.
+fn debug_dirs(files: &[Option<PathBuf>]) -> IndexSet<PathBuf> {
+    let global = ["/usr/lib/debug", "/lib/debug"].map(PathBuf::from);
+    let beside = files
+        .iter()
+        .flatten()
+        .map(|file| file.with_file_name(".debug"));
+    global.into_iter().chain(beside).collect()
 }
 
 /// The source location of a call.
@@ -317,8 +330,16 @@ const MOST_PIECES: usize = 1 << 20;
 impl Jit {
     /// The map of a process; empty if there is none.
     pub fn of(pid: u32) -> Self {
-        let name = format!("/tmp/perf-{pid}.map");
-        let seen = [format!("/proc/{pid}/root{name}"), name];
+        // In a PID namespace, the process names the file by its number there, the last one.
+        let numbers = Process::open(pid.cast_signed()).map(|process| process.numbers());
+        let own = numbers
+            .ok()
+            .and_then(|numbers| numbers.into_iter().rev().nth(1));
+        let own = own.unwrap_or(pid.into());
+        let seen = [
+            format!("/proc/{pid}/root/tmp/perf-{own}.map"),
+            format!("/tmp/perf-{pid}.map"),
+        ];
         let text = seen.iter().find_map(|path| text(path));
         text.map(|text| Self::parse(&text)).unwrap_or_default()
     }

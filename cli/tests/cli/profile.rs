@@ -1,7 +1,8 @@
 //! `neap profile`: a program with known allocations, the texts about it, and the files for other
 //! tools.
 
-use crate::stage::{clean, compile, neap, printed, room, said};
+use crate::skips::needs_root;
+use crate::stage::{clean, compile, neap, printed, room, said, with_own_mounts};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -215,6 +216,88 @@ fn a_program_that_is_gone_from_the_disk_gives_offsets_or_names() {
         tree.contains("download") || tree.contains("planted+0x"),
         "{tree}"
     );
+}
+
+/// The descendant of a process with this name.
+#[cfg(target_arch = "x86_64")]
+fn descendant(pid: u32, name: &str) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    let mut children = children
+        .split_whitespace()
+        .map(|child| child.parse().unwrap());
+    let is_it =
+        |pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    children.find_map(|child| {
+        if is_it(child) {
+            Some(child)
+        } else {
+            descendant(child, name)
+        }
+    })
+}
+
+/// In a container, a program names the file after its number there.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn code_made_at_run_time_has_its_name_in_a_pid_namespace() {
+    let Some(mut command) = with_own_mounts() else {
+        return needs_root("no mount namespace can be made here");
+    };
+    let room = room();
+    let program = room.path().join("made");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/jit.c");
+    compile(["-O1", source, "-o"], &program);
+    let script = "mount -t tmpfs none /dev/shm && mount --bind /dev/shm /tmp && exec \"$@\"";
+    command.args(["--pid", "--fork", "--kill-child", "sh", "-c", script, "sh"]);
+    command
+        .arg(env!("CARGO_BIN_EXE_neap"))
+        .args(["run", "--sample", "64K", "--"])
+        .arg(&program);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "ready\n");
+    let pid = descendant(child.id(), "made").expect("the program runs");
+    let text = printed(neap().args(["profile", "--format=leaks", &pid.to_string()]));
+    assert!(text.contains("      made_at_run_time\n"), "{text}");
+    drop(child.stdin.take());
+    let _ = child.wait();
+}
+
+#[test]
+fn debugging_information_beside_the_program_is_found() {
+    let room = room();
+    let (program, debug) = (room.path().join("beside"), room.path().join(".debug"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/planted.c");
+    compile(["-O1", "-g", "-fno-builtin", source, "-o"], &program);
+    fs::create_dir(&debug).unwrap();
+    let link = debug.join("beside.debug");
+    let objcopy = |arguments: &[&std::ffi::OsStr]| {
+        printed(clean(Path::new("objcopy")).args(arguments));
+    };
+    objcopy(&[
+        "--only-keep-debug".as_ref(),
+        program.as_ref(),
+        link.as_ref(),
+    ]);
+    objcopy(&["--strip-all".as_ref(), program.as_ref()]);
+    let added = format!("--add-gnu-debuglink={}", link.display());
+    objcopy(&[added.as_ref(), program.as_ref()]);
+    let text = said(
+        &neap()
+            .args(["run", "--leaks", "--"])
+            .arg(&program)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap(),
+    );
+    assert!(text.contains("download (planted.c:29)"), "{text}");
 }
 
 #[test]

@@ -231,12 +231,9 @@ impl Growth {
             let freed_from_ms = without_teardown(&mut series);
             (series, by, freed_from_ms)
         });
-        let (series, by, freed_from_ms) = counts.find(|(series, _, freed_from_ms)| {
-            is_covered(
-                series,
-                freed_from_ms.unwrap_or_else(|| subject.duration_ms()),
-            )
-        })?;
+        let end_ms = subject.duration_ms();
+        let (series, by, freed_from_ms) =
+            counts.find(|(series, _, freed_ms)| is_covered(series, freed_ms.unwrap_or(end_ms)))?;
         Some(Self {
             freed_from_ms,
             ..judged(&series, by, history.most())?
@@ -263,12 +260,8 @@ impl Growth {
 
     /// A sentence for another finding.
     pub fn remark(&self) -> String {
-        let (grown, time, until) = (
-            Bytes(self.to - self.from),
-            seconds(self.in_ms),
-            self.until(),
-        );
-        let (what, _) = self.what();
+        let (grown, time) = (Bytes(self.to - self.from), seconds(self.in_ms));
+        let (until, (what, _)) = (self.until(), self.what());
         format!(" {what} grew {until}, by {grown} in the last {time} of that.")
     }
 

@@ -150,11 +150,7 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
         let left = left.map_or(0, |other| other.figures.live_bytes);
         let texts = || {
             let (bytes, part, name) = (site.live(), percent(live_bytes, whole), site.name());
-            let remedy = if left >= live_bytes / 2 {
-                "stayed"
-            } else {
-                "peak"
-            };
+            let stayed = left >= live_bytes / 2;
             [
                 format!(
                     "When the program held nearly the most, at {}, {bytes} ({part}) were held by \
@@ -166,19 +162,11 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
                     Bytes(left),
                     path(site)
                 ),
-                text(remedy),
+                text(if stayed { "stayed" } else { "peak" }),
             ]
         };
-        let is_much = stands_out(live_bytes, whole, 0.25);
-        is_much.then(|| {
-            at(
-                site,
-                "peak",
-                live_bytes,
-                (whole, "what was live then"),
-                texts(),
-            )
-        })
+        let of = (whole, "what was live then");
+        stands_out(live_bytes, whole, 0.25).then(|| at(site, "peak", live_bytes, of, texts()))
     })
 }
 
@@ -381,14 +369,12 @@ fn untouched(subject: &Subject, block: u64) -> Option<String> {
 }
 
 fn path(site: &Site) -> String {
-    match site.callers.as_slice() {
-        [] => String::new(),
-        callers => {
-            let names: Vec<_> = callers
-                .iter()
-                .map(|name| format!("`{}`", name.replace('`', "'")))
-                .collect();
-            format!(" Called by {}.", names.join(" ← "))
-        }
+    let names = site.callers.iter();
+    let names: Vec<_> = names
+        .map(|name| format!("`{}`", name.replace('`', "'")))
+        .collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" Called by {}.", names.join(" ← ")),
     }
 }
