@@ -15,10 +15,6 @@ use crate::work::count::{self, Counted};
 /// The exit code if instructions cannot be counted here.
 const CANNOT_COUNT: u8 = 3;
 
-/// Its batch spans many slabs, so the layout of the harness's own few blocks among them changes it
-/// by a tenth.
-const LAYOUT_DEPENDENT: &str = "fifo-1024";
-
 /// The peer for which only a pair of calls for 64 bytes is counted: Neap in a mode that chooses
 /// blocks at random.
 const HARDENED: &str = "neap-hardened";
@@ -105,7 +101,7 @@ fn golden_text(arguments: &Arguments) -> anyhow::Result<String> {
         ));
     }
     text.push_str("# instructions a malloc and free, loop included\n");
-    for counted in count::PAIRS.iter().filter(|c| c.name != LAYOUT_DEPENDENT) {
+    for counted in count::PAIRS {
         text.push_str(&line(counted, run::instructions(counted, library)?));
     }
     text.push_str("# a malloc and free of a large block, loop included, give or take 8\n");

@@ -11,7 +11,7 @@ use super::misuse;
 use super::opened::Opened;
 use super::origin::Origin;
 use super::thread_cache::Cache;
-use crate::base::policy::Driver;
+use crate::base::policy::{Driver, START_BYTES};
 use crate::base::sync::{Ordering, fence, light_barrier};
 use crate::base::units::SLICE_BYTES;
 use crate::pages::Age;
@@ -314,16 +314,18 @@ impl Heap {
         open.inner.granted - shallow.min(self.budget.plain_bytes())
     }
 
-    /// No magazine gets deeper where no spans are cached, nor before the process has a purge
-    /// thread: until then only calls that miss the magazines give memory back, and start the
-    /// thread. Under a limit of some MiB, deep magazines would hold what a request needs.
+    /// No magazine gets deeper where no spans are cached. Under a limit of some MiB, deep magazines
+    /// would hold what a request needs. Nor does one in a larger heap without a purge thread, where
+    /// only calls that miss the magazines give memory back.
     fn deep(&self) -> Depth {
         let limits = self.pages.limits();
-        let is_tended = limits.driver() == Driver::Thread;
-        let slices = limits.cache_slices() * usize::from(is_tended);
-        Depth::Deep {
-            most: slices * SLICE_BYTES * DEEP_SHARDS,
-        }
+        let most = limits.cache_slices() * SLICE_BYTES * DEEP_SHARDS;
+        let most = match limits.driver() {
+            Driver::Thread => most,
+            Driver::Callers if self.pages.extent() < START_BYTES => most.min(START_BYTES / 2),
+            Driver::Callers => 0,
+        };
+        Depth::Deep { most }
     }
 
     /// Takes a grant back. At every step the cache notes at least what the budget counts for it,
