@@ -14,12 +14,13 @@ use crate::loader::{self, wrappers, wraps};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::{NonNull, null};
-use neap_heap::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
+use neap_heap::base::sync::plain::{AtomicUsize, Ordering};
 use neap_heap::fork::{StreamLock, set_stream_lock};
 use neap_heap::init;
 use neap_heap::os::loader::set_errno;
 use neap_heap::os::process;
 use neap_heap::reclaim::thread as purge;
+use neap_instruments::profile::python_release;
 use neap_instruments::statistics;
 
 wraps! {
@@ -29,17 +30,10 @@ wraps! {
 
 type Forkpty = unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int;
 
-/// Whether the program counts its threads after each fork, and warns if there is another than its
-/// own: CPython from 3.12 on does.
-static COUNTS_THREADS: AtomicBool = AtomicBool::new(false);
-
 /// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
     look();
     wrapped::look();
-    // New in 3.12.
-    let python = loader::listed(c"PyErr_GetRaisedException");
-    COUNTS_THREADS.store(python.is_some(), Ordering::Relaxed);
 }
 
 wrappers! {
@@ -77,6 +71,7 @@ wrappers! {
 /// # Safety
 /// - As `fork(2)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = "neap_text")]
 unsafe extern "C" fn fork() -> c_int {
     // SAFETY: as C declares the function. Without it, no C library runs handlers of forks.
     around(&mut || unsafe {
@@ -119,6 +114,7 @@ unsafe extern "C" fn forkpty(
 /// Calls `fork`, which runs the program's handlers of forks. These start no purge thread in the
 /// parent. Not generic, because the parts are large.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 fn around(fork: &mut dyn FnMut() -> c_int) -> c_int {
     // The library's own handlers, where it has not started because no call needed it.
     if loader::serves() {
@@ -126,14 +122,17 @@ fn around(fork: &mut dyn FnMut() -> c_int) -> c_int {
     }
     #[cfg(not(all(panic = "abort", feature = "archive")))]
     let fork = &mut || at_fork::around(&mut *fork);
-    purge::start_none_during(|| match COUNTS_THREADS.load(Ordering::Relaxed) {
-        true => purge::fork_alone(fork),
-        false => fork(),
+    // From 3.12 on, CPython counts its threads after each fork, and warns if there is another than
+    // its own.
+    purge::start_none_during(|| match python_release() {
+        0x30C.. => purge::fork_alone(fork),
+        _ => fork(),
     })
 }
 
 /// Ends the process at once, after writing the requested statistics.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = "neap_text")]
 extern "C" fn _exit(status: c_int) -> ! {
     statistics::ends_at_once();
     process::exit_at_once(status)

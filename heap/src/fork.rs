@@ -161,6 +161,7 @@ unsafe fn release(copier: Copier) {
 ///
 /// # Safety
 /// - [`prepare`] was called by the thread that this one is the copy of.
+#[unsafe(link_section = "neap_text")]
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };

@@ -360,6 +360,8 @@ const PATH_BYTES: usize = 4096;
 ///
 /// # Safety
 /// - The process has one thread.
+#[cold]
+#[inline(never)]
 unsafe fn follow_classes(path: &[u8]) {
     let ignored = |why: core::fmt::Arguments<'_>| {
         warn(format_args!(

@@ -23,16 +23,15 @@ struct Found {
 
 type Find = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
 
-/// `_dl_find_object`, null where there is none or none was looked for.
-static FIND: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
 /// Whether the C library is musl. It never unloads an object, and allocates by other functions than
 /// the program's `malloc` while it holds its loader's lock, so that `malloc` may take the lock.
+#[unsafe(link_section = "neap_fork")]
 static IS_MUSL: AtomicBool = AtomicBool::new(false);
 
 /// The program itself. Where there is a gap between two of its segments, the loader answers with
 /// the segment of an address instead of the whole object. `lld` leaves such a gap where a segment
 /// ends right before a page's end, in about one program of a hundred.
+#[unsafe(link_section = "neap_fork")]
 static PROGRAM: Program = Program {
     link_map: AtomicPtr::new(null_mut()),
     start: AtomicUsize::new(0),
@@ -98,10 +97,9 @@ pub struct Object {
     pub eh_frame_hdr: usize,
 }
 
-/// Takes the C library's function, so that [`object_at`] can answer. True if it is there.
+/// Learns what [`object_at`] needs. True if that can answer.
 pub fn look_up() -> bool {
     let find = find_object();
-    FIND.store(find, Ordering::Relaxed);
     // musl always has `dlsym`; before glibc 2.34 a process may lack it. A static program's only
     // object is found as musl's are.
     let is_musl = (has_dlsym() || is_static()) && find.is_null() && !is_glibc();
@@ -136,7 +134,7 @@ pub fn object_at(address: usize) -> Option<Object> {
 
 /// The loader's answer, if it knows of an object with a table at `address`.
 fn find(address: usize) -> Option<Found> {
-    let find = FIND.load(Ordering::Relaxed);
+    let find = find_object();
     if find.is_null() {
         return None;
     }

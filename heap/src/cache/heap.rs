@@ -21,6 +21,8 @@ use crate::stacks::Pool;
 /// costs a short-lived process a fault, and its parent's `fork` another.
 #[repr(C, align(2048))]
 pub struct Heap {
+    /// Stacks for coroutines: half a page.
+    pub stacks: Pool,
     /// All caches.
     pub registry: Registry,
     /// The bounds of the magazines.
@@ -48,8 +50,6 @@ pub struct Heap {
     pub pages: PageHeap<Linux>,
     /// Slabs with free blocks: the program's, its sampled ones, and those of metadata.
     pub depots: &'static Depots,
-    /// Stacks for coroutines.
-    pub stacks: Pool,
     /// Where the pool of guarded blocks starts and ends; 0 without one.
     pub(super) pool: [AtomicUsize; 2],
 }

@@ -76,6 +76,7 @@ struct Watch {
 /// Each is a [`Report`].
 static REPORTS: [AtomicPtr<()>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 /// The C library's `sigaction`, if the frontend replaces that name: a [`SetAction`].
+#[unsafe(link_section = "neap_fork")]
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// Whether a reported address may raise SIGBUS.
 static EXPECTS_BUS: AtomicBool = AtomicBool::new(false);

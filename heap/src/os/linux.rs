@@ -392,6 +392,7 @@ pub struct Linux;
 impl Os for Linux {}
 
 /// The cached answer about `vm.overcommit_memory`.
+#[unsafe(link_section = "neap_fork")]
 static STRICT: AtomicU8 = AtomicU8::new(UNASKED);
 /// Whether the kernel uses huge pages unasked.
 static HUGE: AtomicU8 = AtomicU8::new(UNASKED);

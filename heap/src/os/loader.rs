@@ -83,6 +83,7 @@ struct Found {
     find_object: AtomicPtr<c_void>,
 }
 
+#[unsafe(link_section = "neap_fork")]
 static FOUND: Found = Found {
     is_known: AtomicBool::new(false),
     is_glibc: AtomicBool::new(false),
@@ -92,9 +93,10 @@ static FOUND: Found = Found {
 /// Looks for what only some processes have, unless that was done. At the process's start, because
 /// [`find`] needs a list that does not change, and `dlsym` would leave an error.
 pub fn begin() {
-    if FOUND.is_known.swap(true, Ordering::Relaxed) {
+    if FOUND.is_known.load(Ordering::Relaxed) {
         return;
     }
+    FOUND.is_known.store(true, Ordering::Relaxed);
     // SAFETY: RTLD_DEFAULT is a handle that dlsym knows.
     let asked = |name| NonNull::new(unsafe { symbol(libc::RTLD_DEFAULT, name) });
     // SAFETY: the process has one thread, or the loader's lock is held, as in a constructor.

@@ -47,9 +47,12 @@ pub(super) struct Gate {
     pub(super) waits: Waits,
 }
 
-// The section begins at a multiple of 1,024 bytes and is shorter, so it lies on one page.
+// The section begins at a multiple of 1,024 bytes and is shorter, so it lies on one page. The heap
+// comes before it (`cache/heap.rs`), and behind it what is zero at first.
 #[cfg(not(loom))]
 core::arch::global_asm!(
+    ".pushsection neap_heap,\"aw\",@progbits",
+    ".popsection",
     ".pushsection neap_fork,\"aw\",@progbits",
     ".p2align 10",
     ".popsection",

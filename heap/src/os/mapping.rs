@@ -469,6 +469,7 @@ unsafe fn map_again(start: *mut u8, bytes: usize) -> bool {
 const MULTIPLIER: u64 = 0xd6e8_feb8_6659_fd93;
 
 /// The state of the addresses that [`scattered`] chooses; 0: the kernel chooses.
+#[unsafe(link_section = "neap_fork")]
 static ANYWHERE: AtomicU64 = AtomicU64::new(0);
 
 /// From now on, arenas lie at addresses that follow from `seed`.

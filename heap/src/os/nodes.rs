@@ -12,13 +12,16 @@ use core::ptr::null_mut;
 pub const MOST_NODES: usize = 4;
 
 /// How many node numbers are in use; 0: unknown.
+#[unsafe(link_section = "neap_fork")]
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The same. Set before [`COUNT`], so that a fork sees it before any thread uses a new number.
+#[unsafe(link_section = "neap_fork")]
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
 /// The vDSO's `getcpu`, which tells a thread's node without entering the kernel; null before
 /// [`find_teller`], and where there is none.
+#[unsafe(link_section = "neap_fork")]
 static TELL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Looks for the vDSO's function. The caller holds no lock: the search calls functions that other

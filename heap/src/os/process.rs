@@ -201,6 +201,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 
 /// The kernel's function that tells the time without entering it; null before [`find_clock`], and
 /// where there is none.
+#[unsafe(link_section = "neap_fork")]
 static CLOCK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Looks for the kernel's function.
@@ -266,6 +267,7 @@ pub(super) fn limit_of(resource: impl Into<i64>) -> Option<usize> {
 /// page that it had once may go, neither by advice that works on locked memory nor by mapping
 /// afresh. Of a call past the library's own wrapper Neap learns range by range, because the kernel
 /// refuses `MADV_DONTNEED` there.
+#[unsafe(link_section = "neap_fork")]
 static MEMORY_LOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program is known to have locked its memory.

@@ -25,6 +25,7 @@ pub struct Shared {
 /// A private word that says whether this process made its shared memory itself. A child with its
 /// own copy of everything else finds 0 there (`MADV_WIPEONFORK`). It is not there if the kernel
 /// lacks that advice.
+#[unsafe(link_section = "neap_fork")]
 // SAFETY: 0 is an integer.
 static MINE: Wiped<AtomicU8> = unsafe { Wiped::new() };
 

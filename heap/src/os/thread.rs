@@ -139,6 +139,7 @@ pub fn with_signals_masked<T>(work: impl FnOnce() -> T) -> T {
 
 /// What `SIGRTMIN` was when it was first asked for; 0 before. `__libc_allocate_rtsig` raises it,
 /// and the signals that it hands out are a program's.
+#[unsafe(link_section = "neap_fork")]
 static LEAST_SIGNAL: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread's mask of signals, in the kernel's form.

@@ -199,6 +199,7 @@ impl Drop for Hold {
 
 /// One hold fewer. A handler of signals may have forked since it began: in the child there is none.
 #[inline(never)]
+#[unsafe(link_section = "neap_text")]
 fn give_up_hold() {
     let less = |holds: usize| holds.checked_sub(1);
     let _ = HOLDS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);

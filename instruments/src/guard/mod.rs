@@ -39,6 +39,7 @@ const EVERY: u64 = 0;
 const OFF: u64 = u64::MAX;
 
 /// The mean time between two guarded samples of a thread, in ms, [`EVERY`] or [`OFF`].
+#[unsafe(link_section = "neap_fork")]
 static INTERVAL: AtomicU64 = AtomicU64::new(OFF);
 
 /// When caches are armed next, in ms, or one of the two below.
@@ -59,6 +60,7 @@ const LATE_MS: u64 = 4;
 static RANDOM: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
 
 /// Guarded blocks handed out, for observers.
+#[unsafe(link_section = "neap_fork")]
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 
 /// The pool's lock, for a fork.

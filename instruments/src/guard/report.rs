@@ -111,6 +111,7 @@ fn is_repeated(fault: &Fault) -> bool {
 }
 
 /// Memory errors that guarded blocks have shown, for observers.
+#[unsafe(link_section = "neap_fork")]
 pub(super) static ERRORS: AtomicU64 = AtomicU64::new(0);
 
 /// Counts an error, on the status page as well. Safe in a signal handler.
@@ -122,6 +123,7 @@ fn note_error() {
 }
 
 /// The thread that reports; 0: none.
+#[unsafe(link_section = "neap_fork")]
 static REPORTER: futex::Word = futex::Word::new(0);
 static REPORTS: AtomicU32 = AtomicU32::new(0);
 

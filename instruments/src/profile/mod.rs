@@ -32,6 +32,7 @@ use neap_heap::watched::harden;
 use neap_shared::sites::{FRAMES, PARTS};
 use neap_shared::status_page::Refusal;
 pub(crate) use python::find_python;
+pub use python::python_release;
 use region::REGION;
 use samples::Weight;
 
@@ -47,6 +48,7 @@ const LEAST_SAMPLES: u64 = 32;
 const LOOK_MS: u64 = 4;
 
 /// The rate that the options ask for; 0: none.
+#[unsafe(link_section = "neap_fork")]
 static WANTED: AtomicU64 = AtomicU64::new(0);
 
 /// Samples from the start on, on average once every `rate` bytes.

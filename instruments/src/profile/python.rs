@@ -16,7 +16,7 @@ use crate::peek::Peek;
 use core::ffi::{CStr, c_void};
 use core::mem::transmute;
 use core::ptr::{self, NonNull, null_mut};
-use neap_heap::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};
+use neap_heap::base::sync::plain::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
 use neap_heap::os::loader;
 use neap_shared::sites::{FILE_AT, FRAMES, FUNCTION_AT, PYTHON, PYTHON_FRAMES};
 
@@ -117,6 +117,15 @@ static LAYOUT: AtomicPtr<Layout> = AtomicPtr::new(null_mut());
 
 type ThisThread = unsafe extern "C" fn() -> *mut c_void;
 
+/// CPython's minor release, as in `Py_Version`; 0 before 3.11, or without Python.
+#[unsafe(link_section = "neap_fork")]
+static RELEASE: AtomicU16 = AtomicU16::new(0);
+
+/// See [`RELEASE`].
+pub fn python_release() -> u16 {
+    RELEASE.load(Ordering::Relaxed)
+}
+
 /// Looks for Python in the program and its libraries. Called in a constructor only.
 pub(crate) fn find_python() {
     _ = look_up();
@@ -127,10 +136,9 @@ fn look_up() -> Option<()> {
     let find = |name: &CStr| unsafe { loader::find(None, name) }.ok().flatten();
     let version = find(c"Py_Version")?;
     // SAFETY: a constant of this type in CPython, and readable in whatever defines the name.
-    let release = unsafe { version.cast::<u64>().read_unaligned() } >> 16;
-    let layout = LAYOUTS
-        .iter()
-        .find(|layout| u64::from(layout.release) == release)?;
+    let release = (unsafe { version.cast::<u64>().read_unaligned() } >> 16) as u16;
+    RELEASE.store(release, Ordering::Relaxed);
+    let layout = LAYOUTS.iter().find(|layout| layout.release == release)?;
     LAYOUT.store(ptr::from_ref(layout).cast_mut(), Ordering::Relaxed);
     let code_type = find(c"PyCode_Type")?;
     CODE_TYPE.store(code_type.addr().get(), Ordering::Relaxed);

@@ -32,6 +32,7 @@ unsafe impl Zeroable for Entry {}
 static ENTRIES: Late<Entries> = Late::new();
 
 /// Counts how often all entries were invalidated; part of each entry's address.
+#[unsafe(link_section = "neap_fork")]
 static GENERATION: AtomicU16 = AtomicU16::new(1);
 
 /// Invalidates all entries.
