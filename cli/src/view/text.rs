@@ -32,7 +32,7 @@ pub fn page(view: &View, advice: &str, detail: Detail) -> String {
             let verdict = verdict(view, &figures.ledger);
             out += &(folded(&verdict, WIDTH).join("\n") + "\n\n");
             ledger(&mut out, &figures.ledger, detail);
-            if detail == Detail::All {
+            if detail == Detail::All || overcounted(view, &figures.ledger) > 0 {
                 kernel(&mut out, view);
                 let apart = difference(figures.ledger.resident, view.kernel.arenas_rss);
                 out += &fact("difference", format!("{apart:>FIGURE$}  between the two"));
@@ -55,13 +55,19 @@ fn verdict(view: &View, ledger: &Ledger) -> String {
     let lines = ledger.lines();
     let most = lines[OF_BLOCKS..].iter().max_by_key(|line| line.bytes);
     let most = most.expect("the ledger has such lines");
-    let mut out = format!(
-        "It has {} in RAM, {} of it in the heap. Live blocks take {}. ",
-        Bytes(view.kernel.process_rss),
-        Bytes(ledger.resident),
-        Bytes(held(ledger)),
-    );
-    if unused > 0 {
+    let (process, over) = (Bytes(view.kernel.process_rss), overcounted(view, ledger));
+    let (heap, live) = (Bytes(ledger.resident - over), Bytes(held(ledger)));
+    let mut out = format!("It has {process} in RAM, {heap} of it in the heap. ");
+    if over > 0 {
+        out += &format!(
+            "The process could not ask the kernel which pages are in RAM (it has changed its user, \
+             or is in a sandbox), so the lines below count {} too much. ",
+            Bytes(over)
+        );
+    } else {
+        out += &format!("Live blocks take {live}. ");
+    }
+    if unused > 0 && over == 0 {
         out += &format!(
             "Of the other {} ({} of the heap), the largest part is {} ({}). ",
             Bytes(unused),
@@ -100,6 +106,18 @@ fn elsewhere(view: &View) -> String {
     )
 }
 
+/// By how many bytes the ledger exceeds the kernel's count, because the process could not ask which
+/// pages are resident.
+fn overcounted(view: &View, ledger: &Ledger) -> u64 {
+    match (
+        ledger.asked_kernel,
+        view.kernel.of_arenas(view.kernel.arenas_rss),
+    ) {
+        (0, Some(counted)) => ledger.resident.saturating_sub(counted),
+        _ => 0,
+    }
+}
+
 fn line(out: &mut String, sign: char, name: &str, bytes: u64, meaning: &str) {
     let row = Row {
         sign,
@@ -125,21 +143,11 @@ fn ledger(out: &mut String, ledger: &Ledger, detail: Detail) {
     if others != 0 {
         let bytes = others.unsigned_abs() as u64;
         let sign = if others < 0 { '-' } else { '+' };
-        line(
-            out,
-            sign,
-            "others",
-            bytes,
-            "of at most 1 % each; --all shows them",
-        );
+        let meaning = "of at most 1 % each; --all shows them";
+        line(out, sign, "others", bytes, meaning);
     }
-    line(
-        out,
-        '=',
-        "resident",
-        ledger.resident,
-        ledger.resident_meaning(),
-    );
+    let meaning = ledger.resident_meaning();
+    line(out, '=', "resident", ledger.resident, meaning);
     out.push('\n');
 }
 
@@ -152,13 +160,8 @@ fn rest(out: &mut String, view: &View) {
     let kernel = view.kernel;
     let meaning = "resident in the process, outside of the arenas";
     line(out, ' ', "not ours", kernel.foreign_rss(), meaning);
-    line(
-        out,
-        ' ',
-        "process",
-        kernel.process_rss,
-        "the whole process, resident",
-    );
+    let meaning = "the whole process, resident";
+    line(out, ' ', "process", kernel.process_rss, meaning);
     if kernel.process_swap > 0 {
         let ours = Bytes(kernel.arenas_swap);
         let meaning = format!("the whole process, swapped out; {ours} of this of the arenas");
@@ -255,6 +258,7 @@ fn pending(view: &View, advice: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attach::kernel::Extent;
     use crate::view::tests::view_at_rest;
 
     #[test]
@@ -269,5 +273,22 @@ mod tests {
         let text = page(&view, "", Detail::All);
         let lines = |sign: &str| text.lines().filter(|line| line.starts_with(sign)).count();
         assert_eq!((lines("  + "), lines("  - ")), (1, 0), "{text}");
+    }
+
+    #[test]
+    fn what_the_process_could_not_ask_is_said() {
+        let mut figures = Snapshot::default();
+        figures.ledger.requested = 60 << 20;
+        figures.ledger.resident = 60 << 20;
+        let mut view = view_at_rest();
+        view.figures = Some(figures);
+        view.kernel.arenas_rss = 20 << 20;
+        view.kernel.process_rss = 24 << 20;
+        view.kernel.extent = Extent::Arenas;
+        let text = page(&view, "", Detail::Verdict).replace('\n', " ");
+        let words = "It has 24.0 MiB in RAM, 20.0 MiB of it in the heap. The process could not ask";
+        assert!(text.contains(words), "{text}");
+        assert!(text.contains("count 40.0 MiB too much"), "{text}");
+        assert!(text.contains("20.0 MiB  resident in the arenas"), "{text}");
     }
 }
