@@ -71,6 +71,8 @@
     tree.measures.forEach(([name], index) => {
       if (tree.root.v[index] > 0) measure.add(new Option(name, index));
     });
+    // A program that has freed most of it shows more at its peak.
+    if (tree.root.v[5] > 2 * tree.root.v[0]) measure.value = 5;
     let which = Number(measure.value), focus = tree.root, word = "";
     const value = (node) => node.v[which];
     const amount = (n) => tree.measures[which][1] === "bytes" ? bytes(n) : n.toLocaleString("en") + " objects";

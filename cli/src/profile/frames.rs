@@ -1,6 +1,6 @@
 //! Recognises frames that do not help the reader: the allocator's own, which are removed, and runs
-//! of a runtime's frames, which `neap profile --tree` and `--leaks` fold into one line. Reports,
-//! flame graphs and files for other tools keep every frame of a runtime.
+//! of a runtime's frames, which texts and the pages of reports fold into one line. Flame graphs
+//! as files, and files for other tools, keep every frame of a runtime.
 
 use super::model::{Frame, Profile, Stack, base};
 use neap_shared::sites::is_python;
@@ -156,10 +156,13 @@ const LIBRARIES_OF_CXX: [&str; 2] = ["libstdc++.so.", "libc++.so."];
 /// The line for a run of frames of Rust's or C++'s library.
 const LIBRARY: &str = "(standard library)";
 
+/// The line for a run of frames of Python's import system.
+const IMPORT: &str = "(Python import)";
+
 /// Runtimes, each with the line shown for a run of its frames and the prefixes of its functions'
 /// names. In order of precedence: a run gets the line of the first runtime with a frame in it.
 #[rustfmt::skip]
-const RUNTIMES: [(&str, &[&str]); 5] = [
+const RUNTIMES: [(&str, &[&str]); 6] = [
     ("(tokio runtime)",
         &["tokio::runtime::", "tokio::task::", "tokio::loom::", "tokio::util::"]),
     ("(async-std runtime)",
@@ -171,6 +174,7 @@ const RUNTIMES: [(&str, &[&str]); 5] = [
             "__rust_try", "core::future::", "core::ops::function::", "core::panic::",
             "core::pin::Pin", "alloc::boxed::Box<F,A> as core::ops::function::"]),
     (LIBRARY, &[]),
+    (IMPORT, &[]),
 ];
 
 /// The runtime of a frame; `None` for the program's own functions.
@@ -179,7 +183,9 @@ fn runtime_of(frame: &Frame) -> Option<usize> {
     // not.
     let name = frame.function.trim_start_matches('<');
     let is_of = |(line, starts): &(&str, &[&str])| {
-        starts_with(name, starts) || *line == LIBRARY && is_library(frame)
+        starts_with(name, starts)
+            || *line == LIBRARY && is_library(frame)
+            || *line == IMPORT && frame.file.starts_with("<frozen importlib")
     };
     RUNTIMES.iter().position(is_of)
 }

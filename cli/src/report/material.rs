@@ -116,11 +116,9 @@ fn decoded(base64: &str) -> Result<Profile, Failure> {
 fn of_profile(file: &Path) -> Result<Material, Failure> {
     let profile = pprof::decode(&files::read(file, LARGEST)?)
         .map_err(|failure| failure!("{}: {failure}", shown(file)))?;
+    let notes = session_note(&profile).into_iter().chain(gap(&profile));
     Ok(Material {
-        notes: session_note(&profile)
-            .into_iter()
-            .chain(gap(&profile))
-            .collect(),
+        notes: notes.collect(),
         profiles: vec![profile],
         ..Material::default()
     })
@@ -134,13 +132,12 @@ fn of_guards(file: &Path) -> Result<Material, Failure> {
     let began_ms = made.map_or(0, |made| made.as_millis() as u64);
     let errors = of_reports(&String::from_utf8_lossy(&text), began_ms);
     if errors.is_empty() {
-        Err(failure!("{} has no report of a process", shown(file)))
-    } else {
-        Ok(Material {
-            errors,
-            ..Material::default()
-        })
+        return Err(failure!("{} has no report of a process", shown(file)));
     }
+    Ok(Material {
+        errors,
+        ..Material::default()
+    })
 }
 
 fn session_note(profile: &Profile) -> Option<String> {

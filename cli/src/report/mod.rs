@@ -162,7 +162,7 @@ mod tests {
                 "\nplanted: 19.0 MiB in 20,000 objects allocated in 2.0 s (sampled every 1.0 KiB \
                  on average); 14.3 MiB in \
                  15,000 more objects are live than before, at the places that grew (the others \
-                 hold 1.0 KiB less). "
+                 hold 1.0 KiB less)."
             ),
             "{text}"
         );
@@ -171,8 +171,8 @@ mod tests {
             assert!(!text.contains(words) && !page.contains(words), "{words}");
         }
         for words in [
-            "14.3 MiB in 15000 more objects are live than before",
-            "15000 objects more than were live before",
+            "14.3 MiB in 15,000 more objects are live than before",
+            "15,000 objects more than were live before",
             ">More live than before</th>",
             "growth of live bytes",
         ] {

@@ -90,8 +90,12 @@ pub fn render(
 }
 
 fn flame(profile: &Profile, subject: &Subject) -> String {
-    let peak = subject.at_peak.map(|(_, profile)| profile);
-    json(&Flame::of(profile, peak, &subject.program))
+    let peak = subject.at_peak.map(|(_, profile)| profile.folded());
+    json(&Flame::of(
+        &profile.folded(),
+        peak.as_ref(),
+        &subject.program,
+    ))
 }
 
 fn command(head: &Head) -> String {

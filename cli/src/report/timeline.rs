@@ -103,9 +103,7 @@ impl Timeline {
         let peak = (0..points.len()).max_by_key(|index| points[*index].rss)?;
         let outline = outline(&scale, &points);
         let split = history.peak()?.split;
-        let cut = split
-            .map(|split| Cut::of(&split.told()))
-            .unwrap_or_default();
+        let cut = split.map_or_else(Cut::default, |split| Cut::of(&split.told()));
         Some(Self {
             areas: areas(&scale, &points, &cut),
             unknown: if is_known(&points) {
@@ -213,10 +211,9 @@ fn shown(points: &[Point]) -> Vec<usize> {
 }
 
 fn areas(scale: &Scale, points: &[Point], at: &Cut) -> Vec<Area> {
-    let told: Vec<(&Point, &Cut)> = points
-        .iter()
-        .filter_map(|point| Some((point, point.cut()?)))
-        .collect();
+    let told = points.iter();
+    let told = told.filter_map(|point| Some((point, point.cut()?)));
+    let told: Vec<(&Point, &Cut)> = told.collect();
     let mut below = vec![0.0; told.len()];
     let mut areas = Vec::with_capacity(BAND_COUNT);
     for index in shown(points) {
@@ -284,12 +281,8 @@ fn purges(scale: &Scale, subject: &Subject) -> Vec<Tick> {
         }
         _ => None,
     };
-    subject
-        .events
-        .iter()
-        .filter_map(purge)
-        .take(COLUMNS)
-        .collect()
+    let events = subject.events.iter();
+    events.filter_map(purge).take(COLUMNS).collect()
 }
 
 fn for_script(scale: &Scale, points: &[Point], peak: usize) -> Points {
@@ -470,18 +463,16 @@ fn seconds(time: f64, step: f64) -> String {
 /// The least of 1, 2 or 5 times a power of ten that is at least `least`.
 fn step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(1e-3).log10().floor());
-    let factor = [1.0, 2.0, 5.0]
-        .into_iter()
-        .find(|factor| factor * power >= least);
+    let mut factors = [1.0, 2.0, 5.0].into_iter();
+    let factor = factors.find(|factor| factor * power >= least);
     factor.unwrap_or(10.0) * power
 }
 
 /// The least of 1, 1.25, 1.5 or 1.75 times a power of two that is at least `bytes`.
 pub fn nice(bytes: f64) -> f64 {
     let power = 2f64.powf(bytes.log2().floor());
-    let factor = [1.0, 1.25, 1.5, 1.75]
-        .into_iter()
-        .find(|factor| factor * power >= bytes);
+    let mut factors = [1.0, 1.25, 1.5, 1.75].into_iter();
+    let factor = factors.find(|factor| factor * power >= bytes);
     factor.unwrap_or(2.0) * power
 }
 

@@ -99,14 +99,14 @@ fn a_program_that_is_killed_leaves_a_recording_that_names_its_faults() {
     );
     for file in ["r", "p.pb.gz"] {
         let verdict = verdict(&room.path().join(file));
-        let opening = verdict["verdict"].as_str().unwrap();
+        let findings = verdict["findings"].to_string();
         for site in [
             "plant_waste",
             "plant_leak",
             "plant_buffer",
             "24 bytes in blocks of 32",
         ] {
-            assert!(opening.contains(site), "{file}: {opening}");
+            assert!(findings.contains(site), "{file}: {findings}");
         }
     }
 }
@@ -124,11 +124,8 @@ fn a_leak_of_one_request_in_ten_names_the_programs_own_function() {
         let finding = &verdict["findings"][0];
         let (kind, site) = (&finding["kind"], &finding["site"]);
         assert!(kind == "leak" && site == "parse", "{file}: {verdict:#}");
-        let opening = verdict["verdict"].as_str().unwrap();
-        assert!(
-            opening.contains("`parse` (requests.c:6)"),
-            "{file}: {opening}"
-        );
+        let headline = finding["headline"].as_str().unwrap();
+        assert!(headline.contains("`parse` (requests.c:6)"), "{headline}");
         assert!(
             !verdict.to_string().contains("freed, or most were"),
             "{verdict:#}"

@@ -57,9 +57,6 @@ pub fn judge(subject: &Subject) -> Verdict {
     }
 }
 
-/// Most findings in the first paragraph.
-const TOLD: usize = 5;
-
 /// How to have more samples.
 const FINER: &str = "`neap run --record --sample 4K -- PROGRAM` samples more finely";
 

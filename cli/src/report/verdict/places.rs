@@ -3,7 +3,7 @@
 use super::heap::{
     FLOOR, Finding, GROWTH, Growth, percent, share, stands_out, stands_out_in_small, text,
 };
-use crate::profile::{Extent, Figures, Profile};
+use crate::profile::{Extent, Figures, Profile, grouped};
 use crate::recording::format::Classes;
 use crate::report::date::seconds;
 use crate::report::sites::{Site, sites, with_error};
@@ -145,7 +145,7 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
     };
     let whole = profile.total().live_bytes;
     largest(&sites(profile), |site| {
-        let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
+        let live_bytes = site.figures.live_bytes;
         let left = at_end.iter().find(|other| other.is_at(site));
         let left = left.map_or(0, |other| other.figures.live_bytes);
         let texts = || {
@@ -158,7 +158,8 @@ fn at_peak(subject: &Subject, at_end: &[Site]) -> Vec<Finding> {
                     seconds(*peak_ms)
                 ),
                 format!(
-                    "{live_objects} objects. At the end, {} of this place were live.{}",
+                    "{} objects. At the end, {} of this place were live.{}",
+                    grouped(site.figures.live_objects),
                     Bytes(left),
                     path(site)
                 ),
@@ -202,7 +203,7 @@ fn leak(
     if !stays(&site.figures, total, most) {
         return None;
     }
-    let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
+    let (live_bytes, live_objects) = (site.figures.live_bytes, grouped(site.figures.live_objects));
     let (bytes, name) = (site.live(), site.name());
     let early = Since::early(subject, subject.duration_ms());
     let since = early.filter(|since| since.grown(site).is_some() || since.had(site));
@@ -297,7 +298,10 @@ fn waste(site: &Site, total: &Figures, when: &str, classes: Option<&Classes>) ->
         let sizes = sizes(&site.figures);
         let texts = [
             format!("Rounding wastes {lost} ({part}) of the blocks from {name}: {sizes}."),
-            format!("Of {objects} objects {when}, {asked} were requested and {used} used.{path}"),
+            format!(
+                "Of {} objects {when}, {asked} were requested and {used} used.{path}",
+                grouped(objects)
+            ),
             text(fitting(site.block(classes))),
         ];
         at(site, WASTE, bytes, (usable, "the site's blocks"), texts)
@@ -351,7 +355,7 @@ fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Opt
 fn blocks(objects: u64) -> String {
     match objects {
         0 | 1 => "a single block".to_owned(),
-        many => format!("{many} blocks"),
+        many => format!("{} blocks", grouped(many)),
     }
 }
 

@@ -192,7 +192,7 @@ fn what_is_not_in_the_heap_is_told() {
 }
 
 #[test]
-fn a_planted_leak_is_named_in_the_first_paragraph() {
+fn a_planted_leak_is_named_with_its_line() {
     let stacks = vec![
         stack("forget", blocks(20_000, 1000, 1000)),
         stack("keep", blocks(3_000, 1000, 1000)),
@@ -200,11 +200,8 @@ fn a_planted_leak_is_named_in_the_first_paragraph() {
     let verdict = verdict(&[], stacks);
     assert_eq!(kinds(&verdict), ["leak"]);
     assert_eq!(verdict.findings[0].site.as_deref(), Some("forget"));
-    assert!(
-        verdict.opening.contains("`forget` (planted.c:12)"),
-        "{}",
-        verdict.opening
-    );
+    let headline = &verdict.findings[0].headline;
+    assert!(headline.contains("`forget` (planted.c:12)"), "{headline}");
 }
 
 #[test]
@@ -289,7 +286,8 @@ fn planted_waste_is_named_with_its_sizes() {
     let verdict = verdict(&[], vec![stack("node", churned)]);
     assert_eq!(kinds(&verdict), ["leak", "waste"]);
     let told = "`node` (planted.c:12): on average 24 bytes in blocks of 32.";
-    assert!(verdict.opening.contains(told), "{}", verdict.opening);
+    let headline = &verdict.findings[1].headline;
+    assert!(headline.contains(told), "{headline}");
     assert_eq!(verdict.findings[1].bytes, 16 * MB);
     let remedy = &verdict.findings[1].remedy;
     assert!(remedy.starts_with("Shrink the object"), "{remedy}");
@@ -340,16 +338,10 @@ fn a_planted_large_buffer_is_named_also_when_it_was_freed() {
     assert!(kinds(&verdict).contains(&"large_blocks"), "{verdict:?}");
     let finding = &verdict.findings[0];
     assert_eq!(finding.site.as_deref(), Some("receive"));
-    assert!(
-        finding.headline.contains("never touched"),
-        "{}",
-        finding.headline
-    );
-    assert!(
-        verdict
-            .opening
-            .contains("`receive` (planted.c:12) allocates 10 blocks of 95.3 MiB")
-    );
+    let headline = &finding.headline;
+    assert!(headline.contains("never touched"), "{headline}");
+    let told = "`receive` (planted.c:12) allocates 10 blocks of 95.3 MiB";
+    assert!(headline.contains(told), "{headline}");
 }
 
 #[test]
