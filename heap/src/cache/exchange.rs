@@ -353,4 +353,23 @@ mod tests {
             assert!(forgets);
         });
     }
+
+    /// A signal handler may fork that interrupted its own thread in [`Heap::pass`]. That goes on in
+    /// both processes.
+    #[test]
+    fn a_child_keeps_an_exchange_that_its_own_thread_was_changing() {
+        let _alone = alone();
+        let class = Class::of_size(14_000);
+        only_free(class, 1000);
+        let exchange = HEAP.registry.exchange().expect("an exchange");
+        let mut open = exchange.open();
+        let filled = open.magazine(class).filled();
+        assert!(filled > 0);
+        let goes_on = child::succeeds(child::Limit::None, || {
+            HEAP.registry.forget_left_exchange();
+            let is_kept = HEAP.registry.exchange().is_some() && exchange.lock().is_mine();
+            is_kept && open.magazine(class).filled() == filled
+        });
+        assert!(goes_on);
+    }
 }

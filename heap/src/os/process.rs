@@ -249,17 +249,9 @@ pub(super) fn limit_of(resource: impl Into<i64>) -> Option<usize> {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
     };
-    let (this_process, no_new) = (0, 0);
+    // 0: this process, and no new limit.
     // SAFETY: the buffer is ours; on a failure it stays "no limit".
-    unsafe {
-        kernel!(
-            prlimit64,
-            this_process,
-            resource.into(),
-            no_new,
-            &raw mut limit
-        )
-    };
+    unsafe { kernel!(prlimit64, 0, resource.into(), 0, &raw mut limit) };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
 
