@@ -238,7 +238,7 @@ impl Requests {
     /// Whether the process has no status page of its own yet, and gets one later.
     #[inline]
     pub fn is_status_page_missing(&self) -> bool {
-        shared::is_inherited() || self.is_absent.load(Ordering::Relaxed)
+        shared::is_inherited() | self.is_absent.load(Ordering::Relaxed)
     }
 
     /// The last requests: ask, purge, sample, guard. `None` without a status page.

@@ -35,12 +35,18 @@ const _: () = assert!(
 );
 /// Once this many slices (32 MiB) were freed into a shard, a free does what ends a slow path.
 const DUE_SLICES: usize = (32 << 20) / SLICE_BYTES;
+/// A thread that takes a span from another's shard brings spans of this many slices to its own, as
+/// far as there are any, so that two threads meet there less often.
+const BROUGHT_SLICES: usize = 8;
+/// One span in [`Shard::held`]. All shards have fewer slices.
+const SPAN: usize = 1 << 16;
 /// A shard has at most the room of this many shards.
 const MOST_ROOMS: usize = 4;
 /// For how many rounds after a request freed spans are kept.
 const WANTED_ROUNDS: usize = 2;
-/// How often a round tries to get its turn, or a thread whose span was not kept.
-const SPINS: usize = 100;
+/// How often a round tries to get its turn, or a thread that found none at once: for longer than a
+/// turn takes.
+const SPINS: usize = 30;
 /// How often it then waits for a moment if it is to take all: the holder may have lost its
 /// processor.
 const WAITS: usize = 100;
@@ -67,10 +73,10 @@ type Lists = [AtomicPtr<SpanRecord>; MOST_SLICES];
 pub(super) struct Shard {
     /// The thread whose turn it is; 0: none's.
     holder: AtomicUsize,
-    /// Spans of all lists, their slices, and the bytes that were requested of them. Written in
+    /// Slices of the spans of all lists, and from [`SPAN`] on how many spans there are. Written in
     /// turn, as all words below.
-    spans: AtomicUsize,
-    slices: AtomicUsize,
+    held: AtomicUsize,
+    /// The bytes that were requested of them.
     bytes: AtomicUsize,
     /// The most slices since the last round.
     most: AtomicUsize,
@@ -85,27 +91,33 @@ pub(super) struct Turn<'s>(&'s Shard);
 
 impl<'s> Turn<'s> {
     #[inline(always)]
-    fn pop(self, list: &AtomicPtr<SpanRecord>) -> Option<&'s SpanRecord> {
+    fn pop(&self, list: &AtomicPtr<SpanRecord>, slices: usize) -> Option<&'s SpanRecord> {
         let record = record(list)?;
         list.store(record.below().load(Relaxed), Relaxed);
-        self.0.count(record, usize::wrapping_sub);
+        self.0.count(record, slices, usize::wrapping_sub);
         Some(record)
     }
 
     #[inline(always)]
-    fn push(self, list: &AtomicPtr<SpanRecord>, record: &SpanRecord) -> Kept {
-        let shard = self.0;
+    fn add(&self, list: &AtomicPtr<SpanRecord>, record: &SpanRecord, slices: usize) {
         // SAFETY: a span in use, the caller's. Of a large one only lists read these words.
-        unsafe { record.set_cached(list.load(Relaxed), shard.round.load(Relaxed)) };
+        unsafe { record.set_cached(list.load(Relaxed), self.0.round.load(Relaxed)) };
         // Release: a fork's child that finds the span in the list also finds the link.
         list.store(ptr::from_ref(record).cast_mut(), Release);
-        shard.count(record, usize::wrapping_add);
-        let freed = shard.freed.load(Relaxed) + record.slices.get();
-        shard.freed.store(freed % DUE_SLICES, Relaxed);
-        match freed / DUE_SLICES {
-            0 => Kept::Yes,
-            _ => Kept::Due(DUE_SLICES * SLICE_BYTES),
+        self.0.count(record, slices, usize::wrapping_add);
+    }
+
+    /// Adds a freed span.
+    #[inline(always)]
+    fn push(&self, list: &AtomicPtr<SpanRecord>, record: &SpanRecord, slices: usize) -> Kept {
+        self.add(list, record, slices);
+        let freed = self.0.freed.load(Relaxed) + slices;
+        self.0.freed.store(freed, Relaxed);
+        if freed < DUE_SLICES {
+            return Kept::Yes;
         }
+        self.0.freed.store(freed - DUE_SLICES, Relaxed);
+        Kept::Due(DUE_SLICES * SLICE_BYTES)
     }
 }
 
@@ -152,13 +164,12 @@ impl SpanCache {
         if self.wanted.load(Relaxed) != WANTED_ROUNDS {
             self.wanted.store(WANTED_ROUNDS, Relaxed);
         }
-        // Before the turn, so that a look costs little.
-        record(list)?;
-        shard.turn()?.pop(list)
+        shard.turn()?.pop(list, number + 1)
     }
 
-    /// Where [`SpanCache::pop`] finds none: takes a span of the thread's node from the next shard
-    /// that has one.
+    /// Where [`SpanCache::pop`] gets none: takes a span of the thread's node from its shard, or the
+    /// next that has one, and brings more for the next requests.
+    #[inline(never)]
     pub(super) fn pop_other(&self, own: usize, number: usize) -> Option<&SpanRecord> {
         let (own, node) = (own % CACHE_SHARDS, nodes::current());
         let mut left = (self.filled.load(Relaxed) as u16).rotate_right(own as u32);
@@ -168,13 +179,30 @@ impl SpanCache {
             let list = lists.get(number)?;
             let is_near = || record(list).is_some_and(|record| record.node() == node);
             if is_near()
-                && let Some(turn) = shard.turn()
+                && let Some(turn) = shard.turn_in_time(Scope::Idle)
                 && is_near()
             {
-                return turn.pop(list);
+                let first = turn.pop(list, number + 1);
+                let next = || is_near().then(|| turn.pop(list, number + 1))?;
+                if number < BROUGHT_SLICES / 2 && is_near() {
+                    self.bring(own, number, next);
+                }
+                return first;
             }
         }
         None
+    }
+
+    /// Adds more spans of `number + 1` slices to the thread's own shard, if it gets a turn there.
+    #[inline(never)]
+    fn bring<'s>(&self, own: usize, number: usize, next: impl Fn() -> Option<&'s SpanRecord>) {
+        let (shard, lists) = self.shard(own);
+        let Some(turn) = shard.turn() else { return };
+        self.filled.fetch_or(1 << own, Relaxed);
+        for _ in 1..BROUGHT_SLICES / (number + 1) {
+            let Some(record) = next() else { return };
+            turn.add(&lists[number], record, number + 1);
+        }
     }
 
     /// Adds the caller's span to a shard that had as many slices since its last round, unless there
@@ -187,39 +215,42 @@ impl SpanCache {
             return Kept::No;
         };
         // Before the turn, so that a full shard costs little. Other threads may add spans.
-        let all = shard.slices.load(Relaxed) + slices;
+        let all = shard.slices() + slices;
         if self.wanted.load(Relaxed) == 0 || room == 0 || all > shard.most.load(Relaxed) {
             return Kept::No;
         }
-        let turn = shard.turn();
-        turn.map_or(Kept::No, |turn| turn.push(list, record))
+        match shard.turn() {
+            Some(turn) => turn.push(list, record, slices),
+            None => Kept::No,
+        }
     }
 
     /// [`SpanCache::push`] of a span that was not kept. All shards have `room` slices each. Those
     /// with spans share the room of the others.
     pub(super) fn push_late(&self, own: usize, record: &SpanRecord, room: usize) -> Kept {
         let (shard, lists) = self.shard(own);
-        let all = shard.slices.load(Relaxed) + record.slices.get();
+        let slices = record.slices.get();
+        let all = shard.slices() + slices;
         let is_kept = all <= self.share(room) && self.wanted.load(Relaxed) != 0;
-        let list = lists.get(record.slices.get() - 1).filter(|_| is_kept);
+        let list = lists.get(slices - 1).filter(|_| is_kept);
         let turn = list.and_then(|_| shard.turn_in_time(Scope::Idle));
         let Some((list, turn)) = list.zip(turn) else {
             return Kept::No;
         };
         let growth = all.saturating_sub(shard.most.load(Relaxed));
         if growth == 0 {
-            return turn.push(list, record);
+            return turn.push(list, record, slices);
         }
         self.filled.fetch_or(1 << (own % CACHE_SHARDS), Relaxed);
         shard.most.store(all, Relaxed);
-        match turn.push(list, record) {
+        match turn.push(list, record, slices) {
             Kept::Due(freed) => Kept::Due(freed),
             _ => Kept::Due(growth * SLICE_BYTES),
         }
     }
 
     /// Most slices of a shard where each has `room`: those with spans share the room of the others.
-    fn share(&self, room: usize) -> usize {
+    pub(super) fn share(&self, room: usize) -> usize {
         let shards = self.filled.load(Relaxed).count_ones().max(1) as usize;
         room * (CACHE_SHARDS / shards).min(MOST_ROOMS)
     }
@@ -235,7 +266,8 @@ impl SpanCache {
             let wanted = self.wanted.load(Relaxed);
             self.wanted.store(wanted.saturating_sub(1), Relaxed);
         }
-        if shard.most.load(Relaxed) == 0 && shard.slices.load(Relaxed) == 0 {
+        let is_filled = self.filled.load(Relaxed) & 1 << number != 0;
+        if !is_filled && shard.most.load(Relaxed) == 0 && shard.slices() == 0 {
             return first;
         }
         let Some(_turn) = shard.turn_in_time(which) else {
@@ -250,13 +282,13 @@ impl SpanCache {
             }
             let mut rest = AtomicPtr::new(link.swap(null_mut(), AcqRel));
             while let Some(record) = record(&rest) {
-                shard.count(record, usize::wrapping_sub);
+                shard.count(record, record.slices.get(), usize::wrapping_sub);
                 rest = AtomicPtr::new(record.below().swap(first, Relaxed));
                 first = ptr::from_ref(record).cast_mut();
             }
         }
         shard.round.store(round.wrapping_add(1), Relaxed);
-        let left = shard.slices.load(Relaxed);
+        let left = shard.slices();
         // Beyond its share, a shard keeps what it has and takes nothing.
         shard.most.store(left.min(self.share(room)), Relaxed);
         // Also where a thread that looked before the last round added a span after it.
@@ -270,13 +302,16 @@ impl SpanCache {
     /// All spans.
     #[inline(never)]
     pub(super) fn totals(&self) -> UseTotals {
-        let mut totals = UseTotals::default();
+        let (mut held, mut bytes) = (0, 0);
         for shard in &self.shards {
-            totals.spans += shard.spans.load(Relaxed);
-            totals.slices += shard.slices.load(Relaxed);
-            totals.bytes += shard.bytes.load(Relaxed);
+            held += shard.held.load(Relaxed);
+            bytes += shard.bytes.load(Relaxed);
         }
-        totals
+        UseTotals {
+            spans: held / SPAN,
+            slices: held % SPAN,
+            bytes,
+        }
     }
 
     /// In a fork's child: turns of threads that stayed in the parent end.
@@ -290,8 +325,7 @@ impl Shard {
     const fn new() -> Self {
         Self {
             holder: AtomicUsize::new(0),
-            spans: AtomicUsize::new(0),
-            slices: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             round: AtomicUsize::new(0),
@@ -306,22 +340,26 @@ impl Shard {
     }
 
     /// In turn: counts a span that came or, by [`usize::wrapping_sub`], went.
-    #[inline]
-    fn count(&self, record: &SpanRecord, change: fn(usize, usize) -> usize) {
-        let counts = [&self.spans, &self.slices, &self.bytes];
-        let by = [1, record.slices.get(), record.bytes()];
-        for (count, by) in counts.into_iter().zip(by) {
+    #[inline(always)]
+    fn count(&self, record: &SpanRecord, slices: usize, change: fn(usize, usize) -> usize) {
+        let by = [SPAN + slices, record.bytes()];
+        for (count, by) in [&self.held, &self.bytes].into_iter().zip(by) {
             count.store(change(count.load(Relaxed), by), Relaxed);
         }
+    }
+
+    fn slices(&self) -> usize {
+        self.held.load(Relaxed) % SPAN
     }
 
     /// For tests: counts a span that is not there.
     #[cfg(test)]
     pub(super) fn miscount(&self) {
-        self.spans.store(self.spans.load(Relaxed) + 1, Relaxed);
+        self.held.store(self.held.load(Relaxed) + SPAN, Relaxed);
     }
 
     /// Waits a little for a turn, but not for one that the caller has, as a handler of signals.
+    #[inline(never)]
     fn turn_in_time(&self, which: Scope) -> Option<Turn<'_>> {
         let waits = match which {
             Scope::Idle => 0,
@@ -329,9 +367,10 @@ impl Shard {
             Scope::All => WAITS,
         };
         (0..SPINS + waits).find_map(|tried| {
-            match tried < SPINS {
-                true => spin_loop(),
-                false => give_way(),
+            match tried {
+                0 => {}
+                1..SPINS => spin_loop(),
+                _ => give_way(),
             }
             self.turn()
         })
@@ -344,11 +383,11 @@ impl Shard {
             return;
         }
         // It may have counted a span that did not come or go.
-        let counts = [&self.spans, &self.slices, &self.bytes];
-        counts.iter().for_each(|count| count.store(0, Relaxed));
+        self.held.store(0, Relaxed);
+        self.bytes.store(0, Relaxed);
         for mut link in lists {
             while let Some(record) = record(link) {
-                self.count(record, usize::wrapping_add);
+                self.count(record, record.slices.get(), usize::wrapping_add);
                 link = record.below();
             }
         }

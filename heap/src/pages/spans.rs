@@ -279,7 +279,7 @@ impl<O: Os> PageHeap<O> {
         Some((self.place_of(record), record.bytes()))
     }
 
-    /// [`PageHeap::take_cached`] where the thread's own shard has no such span.
+    /// [`PageHeap::take_cached`] where the thread's own shard gave no such span: from any shard.
     #[inline(never)]
     pub fn take_others(&self, shard: usize, size: usize) -> Option<(SliceRef<'_>, usize)> {
         let number = size.wrapping_sub(1) >> SLICE_SHIFT;
@@ -319,9 +319,10 @@ impl<O: Os> PageHeap<O> {
     ///   beyond its requested bytes, and no thread uses it any more.
     #[inline(always)]
     pub unsafe fn keep_cached(&self, shard: usize, place: &SliceRef<'_>) -> Kept {
-        let room = self.limits.cache_slices();
-        let push = |record: &SpanRecord| self.tables.cache.push(shard, record, room);
-        plain_record(place).map_or(Kept::No, push)
+        match is_plain(place) {
+            true => (self.tables.cache).push(shard, place.record(), self.limits.cache_slices()),
+            false => Kept::No,
+        }
     }
 
     /// [`PageHeap::keep_cached`] of a span that it left, after a short wait.
@@ -331,8 +332,10 @@ impl<O: Os> PageHeap<O> {
     #[inline(never)]
     pub unsafe fn keep_late(&self, shard: usize, place: &SliceRef<'_>) -> Kept {
         let room = self.limits.cache_slices();
-        let push = |record: &SpanRecord| self.tables.cache.push_late(shard, record, room);
-        plain_record(place).map_or(Kept::No, push)
+        match is_plain(place) {
+            true => (self.tables.cache).push_late(shard, place.record(), room),
+            false => Kept::No,
+        }
     }
 
     /// Gives cached spans of one of the [`CACHE_SHARDS`] back to the page heap, as old as `age`
@@ -377,13 +380,13 @@ impl<O: Os> PageHeap<O> {
     }
 }
 
-/// The record of a large block's span in the first arena, if all of the span is plainly mapped.
+/// Whether all of a large block's span in the first arena is plainly mapped.
 #[inline(always)]
-fn plain_record<'p>(place: &'p SliceRef<'_>) -> Option<&'p SpanRecord> {
+fn is_plain(place: &SliceRef<'_>) -> bool {
     debug_assert!(place.tag() == 0 && place.use_() == Some(Use::Large));
     let record = place.record();
     debug_assert_eq!(record.arena(), 0);
-    (!record.is_overmapped.get() && !record.is_moved.get()).then_some(record)
+    !(record.is_overmapped.get() | record.is_moved.get())
 }
 
 impl<'h, O: Os> Locked<'h, O> {

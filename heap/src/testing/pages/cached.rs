@@ -175,6 +175,34 @@ fn a_thread_takes_what_threads_of_other_shards_freed_on_its_node() {
 }
 
 #[test]
+fn a_thread_brings_more_spans_from_another_shard() {
+    let heap = heap(Conditions::default());
+    let cases = [
+        (1, 10, 7),
+        (2, 5, 3),
+        (3, 4, 1),
+        (4, 2, 1),
+        (5, 3, 0),
+        (1, 2, 1),
+    ];
+    for (own, (slices, count, brought)) in (4..).zip(cases) {
+        for span in spans(&heap, std::iter::repeat_n(slices, count)) {
+            assert_eq!(keep_in(&heap, 3, &span.place), growth(slices));
+        }
+        let size = slices * SLICE_BYTES;
+        assert!(heap.take_others(own, size).is_some());
+        let next = || heap.take_cached(own, size);
+        assert_eq!(std::iter::from_fn(next).count(), brought, "{slices}");
+        assert_eq!(cached(&heap), count - 1 - brought);
+        heap.release_cached(3, Scope::All, Age::New);
+        heap.release_cached(own, Scope::Idle, Age::Old);
+    }
+    assert_eq!((heap.cached_bytes(), heap.check()), (0, Ok(())));
+    let share = heap.tables.cache.share(1);
+    assert_eq!(share, 4, "no shard counts as one with spans");
+}
+
+#[test]
 fn a_shard_that_was_emptied_serves_others_again() {
     let heap = heap(Conditions::default());
     for _ in 0..2 {
@@ -269,6 +297,12 @@ fn a_shard_takes_nothing_beyond_its_share_once_others_have_spans() {
     assert!(!heap.release_cached(0, Scope::Idle, Age::Old));
     let (taken, _) = heap.take_cached(0, 16 * SLICE_BYTES).unwrap();
     assert_eq!(keep(&heap, &taken), Kept::No);
+    let more = spans(&heap, [16; 4].into_iter());
+    let kept = more.iter().map(|span| keep_in(&heap, 1, &span.place));
+    assert!(
+        kept.eq([growth(16), growth(16), growth(16), Kept::No]),
+        "64 slices each"
+    );
     assert_eq!(heap.check(), Ok(()));
 }
 
