@@ -122,6 +122,7 @@ impl<O: Os> PageHeap<O> {
         let _alone = self.committing.lock();
         if self.extent() >= START_BYTES {
             self.os.learn_nodes(is_closing);
+            self.grain();
         }
         let mut tries = Tries {
             units: usize::MAX,
@@ -444,7 +445,8 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Slices from `at` on, in the free span before the frontier or beyond it. With several nodes,
-    /// the frontier passes whole huge pages, because the node that touches one first has all of it.
+    /// the frontier passes whole huge pages, because the node that touches one first has all of it,
+    /// and where the kernel uses them everywhere, so that a purge finds all of one.
     fn range_over_frontier(
         &mut self,
         id: usize,
@@ -456,9 +458,13 @@ impl<'h, O: Os> Locked<'h, O> {
         if to > reach {
             return None;
         }
-        let to = match self.heap.os.nodes() {
-            2.. if !self.heap.thrifty.load(Relaxed) => to.next_multiple_of(HUGE_SLICES).min(reach),
-            _ => to,
+        // A small heap asks no question, and a larger one asked before it took the lock.
+        let heap = self.heap;
+        let is_huge = || heap.extent() >= START_BYTES && heap.grain() > 1;
+        let is_wide = heap.os.nodes() > 1 || is_huge() && !heap.os.strict_commit();
+        let to = match is_wide && !heap.thrifty.load(Relaxed) {
+            true => to.next_multiple_of(HUGE_SLICES).min(reach),
+            false => to,
         };
         let frontier = arena.frontier.get();
         let part = match self.free_before(arena, frontier) {

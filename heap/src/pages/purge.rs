@@ -180,7 +180,6 @@ impl<O: Os> PageHeap<O> {
     /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: Due) -> usize {
         let (mut bytes, mut reach) = (0, MOST_SPARSE);
-        self.pass_whole_units();
         let enough = self.locked().most_bytes(due);
         while bytes < enough {
             let _alone = self.purging.lock();
@@ -197,7 +196,6 @@ impl<O: Os> PageHeap<O> {
     /// is far exceeded it waits and then purges, because that thread may have lost its processor.
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let mut reach = MOST_SPARSE;
-        self.pass_whole_units();
         while let Some(_alone) = self.turn(due) {
             let purged = self.purge_piece(due, &mut reach);
             if purged.is_none() || matches!(due, Due::Until(_)) {
@@ -544,26 +542,10 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// How many slices the kernel may make resident at once, unasked.
-    fn grain(&self) -> usize {
+    pub(super) fn grain(&self) -> usize {
         match self.huge_policy() != Policy::Always && self.os.has_huge_everywhere() {
             true => HUGE_SLICES,
             false => 1,
-        }
-    }
-
-    /// Frees the slices beyond each frontier that may be resident with the last one before it.
-    fn pass_whole_units(&self) {
-        let may_pass = self.grain() > 1;
-        let Some(_alone) = may_pass.then(|| self.committing.try_lock()).flatten() else {
-            return;
-        };
-        let (node, mut locked) = (self.os.node(), self.locked());
-        for (id, arena) in self.arenas().iter().enumerate() {
-            let from = arena.frontier.get();
-            let most = arena.reach.get().min(arena.ready.get());
-            let most = from.next_multiple_of(HUGE_SLICES).min(most);
-            let to = arena.find(from, most.min(arena.tagged.get()), Commit::No);
-            locked.pass_frontier(id, to, node);
         }
     }
 

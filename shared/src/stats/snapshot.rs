@@ -101,12 +101,7 @@ pub struct Counted {
 
 /// Coroutine stacks.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(default)
-)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StackFigures {
     /// In the program's hands.
     pub used: u64,

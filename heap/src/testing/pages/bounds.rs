@@ -1,7 +1,7 @@
 //! Bounds on free pages, which thread purges, and where huge pages are.
 
 use super::{heap, large, purge_due};
-use crate::base::policy::Driver;
+use crate::base::policy::{Driver, START_BYTES};
 use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
@@ -410,7 +410,7 @@ fn where_huge_pages_are_everywhere_a_block_that_would_waste_them_gets_none() {
     }
 }
 
-/// Once beyond the frontier, then in a free span.
+/// Once beyond the frontier of a heap that is no longer small, then in a free span.
 #[test]
 fn where_huge_pages_are_everywhere_what_came_with_a_block_goes_with_it() {
     for huge_everywhere in [true, false] {
@@ -418,6 +418,7 @@ fn where_huge_pages_are_everywhere_what_came_with_a_block_goes_with_it() {
             huge_everywhere,
             ..Conditions::default()
         });
+        large(&heap, START_BYTES / SLICE_BYTES).unwrap();
         for turn in 1..=2 {
             let before = heap.os().resident();
             let block = large(&heap, 3).unwrap();
