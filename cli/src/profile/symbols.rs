@@ -12,8 +12,11 @@ use crate::files;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use indexmap::IndexSet;
+use lzma_rust2::XzReader;
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
+use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +28,8 @@ pub struct Symbols {
     /// The file of each mapping, in the order of `maps`.
     files: Vec<Option<PathBuf>>,
     jit: Jit,
+    /// What was left in a stripped file of `files`, once it was needed.
+    left: HashMap<usize, Option<Left>>,
     symbolizer: Symbolizer,
     known: HashMap<u64, Vec<Arc<Frame>>>,
 }
@@ -48,6 +53,7 @@ impl Symbols {
             jit: Jit::of(origin.pid),
             symbolizer: builder.set_debug_dirs(Some(debug_dirs(&files))).build(),
             files,
+            left: HashMap::new(),
             known: functions.iter().map(function).collect(),
             maps,
         }
@@ -84,7 +90,7 @@ impl Symbols {
         self.files.first()?.as_deref()
     }
 
-    fn look_up(&self, address: u64) -> Vec<Frame> {
+    fn look_up(&mut self, address: u64) -> Vec<Frame> {
         // A call that does not return may be the last instruction of its function.
         let call = address.saturating_sub(1);
         let Some((index, mapped)) = self.maps.of(call) else {
@@ -96,8 +102,15 @@ impl Symbols {
             module: &mapped.mapping.path,
             address,
         };
-        match self.symbol(index, offset) {
-            Some(symbol) => place.frames(&symbol),
+        if let Some(symbol) = self.symbol(index, offset) {
+            return place.frames(&symbol);
+        }
+        let left = self
+            .left
+            .entry(index)
+            .or_insert_with(|| Left::of(self.files[index].as_ref()?));
+        match left.as_ref().and_then(|left| left.name(offset)) {
+            Some(name) => vec![place.frame(name, None)],
             None => vec![place.nameless(offset)],
         }
     }
@@ -309,6 +322,53 @@ fn regular(path: &Path) -> Option<Metadata> {
     fs::metadata(path).ok().filter(Metadata::is_file)
 }
 
+/// The symbols that distributions like Fedora leave in a stripped file, compressed: those of
+/// functions that it does not export (gdb, "Debugging information in a special section").
+#[derive(Debug)]
+struct Left {
+    symbols: Jit,
+    /// Of each loaded piece, its offsets in the file and its address.
+    segments: Vec<(Range<u64>, u64)>,
+}
+
+impl Left {
+    fn of(file: &Path) -> Option<Self> {
+        let bytes = files::foreign(file, MOST)?;
+        let elf = object::File::parse(&*bytes).ok()?;
+        let packed = elf.section_by_name(".gnu_debugdata")?.data().ok()?;
+        let (mut plain, limit_kb) = (Vec::new(), (MOST >> 10) as u32);
+        let unpacked = XzReader::new_mem_limit(packed, false, limit_kb).take(MOST);
+        BufReader::new(unpacked).read_to_end(&mut plain).ok()?;
+        let named = object::File::parse(&*plain).ok()?;
+        let symbols = named
+            .symbols()
+            .filter(|symbol| symbol.kind() == SymbolKind::Text);
+        let piece = |symbol: object::Symbol<'_, '_>| {
+            let name = symbol.name().ok()?.to_owned();
+            Some(Piece {
+                start: symbol.address(),
+                bytes: symbol.size(),
+                name,
+            })
+        };
+        let loaded = |segment: object::Segment<'_, '_>| {
+            let (start, bytes) = segment.file_range();
+            (start..start.saturating_add(bytes), segment.address())
+        };
+        Some(Self {
+            symbols: Jit::sorted(symbols.filter_map(piece).collect()),
+            segments: elf.segments().map(loaded).collect(),
+        })
+    }
+
+    /// The function at an offset in the file.
+    fn name(&self, offset: u64) -> Option<&str> {
+        let mut segments = self.segments.iter();
+        let (file, address) = segments.find(|(file, _)| file.contains(&offset))?;
+        self.symbols.name(address.wrapping_add(offset - file.start))
+    }
+}
+
 /// Pieces of code, sorted by address.
 #[derive(Debug, Default)]
 pub struct Jit {
@@ -346,7 +406,10 @@ impl Jit {
 
     /// The pieces that the lines name; malformed lines are skipped.
     pub fn parse(text: &str) -> Self {
-        let mut pieces: Vec<Piece> = text.lines().filter_map(piece).take(MOST_PIECES).collect();
+        Self::sorted(text.lines().filter_map(piece).take(MOST_PIECES).collect())
+    }
+
+    fn sorted(mut pieces: Vec<Piece>) -> Self {
         pieces.sort_by_key(|piece| piece.start);
         Self { pieces }
     }

@@ -112,22 +112,13 @@ impl Chain {
             if let (End::OpaqueEnv, Some(link)) = (end, self.links.first()) {
                 return Err(Why::OpaqueEnv.at(&link.file));
             }
-            start = self
-                .links
-                .iter()
-                .rposition(|link| link.role == Role::ByEnv)
-                .unwrap_or(0);
+            let by_env = |link: &Link| link.role == Role::ByEnv;
+            start = self.links.iter().rposition(by_env).unwrap_or(0);
         }
-        let next_is_shell = self
-            .links
-            .get(start + 1)
-            .is_some_and(|link| link.role == Role::Shell);
-        let start = start + usize::from(next_is_shell);
-        Ok(self
-            .links
-            .into_iter()
-            .nth(start)
-            .expect("a chain without an obstacle has a first link"))
+        let is_shell = |link: &Link| link.role == Role::Shell;
+        start += usize::from(self.links.get(start + 1).is_some_and(is_shell));
+        let link = self.links.into_iter().nth(start);
+        Ok(link.expect("a chain without an obstacle has a first link"))
     }
 
     fn walk(&mut self, words: &[OsString], library: &Elf) -> Result<End, Obstacle> {
@@ -173,11 +164,8 @@ impl Chain {
         if !is_env {
             return Ok(next);
         }
-        match link
-            .argument
-            .as_deref()
-            .map_or(EnvLine::Opaque, EnvLine::parse)
-        {
+        let argument = link.argument.as_deref();
+        match argument.map_or(EnvLine::Opaque, EnvLine::parse) {
             EnvLine::Opaque => Ok(Next::End(End::OpaqueEnv)),
             EnvLine::Runs(words) => {
                 let arguments = [&words[..], &link.arguments[2..]].concat();
@@ -365,13 +353,13 @@ fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Obstacle> {
         };
         match is_executable(&file) {
             Ok(()) if !name.is_empty() => return Ok(file),
-            Err(found)
-                if matches!(
-                    (&found.why, &obstacle.why),
-                    (Why::NotPermitted, Why::NotFound)
-                ) =>
-            {
-                obstacle = found
+            Err(
+                found @ Obstacle {
+                    why: Why::NotPermitted,
+                    ..
+                },
+            ) if matches!(obstacle.why, Why::NotFound) => {
+                obstacle = found;
             }
             Ok(()) | Err(_) => {}
         }

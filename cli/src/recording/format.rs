@@ -4,7 +4,7 @@
 use crate::attach::kernel::field;
 use crate::probe::bracketed;
 use neap_shared::ledger::Ledger;
-use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, Use};
+use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, StackFigures, Use};
 use neap_shared::status_page::Coarse;
 use neap_shared::units::SLICE_SHIFT;
 use serde::{Deserialize, Serialize};
@@ -352,7 +352,6 @@ pub struct Heap {
     #[serde(default)]
     pub most_rss: u64,
     /// Where every byte is.
-    #[serde(with = "LedgerFields")]
     pub ledger: Ledger,
     /// Minor page faults so far.
     pub minor_faults: u64,
@@ -362,7 +361,7 @@ pub struct Heap {
     pub purges: u64,
     /// Bytes purged so far.
     pub purged_bytes: u64,
-    /// Of these, bytes that were wanted again within the decay time; 0 in older recordings.
+    /// Of these, bytes that were wanted again within the decay time.
     #[serde(default)]
     pub regretted_bytes: u64,
     /// Bytes zeroed by stores for large callocs so far.
@@ -380,21 +379,7 @@ pub struct Heap {
     /// Committed address space.
     pub committed: u64,
     /// Coroutine stacks.
-    pub stacks: Stacks,
-}
-
-/// Numbers of coroutine stacks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stacks {
-    /// In use.
-    pub used: u64,
-    /// Ended and kept warm.
-    #[serde(alias = "parked")]
-    pub idle: u64,
-    /// Without memory.
-    pub free: u64,
-    /// Address space of all of these, in bytes.
-    pub address: u64,
+    pub stacks: StackFigures,
 }
 
 impl Heap {
@@ -419,12 +404,7 @@ impl Heap {
             large_bytes: figures.large_bytes,
             large_blocks: figures.large_blocks,
             committed: figures.committed,
-            stacks: Stacks {
-                used: figures.stacks.used,
-                idle: figures.stacks.idle,
-                free: figures.stacks.free,
-                address: figures.stacks.address,
-            },
+            stacks: figures.stacks,
         }
     }
 
@@ -432,32 +412,6 @@ impl Heap {
     pub fn zeroing_saved(&self) -> u64 {
         self.zero_spared.saturating_add(self.zero_purged)
     }
-}
-
-/// The ledger's lines by name.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Ledger")]
-struct LedgerFields {
-    requested: u64,
-    rounding: u64,
-    untouched: u64,
-    swapped: u64,
-    tails: u64,
-    slab_free: u64,
-    magazines: u64,
-    quarantine: u64,
-    free_dirty: u64,
-    huge_excess: u64,
-    stacks_used: u64,
-    #[serde(alias = "stacks_parked")]
-    stacks_idle: u64,
-    stacks_free: u64,
-    metadata: u64,
-    sampling: u64,
-    resident: u64,
-    requested_by: u64,
-    asked_kernel: u64,
-    swapped_free: u64,
 }
 
 /// A machine. Unknown fields are empty or 0.

@@ -1,7 +1,7 @@
 //! `neap profile`: a program with known allocations, the texts about it, and the files for other
 //! tools.
 
-use crate::skips::needs_root;
+use crate::skips::{needs_root, skipped};
 use crate::stage::{clean, compile, neap, printed, room, said, with_own_mounts};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -298,6 +298,35 @@ fn debugging_information_beside_the_program_is_found() {
             .unwrap(),
     );
     assert!(text.contains("download (planted.c:29)"), "{text}");
+}
+
+/// As gdb's manual makes the section, with functions that the program does not export.
+#[test]
+fn what_a_distribution_left_in_a_stripped_program_is_found() {
+    let room = room();
+    let at = |name: &str| room.path().join(name);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/planted.c");
+    compile(["-O1", "-g", "-fno-builtin", source, "-o"], &at("planted"));
+    let script = "objcopy --only-keep-debug planted debug && \
+        nm planted --format=posix --defined-only | awk '$2 ~ /[tT]/ { print $1 }' >keep && \
+        objcopy --strip-all --remove-section .comment --keep-symbols=keep debug left && \
+        strip --strip-all planted && xz left && \
+        objcopy --add-section .gnu_debugdata=left.xz planted";
+    if Command::new("xz").arg("--version").output().is_err() {
+        return skipped("xz is not installed: install xz-utils");
+    }
+    printed(
+        clean(Path::new("sh"))
+            .args(["-c", script])
+            .current_dir(room.path()),
+    );
+    let ran = neap()
+        .args(["run", "--leaks", "--"])
+        .arg(at("planted"))
+        .stdin(Stdio::null())
+        .output();
+    let text = said(&ran.unwrap());
+    assert!(text.contains("      download (in planted)\n"), "{text}");
 }
 
 #[test]

@@ -101,7 +101,12 @@ pub struct Counted {
 
 /// Coroutine stacks.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
 pub struct StackFigures {
     /// In the program's hands.
     pub used: u64,
