@@ -84,6 +84,26 @@ pub(super) enum Flow {
     ToAndFro,
 }
 
+/// Where the blocks of a magazine that misses go to, or come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Slabs,
+    /// The exchange: another thread moves them the other way.
+    Across,
+    /// The exchange: the same thread wants them back.
+    Beyond,
+}
+
+impl Way {
+    /// How many blocks pass through the exchange at most, where `part` visit slabs.
+    pub(super) fn most(self, part: usize) -> usize {
+        match self {
+            Way::Across => usize::MAX,
+            _ => part,
+        }
+    }
+}
+
 /// A magazine's misses are mostly of one kind if there are this many times as many as of the other.
 /// A refill may get the blocks of one slab only, so there may be several for each flush.
 const MOSTLY: u32 = 16;

@@ -1,8 +1,10 @@
-//! The exchange: blocks on their way from threads that only free to threads that only allocate.
+//! The exchange: blocks on their way from threads that only free to threads that only allocate, and
+//! those for which deep magazines have no room.
 //!
 //! It is a cache without a thread, whose lock is the only way to its magazines. A flush of a thread
 //! that frees much more than it allocates puts its blocks there, and a refill of a thread that
 //! allocates much more takes them, both by a copy of their addresses. So such blocks visit no slab.
+//! The same holds for the oldest blocks of a deep magazine that is full.
 //! A thread that does not get the lock at once turns to the slabs. The magazines of the exchange
 //! grow as a thread's do, within the same bounds, and a round empties those that were idle.
 
@@ -14,17 +16,23 @@ use crate::base::policy::{Driver, Scope};
 use crate::base::sync::Ordering;
 use crate::pages::Age;
 use crate::slab::class::Class;
+use core::ops::Range;
 use core::ptr;
 
 /// Smaller blocks share cache lines, which a refill from slabs gives to one thread alone.
 const LEAST_BYTES: usize = 256;
 
 impl Heap {
-    /// Puts the blocks of a settled magazine, which is full, into the exchange. False, without any
-    /// change, if blocks are to go to their slabs.
+    /// Puts the `most` oldest blocks of a settled magazine, which is full, into the exchange.
+    /// False, without any change, if blocks are to go to their slabs.
     #[inline(never)]
-    pub(super) fn hand_over(&'static self, open: &mut Opened<'_>, class: Class) -> bool {
-        let count = open.magazine(class).filled();
+    pub(super) fn hand_over(
+        &'static self,
+        open: &mut Opened<'_>,
+        class: Class,
+        most: usize,
+    ) -> bool {
+        let count = open.magazine(class).filled().min(most);
         if count == 0 {
             return false;
         }
@@ -44,29 +52,36 @@ impl Heap {
         }
         self.tide.note_freed(count * class.bytes());
         // SAFETY: the room was checked, and the magazine holds as many.
-        unsafe { self.pass(open, &mut exchange, class, count) };
+        unsafe { self.pass(open, &mut exchange, class, 0..count) };
         // Shrinks magazines of classes that no thread passes on any more.
         self.tidy(&mut exchange);
         open.countdown(class).note(Miss::Flush);
         true
     }
 
-    /// Fills a settled magazine from the exchange, as far as that has blocks. False if it has none.
+    /// Fills a settled magazine from the exchange with `most` blocks, as far as that has them and
+    /// there is room. False if it has none.
     #[inline(never)]
-    pub(super) fn take_handed(&'static self, open: &mut Opened<'_>, class: Class) -> bool {
+    pub(super) fn take_handed(
+        &'static self,
+        open: &mut Opened<'_>,
+        class: Class,
+        most: usize,
+    ) -> bool {
         let Some(mut exchange) = self.open_exchange(Miss::Refill) else {
             return false;
         };
         let magazine = open.magazine(class);
         let room = magazine.bounds.capacity as usize - magazine.filled();
-        let count = room.min(exchange.magazine(class).filled());
+        let held = exchange.magazine(class).filled();
+        let count = held.min(room).min(most);
         if count == 0 {
             let flow = exchange.countdown(class).note_miss(Miss::Refill);
             self.widen_for(&mut exchange, class, flow);
             return false;
         }
         // SAFETY: the caller's promise, and the exchange holds as many.
-        unsafe { self.pass(&mut exchange, open, class, count) };
+        unsafe { self.pass(&mut exchange, open, class, held - count..held) };
         // The next refill has nothing to check: another thread freed these blocks.
         if let Some(stamp) = open.magazine(class).stamp() {
             *stamp = 0;
@@ -84,12 +99,10 @@ impl Heap {
         .try_open()
     }
 
-    /// Whether blocks of the class go through the exchange, because the thread's magazine of it
-    /// nearly always misses in this way.
+    /// Whether blocks of the class may go through the exchange.
     #[inline(never)]
-    pub(super) fn trades(&self, open: &Opened<'_>, class: Class, miss: Miss) -> bool {
-        open.countdown(class).is_mostly(miss)
-            && class.bytes() >= LEAST_BYTES
+    pub(super) fn may_trade(&self, open: &Opened<'_>, class: Class, miss: Miss) -> bool {
+        class.bytes() >= LEAST_BYTES
             && !open.inner.access.path.is_closed()
             && self.pages.limits().cache_slices() > 0
             && (self.registry.exchange().is_some() || miss == Miss::Flush && self.has_emptier())
@@ -116,22 +129,29 @@ impl Heap {
         self.registry.exchange()
     }
 
-    /// Moves the newest `count` blocks of one magazine of `class` onto another.
+    /// Moves some of the blocks of one magazine of `class` onto another.
     ///
     /// # Safety
     /// - Both are settled, and no other thread uses them.
-    /// - One holds that many blocks, and the other has room for them.
+    /// - One holds these blocks, and the other has room for them.
     #[inline(never)]
-    unsafe fn pass(&self, from: &mut Opened<'_>, to: &mut Opened<'_>, class: Class, count: usize) {
+    unsafe fn pass(
+        &self,
+        from: &mut Opened<'_>,
+        to: &mut Opened<'_>,
+        class: Class,
+        blocks: Range<usize>,
+    ) {
         let (mut from, mut to) = (from.magazine(class), to.magazine(class));
-        let (left, filled) = (from.filled() - count, to.filled());
-        debug_assert!(filled + count <= to.bounds.capacity as usize);
-        let source = (from.bounds.base + 8 * left) as *const usize;
+        let (held, filled, count) = (from.filled(), to.filled(), blocks.len());
+        debug_assert!(blocks.end <= held && filled + count <= to.bounds.capacity as usize);
         let target = (to.bounds.base + 8 * filled) as *mut usize;
         // SAFETY: the caller's promise: entries of one array, and room of another.
         unsafe {
+            let source = (from.bounds.base as *mut usize).add(blocks.start);
             ptr::copy_nonoverlapping(source, target, count);
-            from.set_filled(left);
+            ptr::copy(source.add(count), source, held - blocks.end);
+            from.set_filled(held - count);
             to.set_filled(filled + count);
         }
     }
@@ -168,7 +188,7 @@ mod tests {
     use super::*;
     use crate::cache::flush::give_one;
     use crate::cache::heap::HEAP;
-    use crate::cache::refill::passed_at_once;
+    use crate::cache::refill::{most_capacity, passed_at_once};
     use crate::os::child;
     use crate::testing::crew::with_threads;
     use crate::testing::own_cache;
@@ -246,15 +266,39 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_frees_what_it_allocated_needs_no_exchange() {
+    fn a_thread_that_frees_what_it_allocated_needs_no_exchange_without_deep_magazines() {
         let _alone = alone();
         let (cache, class) = (own_cache::enter().expect("a cache"), Class::of_size(7000));
-        for _ in 0..3 {
-            let blocks: Vec<_> = (0..500).map(|_| take(cache, class)).collect();
+        for _ in 0..100 {
+            let blocks: Vec<_> = (0..most_capacity(class))
+                .map(|_| take(cache, class))
+                .collect();
             let put = |block| own_cache::put(cache, class, block);
             blocks.into_iter().for_each(put);
         }
         assert_eq!(held(class).map_or(0, |(filled, _)| filled), 0);
+    }
+
+    #[test]
+    fn what_a_deep_magazine_has_no_room_for_waits_for_the_next_batch() {
+        let _alone = alone();
+        let class = Class::of_size(32 << 10);
+        let cycles = || {
+            let cache = own_cache::enter().expect("a cache");
+            for _ in 0..20 {
+                let blocks: Vec<_> = (0..300).map(|_| take(cache, class)).collect();
+                let put = |block| own_cache::put(cache, class, block);
+                blocks.into_iter().for_each(put);
+            }
+            cache.open().magazine(class).filled()
+        };
+        let in_magazine = with_threads(1, cycles, |got| got[0]);
+        let in_exchange = held(class).expect("an exchange").0;
+        assert!(
+            in_magazine + in_exchange >= 300,
+            "{in_magazine} {in_exchange}"
+        );
+        empty_all();
     }
 
     #[test]
@@ -303,7 +347,7 @@ mod tests {
         let work = || {
             let cache = own_cache::enter().expect("a cache");
             let before = exchange.open().inner.events;
-            let handed = HEAP.hand_over(&mut cache.open(), class);
+            let handed = HEAP.hand_over(&mut cache.open(), class, usize::MAX);
             (handed, exchange.open().inner.events - before)
         };
         let got = with_threads(1, work, |got| got[0]);

@@ -1,6 +1,6 @@
 //! Flush: the slow path of `free`. Blocks leave a magazine for their slabs.
 
-use super::countdown::{Flow, Miss};
+use super::countdown::{Miss, Way};
 use super::heap::{Found, Heap};
 use super::machine;
 use super::misuse::{self, Call};
@@ -26,10 +26,15 @@ const BATCH: usize = 32;
 /// each end.
 const CACHE_LINE: usize = 64;
 
-/// How many of the entries that it keeps a flush checks for blocks that are free in their slabs,
-/// newest first, because these are handed out next. Checking all would cost 108 more instructions
-/// per malloc and free if frees are scattered.
+/// How many of the entries that it keeps a flush checks at most for blocks that are free in their
+/// slabs, newest first, because these are handed out next: one for [`CHECKED_OF`] that it gives
+/// back. Checking all would cost 108 more instructions per malloc and free if frees are scattered.
 const CHECKED_ENTRIES: usize = 32;
+/// See [`CHECKED_ENTRIES`].
+const CHECKED_OF: usize = 4;
+
+/// Magazines of blocks of this many bytes give back an eighth, but at least [`BATCH`] blocks.
+const EIGHTH_BYTES: usize = 512;
 
 impl Heap {
     /// Takes a freed block into the magazine of `class`; a full one first gives its older half
@@ -51,13 +56,13 @@ impl Heap {
             return;
         }
         let is_first = open.magazine(class).bounds.capacity == 0;
-        let (share, flow) = self.learn(&mut open, class, Miss::Flush);
+        let (share, way) = self.learn(&mut open, class, Miss::Flush);
         if is_first && class.bytes() < CACHE_LINE && open.magazine(class).bounds.capacity > 0 {
             // SAFETY: the caller's promise.
             return unsafe { self.put_handed(open, class, block) };
         }
-        let count = moved_at_once(class, open.magazine(class).filled());
-        if flow != Flow::Across || !self.hand_over(&mut open, class) {
+        let count = given_at_once(class, open.magazine(class).filled());
+        if way == Way::Slabs || !self.hand_over(&mut open, class, way.most(count)) {
             // SAFETY: the caller's promise; settled above.
             unsafe { self.flush(&mut open, class, count, Age::New) };
         }
@@ -129,7 +134,8 @@ impl Heap {
         let rest = open.magazine(class).filled() - count;
         // SAFETY: as above, of the entries that stay.
         let kept = unsafe { core::slice::from_raw_parts(base.add(count), rest) };
-        refuse_free(&map, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);
+        let checked = CHECKED_ENTRIES.min(count.div_ceil(CHECKED_OF));
+        refuse_free(&map, &kept[rest.saturating_sub(checked)..]);
         // SAFETY: both ranges lie in the array.
         unsafe { ptr::copy(base.add(count), base, rest) };
         // SAFETY: the caller's promise, and the copy above.
@@ -361,6 +367,16 @@ impl GiveBack {
             .depots
             .list(&mut self.returned, &self.origin);
     }
+}
+
+/// How many blocks a full magazine of `entries` gives back. Of larger blocks, it has few entries,
+/// and so is full more often, and each may cost as much as a row of smaller ones.
+fn given_at_once(class: Class, entries: usize) -> usize {
+    let most = match class.bytes() {
+        ..EIGHTH_BYTES => usize::MAX,
+        _ => (entries / 8).max(BATCH),
+    };
+    moved_at_once(class, entries).min(most)
 }
 
 /// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice,

@@ -4,7 +4,7 @@ use super::bounds::array_bytes;
 use super::budget::{
     DEEP_BYTES, Depth, FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict,
 };
-use super::countdown::{Flow, Miss};
+use super::countdown::{Flow, Miss, Way};
 use super::heap::Heap;
 use super::magazine::GUARD;
 use super::misuse;
@@ -14,6 +14,7 @@ use super::thread_cache::Cache;
 use crate::base::policy::{Driver, START_BYTES};
 use crate::base::sync::{Ordering, fence, light_barrier};
 use crate::base::units::SLICE_BYTES;
+use crate::os::nodes;
 use crate::pages::Age;
 use crate::slab::class::Class;
 use crate::slab::depot_id::DepotId;
@@ -91,15 +92,15 @@ impl Heap {
             return block;
         }
         self.refuse_free_given(&mut open, class);
-        let (share, flow) = self.learn(&mut open, class, Miss::Refill);
+        let (share, way) = self.learn(&mut open, class, Miss::Refill);
         if open.magazine(class).bounds.capacity == 0 {
             open.countdown(class).note(Miss::Refill);
             drop(open);
             self.reclaim_for(share);
             return self.take_one(class);
         }
-        if flow != Flow::Across || !self.take_handed(&mut open, class) {
-            let want = half_capacity(&mut open, class);
+        let want = half_capacity(&mut open, class);
+        if way == Way::Slabs || !self.take_handed(&mut open, class, way.most(want)) {
             self.fill(&mut open, class, want);
         }
         let paced = self.tidy(&mut open);
@@ -202,31 +203,50 @@ impl Heap {
         }
     }
 
-    /// A magazine that misses is too small: double it, within the bounds. Also tells how its blocks
-    /// move.
+    /// A magazine that misses is too small: double it, within the bounds. Also tells where its
+    /// blocks go to or come from.
     pub(super) fn learn(
         &'static self,
         open: &mut Opened<'_>,
         class: Class,
         miss: Miss,
-    ) -> (Share, Flow) {
+    ) -> (Share, Way) {
         let flow = open.countdown(class).note_miss(miss);
-        let flow = match self.trades(open, class, miss) {
-            true => Flow::Across,
-            false => flow,
+        let way = self.way(open, class, miss);
+        let flow = if way == Way::Across {
+            Flow::Across
+        } else {
+            flow
         };
         let capacity = open.magazine(class).bounds.capacity;
         if capacity == 0 && open.countdown(class).misses() <= misses_before(class) {
             // Shows a drainer that the owner is at work.
             open.inner.events = open.inner.events.wrapping_add(1);
-            return (Share::Fair, flow);
+            return (Share::Fair, way);
         }
         if flow == Flow::Across && capacity as usize > passed_at_once(class) {
             // It grew before it was known that its blocks move between threads.
             self.shrink(open, class);
-            return (Share::Fair, flow);
+            return (Share::Fair, way);
         }
-        (self.widen_for(open, class, flow), flow)
+        (self.widen_for(open, class, flow), way)
+    }
+
+    /// Blocks of the class go through the exchange if the thread's magazine of it nearly always
+    /// misses in this way, or is deep. Where there are several nodes, the latter do not, because
+    /// they would leave theirs.
+    #[inline(never)]
+    fn way(&self, open: &mut Opened<'_>, class: Class, miss: Miss) -> Way {
+        let capacity = open.magazine(class).bounds.capacity as usize;
+        let way = match open.countdown(class).is_mostly(miss) {
+            true => Way::Across,
+            false if capacity > most_capacity(class) && nodes::count() == 1 => Way::Beyond,
+            false => Way::Slabs,
+        };
+        match way != Way::Slabs && self.may_trade(open, class, miss) {
+            true => way,
+            false => Way::Slabs,
+        }
     }
 
     /// Doubles a magazine, as far as the flow of its blocks and the budget allow.
@@ -485,7 +505,7 @@ pub(super) fn passed_at_once(class: Class) -> usize {
 }
 
 /// The most entries of a magazine of `class` that is not deep.
-fn most_capacity(class: Class) -> usize {
+pub(super) fn most_capacity(class: Class) -> usize {
     capacity_of(class, MAGAZINE_BYTES)
 }
 
