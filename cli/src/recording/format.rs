@@ -126,28 +126,7 @@ pub struct Classes {
     /// Its PID.
     pub pid: u32,
     /// Smallest first.
-    pub classes: Vec<ClassRow>,
-}
-
-/// Numbers of blocks in one size class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClassRow {
-    /// Bytes of a block.
-    pub bytes: u64,
-    /// Slabs.
-    pub slabs: u64,
-    /// Live.
-    pub live: u64,
-    /// Free in slabs.
-    pub free: u64,
-    /// Free in magazines.
-    pub cached: u64,
-    /// Allocations so far, in the counting mode; else 0.
-    #[serde(default)]
-    pub allocations: u64,
-    /// Bytes requested by them.
-    #[serde(default)]
-    pub requested: u64,
+    pub classes: Vec<ClassFigures>,
 }
 
 /// An event.
@@ -260,25 +239,11 @@ impl Sample {
     }
 }
 
-impl From<&ClassFigures> for ClassRow {
-    fn from(figures: &ClassFigures) -> Self {
-        Self {
-            bytes: figures.bytes,
-            slabs: figures.slabs,
-            live: figures.live(),
-            free: figures.free,
-            cached: figures.cached,
-            allocations: figures.allocations,
-            requested: figures.requested,
-        }
-    }
-}
-
 impl Classes {
     /// The classes of `figures` that have blocks or had some.
     pub fn new(t_ms: u64, pid: u32, figures: &Snapshot) -> Self {
         let used = |class: &&ClassFigures| class.blocks > 0 || class.allocations > 0;
-        let classes = figures.classes.iter().filter(used).map(ClassRow::from);
+        let classes = figures.classes.iter().filter(used).copied();
         Self {
             t_ms,
             pid,

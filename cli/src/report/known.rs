@@ -139,10 +139,7 @@ impl<'a> History<'a> {
         Self {
             told,
             moments,
-            near_ms: interval_ms
-                .saturating_mul(5)
-                .div_euclid(2)
-                .max(LEAST_NEAR_MS),
+            near_ms: (interval_ms.saturating_mul(5) / 2).max(LEAST_NEAR_MS),
             end_ms,
         }
     }
@@ -150,20 +147,16 @@ impl<'a> History<'a> {
     /// The last figures before and the first after a moment.
     fn around(&self, t_ms: u64) -> (Option<&Told<'a>>, Option<&Told<'a>>) {
         let at = self.told.partition_point(|told| told.at_ms <= t_ms);
-        (
-            at.checked_sub(1).map(|at| &self.told[at]),
-            self.told.get(at),
-        )
+        let before = at.checked_sub(1).map(|at| &self.told[at]);
+        (before, self.told.get(at))
     }
 
     /// The figures that hold at a moment.
     pub fn at(&self, moment: &Moment) -> Option<Told<'a>> {
         let (before, after) = self.around(moment.t_ms);
         let distance = |told: &&Told| told.at_ms.abs_diff(moment.t_ms);
-        let agreeing = [before, after]
-            .into_iter()
-            .flatten()
-            .filter(|told| moment.agrees(told));
+        let both = [before, after].into_iter().flatten();
+        let agreeing = both.filter(|told| moment.agrees(told));
         let within = match agreeing.clone().collect::<Vec<_>>()[..] {
             [one, other] if same(held(one), held(other), LEAST_SPANS) => STEADY_MS,
             // The heap changed in between, at an unknown time and without a trace in the counts.
@@ -197,9 +190,8 @@ impl<'a> History<'a> {
         let told = self.told.iter().map(|told| (told.at_ms, told.rss));
         let readings = counted.chain(told);
         let seen = readings.clone().map(|(_, rss)| rss).max()?;
-        let (at_ms, _) = readings
-            .filter(|(_, rss)| *rss >= seen - seen / 100)
-            .min()?;
+        let highest = readings.filter(|(_, rss)| *rss >= seen - seen / 100);
+        let (at_ms, _) = highest.min()?;
         let missed = self.missed().filter(|(most, ..)| *most > seen);
         let (most, after_ms, until_ms) = missed.unwrap_or((seen, 0, at_ms));
         let is_between = most > bound(seen, LEAST_RSS);
@@ -271,10 +263,8 @@ impl<'a> History<'a> {
 
     /// Whether the whole time from the figures before `index` to those at `index` is known.
     pub fn is_joined(&self, index: usize) -> bool {
-        let (Some(before), Some(after)) = (
-            index.checked_sub(1).and_then(|index| self.told.get(index)),
-            self.told.get(index),
-        ) else {
+        let before = index.checked_sub(1).and_then(|index| self.told.get(index));
+        let (Some(before), Some(after)) = (before, self.told.get(index)) else {
             return false;
         };
         let apart = after.at_ms - before.at_ms;

@@ -97,22 +97,19 @@ impl<'a> Subject<'a> {
     fn of(process: &Process, material: &'a Material) -> Self {
         let recording = material.recording.as_ref();
         let all = recording.iter().flat_map(|recording| &recording.samples);
-        let mut samples: Vec<_> = all
-            .filter(|sample| process.has(sample.pid, sample.t_ms))
-            .collect();
+        let ours = all.filter(|sample| process.has(sample.pid, sample.t_ms));
+        let mut samples: Vec<_> = ours.collect();
         samples.sort_by_key(|sample| sample.t_ms);
-        let classes = recording
-            .iter()
-            .flat_map(|recording| &recording.classes)
+        let mut classes = recording.iter().flat_map(|recording| &recording.classes);
+        let classes = classes
             .rfind(|classes| process.has(classes.pid, classes.t_ms) && !classes.classes.is_empty());
-        let events = recording
-            .iter()
-            .flat_map(|recording| &recording.events)
-            .filter(|event| process.has(event.pid, event.t_ms));
+        let events = recording.iter().flat_map(|recording| &recording.events);
+        let events = events.filter(|event| process.has(event.pid, event.t_ms));
         let of_process = |profiles: &'a [(u64, Profile)]| {
             let mut profiles = profiles.iter();
             profiles.rfind(|(_, profile)| process.is_of(profile))
         };
+        let mut profiles = material.profiles.iter();
         let mut subject = Self {
             pid: process.pid,
             program: process.program.clone(),
@@ -121,10 +118,7 @@ impl<'a> Subject<'a> {
             events: events.collect(),
             at_peak: of_process(&material.peaks),
             early: of_process(&material.early),
-            profile: material
-                .profiles
-                .iter()
-                .rfind(|profile| process.is_of(profile)),
+            profile: profiles.rfind(|profile| process.is_of(profile)),
             frontend: process.frontend,
             became: process.became.clone(),
             interval_ms: recording.map_or(0, |recording| recording.head.interval_ms),
@@ -199,10 +193,8 @@ pub fn processes(material: &Material) -> Vec<Process> {
     let mut found = starts(recording);
     for sample in &recording.samples {
         let rss = sample.told().map_or(0, |told| told.rss).max(sample.rss);
-        let of = found
-            .iter_mut()
-            .find(|process| process.has(sample.pid, sample.t_ms));
-        match of {
+        let mut known = found.iter_mut();
+        match known.find(|process| process.has(sample.pid, sample.t_ms)) {
             Some(process) => process.peak = process.peak.max(rss),
             None => found.push(Process {
                 pid: sample.pid,
@@ -231,9 +223,8 @@ fn starts(recording: &Recording) -> Vec<Process> {
         let (program, frontend) = match (&event.what, before.is_some()) {
             (Happening::Came { program, frontend }, _) => (program, frontend),
             (Happening::OwnHeap, true) => {
-                before
-                    .into_iter()
-                    .for_each(|process| process.frontend = Frontend::Rust);
+                let process = before.into_iter();
+                process.for_each(|process| process.frontend = Frontend::Rust);
                 continue;
             }
             _ => continue,

@@ -141,7 +141,12 @@ pub struct SpanFigures {
 
 /// Blocks of one size class.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
 pub struct ClassFigures {
     /// Bytes of a block.
     pub bytes: u64,
