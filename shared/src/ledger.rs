@@ -21,7 +21,6 @@ use bytemuck::{Pod, Zeroable};
 /// The ledger at one moment, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ledger {
     /// Bytes that the program asked for in its live blocks. See `requested_by`.
     pub requested: u64,

@@ -4,7 +4,7 @@
 use crate::attach::kernel::field;
 use crate::probe::bracketed;
 use neap_shared::ledger::Ledger;
-use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, StackFigures, Use};
+use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, Use};
 use neap_shared::status_page::Coarse;
 use neap_shared::units::SLICE_SHIFT;
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,28 @@ pub struct Classes {
     /// Its PID.
     pub pid: u32,
     /// Smallest first.
-    pub classes: Vec<ClassFigures>,
+    pub classes: Vec<ClassRow>,
+}
+
+/// Numbers of blocks in one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassRow {
+    /// Bytes of a block.
+    pub bytes: u64,
+    /// Slabs.
+    pub slabs: u64,
+    /// Live.
+    pub live: u64,
+    /// Free in slabs.
+    pub free: u64,
+    /// Free in magazines.
+    pub cached: u64,
+    /// Allocations so far, in the counting mode; else 0.
+    #[serde(default)]
+    pub allocations: u64,
+    /// Bytes requested by them.
+    #[serde(default)]
+    pub requested: u64,
 }
 
 /// An event.
@@ -239,11 +260,25 @@ impl Sample {
     }
 }
 
+impl From<&ClassFigures> for ClassRow {
+    fn from(figures: &ClassFigures) -> Self {
+        Self {
+            bytes: figures.bytes,
+            slabs: figures.slabs,
+            live: figures.live(),
+            free: figures.free,
+            cached: figures.cached,
+            allocations: figures.allocations,
+            requested: figures.requested,
+        }
+    }
+}
+
 impl Classes {
     /// The classes of `figures` that have blocks or had some.
     pub fn new(t_ms: u64, pid: u32, figures: &Snapshot) -> Self {
         let used = |class: &&ClassFigures| class.blocks > 0 || class.allocations > 0;
-        let classes = figures.classes.iter().filter(used).copied();
+        let classes = figures.classes.iter().filter(used).map(ClassRow::from);
         Self {
             t_ms,
             pid,
@@ -317,6 +352,7 @@ pub struct Heap {
     #[serde(default)]
     pub most_rss: u64,
     /// Where every byte is.
+    #[serde(with = "LedgerFields")]
     pub ledger: Ledger,
     /// Minor page faults so far.
     pub minor_faults: u64,
@@ -344,7 +380,20 @@ pub struct Heap {
     /// Committed address space.
     pub committed: u64,
     /// Coroutine stacks.
-    pub stacks: StackFigures,
+    pub stacks: Stacks,
+}
+
+/// Numbers of coroutine stacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stacks {
+    /// In use.
+    pub used: u64,
+    /// Ended and kept warm.
+    pub idle: u64,
+    /// Without memory.
+    pub free: u64,
+    /// Address space of all of these, in bytes.
+    pub address: u64,
 }
 
 impl Heap {
@@ -369,7 +418,12 @@ impl Heap {
             large_bytes: figures.large_bytes,
             large_blocks: figures.large_blocks,
             committed: figures.committed,
-            stacks: figures.stacks,
+            stacks: Stacks {
+                used: figures.stacks.used,
+                idle: figures.stacks.idle,
+                free: figures.stacks.free,
+                address: figures.stacks.address,
+            },
         }
     }
 
@@ -377,6 +431,31 @@ impl Heap {
     pub fn zeroing_saved(&self) -> u64 {
         self.zero_spared.saturating_add(self.zero_purged)
     }
+}
+
+/// The ledger's lines by name.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Ledger")]
+struct LedgerFields {
+    requested: u64,
+    rounding: u64,
+    untouched: u64,
+    swapped: u64,
+    tails: u64,
+    slab_free: u64,
+    magazines: u64,
+    quarantine: u64,
+    free_dirty: u64,
+    huge_excess: u64,
+    stacks_used: u64,
+    stacks_idle: u64,
+    stacks_free: u64,
+    metadata: u64,
+    sampling: u64,
+    resident: u64,
+    requested_by: u64,
+    asked_kernel: u64,
+    swapped_free: u64,
 }
 
 /// A machine. Unknown fields are empty or 0.

@@ -164,10 +164,9 @@ fn damaged(number: u64, what: &dyn Display) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::recording::format::{Frontend, Heap};
+    use crate::recording::format::{ClassRow, Frontend, Heap};
     use crate::recording::{Machine, Writer};
     use neap_shared::ledger::Ledger;
-    use neap_shared::stats::ClassFigures;
 
     /// A head.
     pub fn head() -> Record {
@@ -211,10 +210,10 @@ pub mod tests {
     }
 
     fn lines() -> Vec<Record> {
-        let class = ClassFigures {
+        let class = ClassRow {
             bytes: 48,
-            blocks: 3,
-            ..ClassFigures::default()
+            live: 3,
+            ..ClassRow::default()
         };
         let event = |t_ms, what| {
             Record::Event(Event {

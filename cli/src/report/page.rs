@@ -14,12 +14,12 @@ use super::timeline::Timeline;
 use super::verdict::Verdict;
 use crate::failure::Failure;
 use crate::profile::{Extent, Profile};
-use crate::recording::format::{Head, Told};
+use crate::recording::format::{ClassRow, Head, Told};
 use crate::statistics::secret;
 use askama::Template;
 use askama::filters::{Html, escape};
 use neap_shared::ledger::{Ledger, Line, Sign};
-use neap_shared::stats::{Bytes, ClassFigures};
+use neap_shared::stats::Bytes;
 use std::ffi::OsStr;
 
 /// The template's values. Text in them is untrusted.
@@ -177,7 +177,7 @@ pub fn site_rows(subject: &Subject) -> Vec<(Site, f64)> {
 
 /// One size class.
 pub struct ClassLine {
-    pub row: ClassFigures,
+    pub row: ClassRow,
     pub live_bytes: u64,
     pub free_bytes: u64,
     pub cached_bytes: u64,
@@ -190,18 +190,19 @@ pub struct ClassLine {
 /// The size classes at the last count.
 pub fn class_lines(subject: &Subject) -> Vec<ClassLine> {
     let rows = (subject.classes).map_or(&[][..], |classes| classes.classes.as_slice());
-    let all = |row: &ClassFigures| row.bytes as f64 * row.blocks as f64;
+    let blocks = |row: &ClassRow| row.live as f64 + row.free as f64 + row.cached as f64;
+    let all = |row: &ClassRow| row.bytes as f64 * blocks(row);
     let most = rows.iter().map(all).fold(1.0, f64::max);
-    let line = |row: &ClassFigures| ClassLine {
+    let line = |row: &ClassRow| ClassLine {
         row: *row,
-        live_bytes: row.live().saturating_mul(row.bytes),
+        live_bytes: row.live.saturating_mul(row.bytes),
         free_bytes: row.free.saturating_mul(row.bytes),
         cached_bytes: row.cached.saturating_mul(row.bytes),
         mean: match row.allocations {
             0 => "–".to_owned(),
             count => format!("{:.0}", row.requested as f64 / count as f64),
         },
-        part: 100.0 * row.bytes as f64 * row.live() as f64 / most,
+        part: 100.0 * row.bytes as f64 * row.live as f64 / most,
         free_part: 100.0 * row.bytes as f64 * (row.free as f64 + row.cached as f64) / most,
     };
     rows.iter().map(line).collect()

@@ -102,11 +102,6 @@ pub struct Counted {
 /// Coroutine stacks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(default)
-)]
 pub struct StackFigures {
     /// In the program's hands.
     pub used: u64,
@@ -142,11 +137,6 @@ pub struct SpanFigures {
 /// Blocks of one size class.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(default)
-)]
 pub struct ClassFigures {
     /// Bytes of a block.
     pub bytes: u64,

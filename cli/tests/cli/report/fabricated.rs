@@ -169,7 +169,7 @@ pub fn sample(t_ms: u64, step: u64) -> Value {
 }
 
 fn classes() -> Value {
-    let row = |bytes: u64| json!({"bytes": bytes, "slabs": 3, "blocks": 101_000 / bytes + 7, "free": 1000 / bytes, "cached": 7});
+    let row = |bytes: u64| json!({"bytes": bytes, "slabs": 3, "live": 100_000 / bytes, "free": 1000 / bytes, "cached": 7});
     let rows: Vec<Value> = [16, 32, 48, 64, 1024].map(row).into();
     json!({"classes": {"t_ms": 9900, "pid": 77, "classes": rows}})
 }
