@@ -16,9 +16,11 @@
 //! | [`pagemap`] | the structures of the kernel's `PAGEMAP_SCAN` |
 //! | [`userfaultfd`] | the kernel's numbers for write protection |
 //! | [`classes`] | the built-in size classes, and a file of others |
+//! | [`areas`] | what each mapping of any process holds |
 //! | [`sanitizers`](mod@sanitizers) | the sanitizers that replace `malloc` |
 //! | [`units`] | the slice |
 
+pub mod areas;
 pub mod classes;
 pub mod control;
 pub mod ledger;

@@ -1,8 +1,9 @@
 //! Resident and swapped bytes as the kernel counts them.
 
-use super::process::{Process, range};
+use super::process::Process;
 use super::status_page::StatusPage;
 use crate::failure::Failure;
+use neap_shared::areas::{field, mappings};
 use rustix::fs::OFlags;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
@@ -106,32 +107,34 @@ pub fn parse(
         extent: Extent::Arenas,
         ..KernelView::default()
     };
-    // The most bytes of the mapping that can be ours, resident and swapped out.
-    let mut ours = [0; 2];
-    let mut is_file = false;
-    for line in text.lines() {
-        if let Some(mapping) = range(line) {
-            let parts: Vec<_> = common(&mapping, arenas).collect();
-            let bytes = parts.iter().map(|part| part.end - part.start);
-            let bytes = bytes.fold(0, u64::saturating_add);
-            let is_merged = 0 < bytes && bytes < mapping.end.saturating_sub(mapping.start);
-            let counted = is_merged.then(|| count(&parts)).flatten();
-            ours = counted.unwrap_or([bytes; 2]);
-            is_file = line.contains(" /");
-        } else if let Some(bytes) = field(line, "Rss:") {
-            view.process_rss = view.process_rss.saturating_add(bytes);
-            view.arenas_rss = view.arenas_rss.saturating_add(bytes.min(ours[0]));
-            view.files_rss = view.files_rss.saturating_add(bytes * u64::from(is_file));
-        } else if let Some(bytes) = field(line, "Swap:") {
-            view.process_swap = view.process_swap.saturating_add(bytes);
-            view.arenas_swap = view.arenas_swap.saturating_add(bytes.min(ours[1]));
-        }
+    for mapping in mappings(text) {
+        let parts: Vec<_> = common(&mapping.range, arenas).collect();
+        let bytes = parts.iter().map(|part| part.end - part.start);
+        let bytes = bytes.fold(0, u64::saturating_add);
+        let length = mapping.range.end.saturating_sub(mapping.range.start);
+        let counted = (0 < bytes && bytes < length)
+            .then(|| count(&parts))
+            .flatten();
+        // The most bytes of the mapping that can be ours, resident and swapped out.
+        let ours = counted.unwrap_or([bytes; 2]);
+        let is_file = mapping.name.starts_with('/');
+        let mut add = |sum: fn(&mut KernelView) -> &mut u64, bytes: u64| {
+            *sum(&mut view) = sum(&mut view).saturating_add(bytes);
+        };
+        add(|view| &mut view.process_rss, mapping.resident);
+        add(|view| &mut view.arenas_rss, mapping.resident.min(ours[0]));
+        add(
+            |view| &mut view.files_rss,
+            mapping.resident * u64::from(is_file),
+        );
+        add(|view| &mut view.process_swap, mapping.swapped);
+        add(|view| &mut view.arenas_swap, mapping.swapped.min(ours[1]));
     }
     view
 }
 
 /// Bytes of pages in `parts` that are resident, and that are swapped out, by the process's pagemap.
-fn pages_in(process: &Process, parts: &[Range<u64>]) -> Option<[u64; 2]> {
+pub fn pages_in(process: &Process, parts: &[Range<u64>]) -> Option<[u64; 2]> {
     let file = process.file("pagemap", OFlags::RDONLY).ok()?;
     let page = rustix::param::page_size() as u64;
     let mut bytes = [0; 2];
@@ -151,17 +154,6 @@ fn pages_in(process: &Process, parts: &[Range<u64>]) -> Option<[u64; 2]> {
 
 /// Bytes of addresses that are looked at together.
 const CHUNK: usize = 64 << 20;
-
-/// `Rss:                 128 kB`, in bytes.
-pub fn field(line: &str, name: &str) -> Option<u64> {
-    let kib: u64 = line
-        .strip_prefix(name)?
-        .trim()
-        .strip_suffix(" kB")?
-        .parse()
-        .ok()?;
-    kib.checked_mul(1024)
-}
 
 /// The parts of a mapping that lie in arenas.
 fn common<'a>(

@@ -1,10 +1,11 @@
 //! Another process's memory files: the way to their bytes, the futex that wakes the process's purge
 //! thread, and the region of its profile.
 
-use super::process::{Process, range};
+use super::process::Process;
 use crate::failure::Failure;
 use bytemuck::Pod;
 use memmap2::MmapOptions;
+use neap_shared::areas::range;
 use neap_shared::sites::{self, Head};
 use neap_shared::status_page;
 use rustix::fs::{FileType, OFlags, SealFlags};

@@ -29,6 +29,6 @@ pub mod testing;
 
 pub use asking::{Outlook, Silence, now_ms};
 pub use memory_file::Region;
-pub use process::{Process, Whereabouts, range};
+pub use process::{Process, Whereabouts};
 pub use status_page::StatusPage;
 pub use target::{Target, Under, may_watch, of_whom};

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -154,13 +153,6 @@ impl Process {
             && rustix::fs::statat(&self.directory, name.as_str(), AtFlags::empty())
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
     }
-}
-
-/// The addresses at the beginning of a line of `maps` or `smaps`.
-pub fn range(line: &str) -> Option<Range<u64>> {
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let number = |word| u64::from_str_radix(word, 16).ok();
-    Some(number(start)?..number(end)?)
 }
 
 /// The mount of a descriptor's file, from the descriptor's fdinfo.

@@ -7,12 +7,13 @@
 
 use super::model::{Frame, Mapping, base};
 use super::names::short;
-use crate::attach::{Process, range};
+use crate::attach::Process;
 use crate::files;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use indexmap::IndexSet;
 use lzma_rust2::XzReader;
+use neap_shared::areas::range;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::HashMap;
 use std::fs::{self, Metadata};

@@ -1,8 +1,8 @@
 //! The lines of a recording, in bytes and milliseconds unless stated otherwise; `t_ms` counts from
 //! the program's start.
 
-use crate::attach::kernel::field;
 use crate::probe::bracketed;
+use neap_shared::areas::field;
 use neap_shared::ledger::Ledger;
 use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, Use};
 use neap_shared::status_page::Coarse;
