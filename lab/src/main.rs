@@ -12,6 +12,7 @@
 //! | `classes/` | the published size classes, and the sizes that programs request |
 //! | `profile` | the accuracy of the sampling profiler |
 //! | `cases/` | published complaints, reproduced by real programs |
+//! | `compare/` | a program of the user's under every allocator of this machine |
 //! | `security/` | memory errors: which ones an allocator stops before they do harm |
 //! | `guard/` | errors planted in real programs: after how many requests Neap reports them |
 //! | `soak/` | half an hour of mixed real load, under which memory must not grow |
@@ -28,6 +29,7 @@ mod calloc;
 mod cases;
 mod classes;
 mod command;
+mod compare;
 mod download;
 mod engine;
 mod fragmentation;
@@ -59,7 +61,7 @@ use engine::experiment::Experiment;
 use engine::settings::Settings;
 
 /// The experiments, in the order of the help.
-const EXPERIMENTS: [&Experiment; 14] = [
+const EXPERIMENTS: [&Experiment; 15] = [
     &bench::EXPERIMENT,
     &latency::EXPERIMENT,
     &calloc::EXPERIMENT,
@@ -71,6 +73,7 @@ const EXPERIMENTS: [&Experiment; 14] = [
     &classes::sizes::EXPERIMENT,
     &profile::EXPERIMENT,
     &cases::EXPERIMENT,
+    &compare::EXPERIMENT,
     &security::EXPERIMENT,
     &guard::EXPERIMENT,
     &soak::EXPERIMENT,

@@ -175,6 +175,24 @@ pub fn neap() -> Command {
             .arg(program("PROGRAM", "A program to run, record and profile, and its arguments")
                 .trailing_var_arg(false).last(true).required_unless_present("FILE"))
             .after_help("After --, the exit status is the program's own."),
+        verb("compare", "Run a program under all allocators of this machine, and say whether Neap is \
+             worth it", &["[OPTIONS] [--] PROGRAM [ARGUMENTS]..."])
+            .arg(Arg::new("load").long("load").value_name("COMMAND").help("For a server: a shell \
+                 command that loads it, once it waits"))
+            .arg(number("rounds", "How often to run it under each allocator").default_value("5"))
+            .arg(time("rest", [0, 3_600_000], "How long to watch the program after the load")
+                .default_value("5s"))
+            .arg(time("within", [0, LONGEST_MS], "Start no round after this time")
+                .default_value("5m"))
+            .arg(Arg::new("allocators").long("allocators").value_name("NAMES").help("Besides glibc \
+                 and Neap, only these [default: all found]"))
+            .arg(file("html", "Also write a page with a picture of the memory over time"))
+            .args([text_or_json("What to print"), quiet()])
+            .arg(program("PROGRAM", PROGRAM).required(true))
+            .after_help("One more run comes first and does not count. After the load, neap ends the \
+                 program; it also ends what the program leaves running. The program's input is empty, and its output is dropped; if a run \
+                 ends in another way than under glibc, neap prints the end of its standard error. \
+                 Exits with 1 if a run failed."),
         verb("purge", "Have a running process give its free memory back to the kernel", &[])
             .args([text_or_json("What to print"), timeout(), process().required(true)])
             .after_help("Exits with 124 if the process did not answer in time. A later slow path \

@@ -1,4 +1,4 @@
-//! The verbs, and the short ones themselves: completions, help, and the lab.
+//! The verbs, and the short ones themselves: completions, help, the lab and its comparison.
 
 mod doctor;
 mod env;
@@ -12,10 +12,11 @@ mod tune;
 use crate::attach::{Outlook, Silence, Target};
 use crate::choice::Choice;
 use crate::failure::{Failure, Outcome, shown};
-use crate::grammar::{self, OVERVIEW};
+use crate::grammar::{self, OVERVIEW, TextOrJson};
 use crate::launch::Program;
+use crate::library;
 use crate::output::print;
-use crate::program::{Link, Role};
+use crate::program::{Link, Role, Scope, follow};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use clap_complete::{Shell, generate};
@@ -52,7 +53,8 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("env", matches)) => env::perform(matches),
         Some(("doctor", matches)) => doctor::perform(matches),
         Some(("profile", matches)) => profile::perform(matches),
-        Some(("lab", matches)) => lab(matches),
+        Some(("compare", matches)) => compare(matches),
+        Some(("lab", matches)) => lab(words(matches, "ARGUMENTS"), ""),
         Some(("stat", matches)) => observe::stat(matches),
         Some(("serve", matches)) => observe::serve(matches),
         Some(("top", matches)) => observe::top(matches),
@@ -127,23 +129,68 @@ fn manual(directory: &Path) -> Outcome {
     Ok(0)
 }
 
-/// `neap lab`: becomes `neap-lab`, which is installed beside this program. Returns only on failure.
-fn lab(matches: &ArgMatches) -> Outcome {
+/// `neap compare`: checks the program, and becomes `neap-lab compare`.
+fn compare(matches: &ArgMatches) -> Outcome {
+    let (library, words) = (library::find()?, program(matches));
+    follow(&words, &library::headers(&library)?).start(Scope::Tree)?;
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let seconds = |name| {
+        Some(
+            time(matches, name)
+                .as_millis()
+                .div_ceil(1000)
+                .to_string()
+                .into(),
+        )
+    };
+    let is_json = format::<TextOrJson>(matches) == TextOrJson::Json;
+    let options = [
+        ("--neap", Some(library.into_os_string())),
+        ("--load", text("load").map(OsString::from)),
+        (
+            "--rounds",
+            matches
+                .get_one::<u64>("rounds")
+                .map(|rounds| rounds.to_string().into()),
+        ),
+        ("--rest", seconds("rest")),
+        ("--seconds", seconds("within")),
+        (
+            "--peers",
+            text("allocators").map(|names| format!("neap,glibc,{names}").into()),
+        ),
+        ("--html", file(matches, "html").map(PathBuf::into_os_string)),
+    ];
+    let given = options
+        .into_iter()
+        .filter_map(|(name, value)| Some([OsString::from(name), value?]));
+    let switches = [("--json", is_json), ("--quiet", matches.get_flag("quiet"))];
+    let switches = switches
+        .into_iter()
+        .filter(|(_, is_on)| *is_on)
+        .map(|(name, _)| name.into());
+    let start = [OsString::from("compare")]
+        .into_iter()
+        .chain(given.flatten())
+        .chain(switches);
+    lab(
+        start.chain(["--".into()]).chain(words).collect(),
+        "neap compare needs it: ",
+    )
+}
+
+/// Becomes `neap-lab`, which is installed beside this program. Returns only on failure.
+fn lab(words: Vec<OsString>, why: &str) -> Outcome {
     const NAME: &str = "neap-lab";
     let exe = std::env::current_exe()
         .map_err(|error| failure!("cannot tell where neap itself is: {error}"))?;
     let file = exe.with_file_name(NAME);
     if !file.is_file() {
         return Err(failure!(
-            "{} is not there: build it with cargo build --release -p {NAME}",
+            "{} is not there: {why}build it with cargo build --release -p {NAME}",
             shown(&file)
         ));
     }
-    let words = matches
-        .get_many::<OsString>("ARGUMENTS")
-        .into_iter()
-        .flatten()
-        .cloned();
     let arguments = [OsString::from(NAME)].into_iter().chain(words).collect();
     let program = Program::new(Link::new(file, arguments, Role::Named))?;
     Err(program.failure(&program.execute()))
@@ -160,8 +207,16 @@ fn named(matches: &ArgMatches) -> Result<Target, Failure> {
 
 /// The program and its arguments.
 fn program(matches: &ArgMatches) -> Vec<OsString> {
-    let words = matches.get_many("PROGRAM").into_iter().flatten();
-    words.cloned().collect()
+    words(matches, "PROGRAM")
+}
+
+fn words(matches: &ArgMatches, name: &str) -> Vec<OsString> {
+    matches
+        .get_many(name)
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect()
 }
 
 /// The file that `option` names.

@@ -203,6 +203,27 @@ fn the_lab_is_told_how_to_be_built() {
 }
 
 #[test]
+fn a_comparison_is_checked_and_given_to_the_lab() {
+    let stage = Stage::new();
+    let compare = |words: &[&str]| stage.neap().arg("compare").args(words).output().unwrap();
+    assert_eq!(compare(&["--", "no-such-program"]).status.code(), Some(127));
+    assert!(said(&compare(&["true"])).contains("neap compare needs it"));
+    let lab = stage.library().with_file_name("neap-lab");
+    crate::stage::script(lab, "#!/bin/sh\nshift 3; echo \"$@\"\n");
+    let words = [
+        "--load",
+        "a load",
+        "--rest=1500ms",
+        "--within=1m",
+        "--allocators=jemalloc",
+    ];
+    let output = compare(&[&words[..], &["--format=json", "true", "-x"]].concat());
+    let expected = "--load a load --rounds 5 --rest 2 --seconds 60 --peers neap,glibc,jemalloc \
+                    --json -- true -x\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[test]
 fn completions_know_the_options() {
     for shell in ["bash", "fish", "zsh", "elvish", "powershell"] {
         let script = printed(neap().args(["completions", shell]));

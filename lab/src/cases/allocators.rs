@@ -73,13 +73,13 @@ impl Allocator {
     /// The line of an allocator in a picture: dashed under another setting.
     pub fn stroke(name: &str) -> Stroke {
         let known = ALL.into_iter().find(|allocator| allocator.name == name);
-        known.map_or_else(
-            || Stroke::of_peer(name),
-            |allocator| Stroke {
-                is_dashed: allocator.setting != Setting::Plain,
-                ..Stroke::of_peer(allocator.peer)
-            },
-        )
+        let (first, rest) = name.split_once(' ').unwrap_or((name, ""));
+        let usual = Stroke::of_peer(first);
+        let is_dashed = usual.is_dashed || !rest.is_empty();
+        known.map_or(Stroke { is_dashed, ..usual }, |allocator| Stroke {
+            is_dashed: allocator.setting != Setting::Plain,
+            ..Stroke::of_peer(allocator.peer)
+        })
     }
 }
 

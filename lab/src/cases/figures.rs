@@ -113,18 +113,21 @@ impl Observed {
     /// The memory over time since the load began, thinned: the rest's beginning, then `seconds:MB`.
     fn course(&self) -> Option<String> {
         let work = self.work?;
-        let zero = work.at;
         let rest = self.rest.map_or(String::new(), |rest| {
-            format!("{:.2} ", (rest.at - zero).as_secs_f64())
+            format!("{:.2} ", (rest.at - work.at).as_secs_f64())
         });
-        let point = |moment: Moment| {
-            let seconds = moment.at.saturating_sub(zero).as_secs_f64();
-            format!("{seconds:.2}:{:.1}", moment.held.bytes as f64 / 1e6)
-        };
-        let points = thinned(&self.samples[work.sample..]).into_iter();
-        let points: Vec<String> = points.map(point).collect();
-        Some(format!("{rest}{}", points.join(" ")))
+        Some(rest + &course(&self.samples[work.sample..], work.at))
     }
+}
+
+/// The memory over time since `zero`, thinned: `seconds:MB`.
+pub fn course(samples: &[Moment], zero: Duration) -> String {
+    let point = |moment: Moment| {
+        let seconds = moment.at.saturating_sub(zero).as_secs_f64();
+        format!("{seconds:.2}:{:.1}", moment.held.bytes as f64 / 1e6)
+    };
+    let points: Vec<String> = thinned(samples).into_iter().map(point).collect();
+    points.join(" ")
 }
 
 /// The points of a course in the record.

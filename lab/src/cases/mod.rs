@@ -13,9 +13,9 @@
 //! | `figures` | what a run's samples say |
 //! | `views` | Neap among the allocators, the tables and the picture |
 
-mod allocators;
+pub(crate) mod allocators;
 pub(crate) mod case;
-pub mod figures;
+pub(crate) mod figures;
 pub(crate) mod install;
 mod observe;
 pub(crate) mod party;
@@ -36,6 +36,7 @@ use case::{Case, Home, Kind};
 use figures::COURSE;
 use observe::{Keeping, once};
 use views::fault;
+pub(crate) use views::picture;
 
 /// The case book.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -68,7 +69,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     },
     run: carry_out,
     tables: |record, _| views::tables(record),
-    picture: |record, _| Some(views::picture(record)),
+    picture: |record, _| Some(picture(record, 4, (230.0, 140.0))),
     derived: |record, _| views::derived(record),
     ..PLAIN
 };

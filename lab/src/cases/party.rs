@@ -17,6 +17,8 @@ pub struct Party {
     pub role: &'static str,
     child: Child,
     input: Option<ChildStdin>,
+    /// How it ended, and what it and its descendants used.
+    end: Option<(ExitStatus, libc::rusage)>,
     /// The end of its standard error.
     tail: Arc<Mutex<Vec<u8>>>,
 }
@@ -71,6 +73,7 @@ impl Party {
             role,
             child,
             input,
+            end: None,
             tail,
         })
     }
@@ -82,7 +85,20 @@ impl Party {
 
     /// How it has ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        if self.end.is_none() {
+            // SAFETY: all-zero is a valid value of this plain structure.
+            let (mut usage, mut status) = (unsafe { std::mem::zeroed() }, 0);
+            let id = self.id() as i32;
+            // SAFETY: the call fills in both; nothing else waits for this child.
+            let ended = unsafe { libc::wait4(id, &raw mut status, libc::WNOHANG, &raw mut usage) };
+            self.end = (ended == id).then(|| (ExitStatus::from_raw(status), usage));
+        }
+        self.end.map(|(status, _)| status)
+    }
+
+    /// What it and its descendants used, once it has ended.
+    pub fn usage(&self) -> Option<&libc::rusage> {
+        self.end.as_ref().map(|(_, usage)| usage)
     }
 
     /// Closes its standard input.

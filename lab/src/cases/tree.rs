@@ -69,6 +69,11 @@ impl Tree {
         }
     }
 
+    /// Those below `driver` do not count any more.
+    pub fn leave_out(&mut self, driver: u32) {
+        self.driver = Some(driver);
+    }
+
     /// Memory and processor time now.
     pub fn held(&mut self, look: Look) -> Held {
         let all: Vec<Stat> = match look {

@@ -224,16 +224,16 @@ pub fn derived(record: &Record) -> Vec<Row> {
     derived.rows
 }
 
-/// A small picture a case: the memory over time, a line an allocator.
-pub fn picture(record: &Record) -> String {
+/// A picture of this size a case: the memory over time, a line an allocator.
+pub fn picture(record: &Record, across: usize, size: (f64, f64)) -> String {
     let panels = record.cases().into_iter().map(|case| panel(record, case));
     Plot {
         title: vec![
             "Resident memory in MB over seconds; from the vertical line on, the program is idle"
                 .into(),
         ],
-        across: 4,
-        panel: (230.0, 140.0),
+        across,
+        panel: size,
         left: (44.0, 44.0),
         panels: panels.collect(),
     }
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_case_is_a_panel_with_a_line_an_allocator() {
-        let picture = picture(&record());
+        let picture = picture(&record(), 4, (230.0, 140.0));
         assert_eq!(picture.matches("<polyline").count(), 3);
         assert!(picture.contains(">A few &amp; small</text>") && !picture.contains("NaN"));
     }

@@ -3,6 +3,7 @@
 mod cases;
 mod classes;
 mod command;
+mod compare;
 mod guard;
 #[path = "../../../ci/nameable.rs"]
 mod nameable;
