@@ -9,6 +9,7 @@
 //! | `status_page` | reads a status page |
 //! | `asking` | makes requests through the status page: for figures, a purge, samples, guards |
 //! | `monitor` | the socket to which processes send their status pages at their start |
+//! | `glibc` | free memory in the heaps of glibc's `malloc` |
 //! | `kernel` | resident and swapped bytes as the kernel counts them |
 //!
 //! These modules do not trust the data, because a process may hold any bytes under these names.
@@ -18,6 +19,7 @@
 //! bound.
 
 mod asking;
+mod glibc;
 pub mod kernel;
 mod memory_file;
 pub mod monitor;
@@ -28,7 +30,8 @@ mod target;
 pub mod testing;
 
 pub use asking::{Outlook, Silence, now_ms};
+pub use glibc::Memory;
 pub use memory_file::Region;
 pub use process::{Process, Whereabouts};
 pub use status_page::StatusPage;
-pub use target::{Target, Under, may_watch, of_whom};
+pub use target::{Target, Under, may_watch, of_whom, processes};

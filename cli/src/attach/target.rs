@@ -150,7 +150,7 @@ fn numbers(targets: &[&Target]) -> String {
 }
 
 /// The processes whose status pages this user may open, lowest PID first.
-fn processes() -> Result<Vec<Process>, Failure> {
+pub fn processes() -> Result<Vec<Process>, Failure> {
     let entries = fs::read_dir("/proc")
         .map_err(|error| failure!("cannot list processes: {error} (is /proc mounted?)"))?;
     let mut numbers: Vec<i32> = entries

@@ -252,9 +252,10 @@ pub fn neap() -> Command {
                 standard error or appended to FILE")]))
             .arg(operand("VARIABLE=VALUE", "More variables for the line").num_args(0..))
             .after_help(UNITS),
-        verb("doctor", "Check what this kernel offers, and whether a program can run under Neap",
-            &["[OPTIONS] [-- PROGRAM]"])
-            .args([text_or_json("What to print"), program("PROGRAM", PROGRAM)])
+        verb("doctor", "Check what this kernel offers, whether a program can run under Neap, or where \
+             a process has its memory", &["[OPTIONS] [-- PROGRAM]", "[OPTIONS] PID"])
+            .args([text_or_json("What to print"), program("PROGRAM", "The program, found by PATH, \
+                 or the PID of any process, under Neap or not")])
             .after_help("Exits with 1 if the given program cannot run under Neap."),
         verb("lab", "Run Neap's experiments and benchmarks (neap-lab)", &[])
             .disable_help_flag(true)

@@ -1,6 +1,7 @@
-//! `neap doctor`: which of Neap's promises hold here, what this kernel offers, and whether a
-//! program can run under Neap.
+//! `neap doctor`: which of Neap's promises hold here, what this kernel offers, whether a program
+//! can run under Neap, and where a process has its memory.
 
+use super::process::{Memories, largest};
 use super::{format, program};
 use crate::choice::Choice;
 use crate::failure::{Failure, Outcome, shown};
@@ -30,17 +31,26 @@ const NO_TABLE: &str = "no tables for unwinding, so guards and profiles would sh
 /// Prints the findings.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let words = program(matches);
+    let is_json = format::<TextOrJson>(matches) == TextOrJson::Json;
+    if let Some(pid) = process(&words)? {
+        let memories = Memories::of(pid)?;
+        return output::print(&match is_json {
+            true => format!("{:#}\n", memories.json()),
+            false => memories.text(),
+        });
+    }
     let (kernel, environment) = (probe::all(), variables());
     let report = Report {
         library: library_findings(),
         promises: probe::promises(&kernel, &environment),
         kernel,
         environment,
+        processes: largest(),
         program: (!words.is_empty())
             .then(|| Judgement::of(&words))
             .transpose()?,
     };
-    let text = if format::<TextOrJson>(matches) == TextOrJson::Json {
+    let text = if is_json {
         format!("{:#}\n", json!(report))
     } else {
         report.to_text()
@@ -49,12 +59,24 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     Ok(report.program.map_or(0, |verdict| verdict.status()))
 }
 
+/// The PID, if that is what is given.
+fn process(words: &[OsString]) -> Result<Option<i32>, Failure> {
+    let number = |word: &OsString| word.to_str()?.parse().ok();
+    match (words.first().and_then(number), words.len()) {
+        (Some(pid), 2..) => Err(failure!(
+            "options go before the PID: neap doctor --format json {pid}"
+        )),
+        (pid, _) => Ok(pid),
+    }
+}
+
 #[derive(Serialize)]
 struct Report {
     library: Vec<Finding>,
     promises: Vec<Finding>,
     kernel: Vec<Finding>,
     environment: Vec<Finding>,
+    processes: Vec<Finding>,
     program: Option<Judgement>,
 }
 
@@ -65,9 +87,14 @@ impl Report {
             table::table("Promises", &self.promises),
             table::table("Kernel", &self.kernel),
         ];
-        if !self.environment.is_empty() {
-            tables.push(table::table("Environment", &self.environment));
-        }
+        let further = [
+            ("Environment", &self.environment),
+            ("Processes", &self.processes),
+        ];
+        let further = further
+            .into_iter()
+            .filter(|(_, findings)| !findings.is_empty());
+        tables.extend(further.map(|(title, findings)| table::table(title, findings)));
         if let Some(verdict) = &self.program {
             let table = table::table("Program", &verdict.files);
             tables.push(format!("{table}{}\n", verdict.sentence()));

@@ -3,6 +3,7 @@
 mod doctor;
 mod env;
 mod observe;
+mod process;
 mod profile;
 mod report;
 mod request;

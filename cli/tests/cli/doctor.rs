@@ -572,3 +572,98 @@ fn a_program_with_a_sanitizer_does_not_take_and_is_told_what_neap_run_says() {
         assert_eq!(verdict["obstacle"], obstacle);
     }
 }
+
+/// A program in C that waits.
+fn waiting(body: &str) -> std::process::Child {
+    let room = room();
+    let (source, program) = (room.path().join("waits.c"), room.path().join("waits"));
+    let head = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+                #include <sys/mman.h>\n#include <pthread.h>\n#include <unistd.h>\n\
+                static char *p[100000];\n";
+    let tail = "int main(void) { work(); close(1); pause(); }\n";
+    fs::write(&source, format!("{head}{body}{tail}")).unwrap();
+    compile([Path::new("-pthread"), &source, Path::new("-o")], &program);
+    let mut child = clean(&program);
+    let mut child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    // It closes its output when it is ready.
+    io::copy(&mut child.stdout.take().unwrap(), &mut io::sink()).unwrap();
+    child
+}
+
+/// What `neap doctor PID` says of such a program.
+fn examined(body: &str) -> (String, Value) {
+    let mut child = waiting(body);
+    let pid = child.id().to_string();
+    let text = printed(neap().args(["doctor", &pid]));
+    let json = printed(neap().args(["doctor", "--format", "json", &pid]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    (text, serde_json::from_str(&json).unwrap())
+}
+
+/// Allocates 100,000 blocks of 1,000 bytes, and frees 80,000 below the others.
+const HEAP: &str = "static void *fill(void *_) {\n\
+    for (int i = 0; i < 100000; i++) memset(p[i] = malloc(1000), 1, 1000);\n\
+    for (int i = 100; i < 80000; i++) free(p[i]);\n return 0; }\n";
+
+#[test]
+fn free_pages_in_glibcs_heaps_are_counted() {
+    if std::env::consts::ARCH != "x86_64" {
+        return announce("the layout of glibc's heaps is known for x86-64");
+    }
+    let main = format!("{HEAP}static void work(void) {{ fill(0); }}\n");
+    // The thread stays, so that its heap does.
+    let threads = format!(
+        "{HEAP}static void *stay(void *_) {{ fill(0); close(1); pause(); return 0; }}\n\
+         static void work(void) {{ pthread_t t; pthread_create(&t, 0, stay, 0); pause(); }}\n"
+    );
+    for (body, place) in [(main, "heap (brk)"), (threads, "glibc's thread heaps")] {
+        let (text, json) = examined(&body);
+        let held = json["places"][place].as_u64().unwrap() >> 20;
+        let free = json["free_in_glibc"].as_u64().unwrap() >> 20;
+        assert!((94..100).contains(&held), "{place}: {json}");
+        assert!((74..79).contains(&free), "{place}: {json}");
+        assert!(
+            text.contains(place) && text.contains("of whole free pages"),
+            "{text}"
+        );
+        assert!(text.contains("Next: neap compare -- PROGRAM"), "{text}");
+    }
+}
+
+#[test]
+fn memory_that_a_program_maps_itself_is_no_heap() {
+    let (text, json) = examined(
+        "static void work(void) {\n\
+         memset(mmap(0, 64 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 64 << 20);\n\
+         memset(mmap(0, 32 << 20, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0), 1, 32 << 20); }\n",
+    );
+    let mib = |place: &str| json["places"][place].as_u64().unwrap() >> 20;
+    assert_eq!(
+        (mib("anonymous memory"), mib("shared memory")),
+        (64, 32),
+        "{json}"
+    );
+    assert_eq!(mib("heap (brk)"), 0);
+    assert_eq!(
+        json["free_in_glibc"].as_u64().map(|bytes| bytes >> 20),
+        Some(0)
+    );
+    assert!(text.contains("at most 64."), "{text}");
+}
+
+#[test]
+fn a_process_that_cannot_be_examined_is_told_why() {
+    let said_of = |words: &[&str]| {
+        let output = neap().arg("doctor").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        said(&output)
+    };
+    assert!(said_of(&["99999999"]).contains("there is no process 99999999"));
+    let said = said_of(&["1", "--format", "json"]);
+    assert!(said.contains("options go before the PID"), "{said}");
+    // Threads of the kernel have no mappings; in a namespace of its own, there are none.
+    if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        assert!(said_of(&["2"]).contains("a thread of the kernel"));
+    }
+}

@@ -1,0 +1,222 @@
+//! `neap doctor PID`: where the memory of any process is, how much of it another allocator could
+//! give back at most, and what to do next.
+
+use crate::attach::{Memory, Process, StatusPage, kernel, processes};
+use crate::failure::Failure;
+use crate::table::{Finding, table};
+use neap_shared::areas::{Mapping, Place, field, mappings};
+use neap_shared::stats::Bytes;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::ops::Range;
+
+/// Runtimes that keep their own heaps, by the start of their programs' names.
+const RUNTIMES: [(&str, &str); 3] = [
+    (
+        "python3",
+        "Python keeps small objects in anonymous memory of its own, unless PYTHONMALLOC=malloc is set",
+    ),
+    (
+        "java",
+        "most of the anonymous memory is the Java heap, which no malloc serves",
+    ),
+    (
+        "node",
+        "part of the anonymous memory is V8's heap, which no malloc serves",
+    ),
+];
+
+/// A process's memory by place.
+pub struct Memories {
+    title: String,
+    pid: i32,
+    runtime: Option<&'static str>,
+    /// Resident bytes by [`Place`].
+    places: [u64; Place::ALL.len()],
+    /// Resident in Neap's heap; `None` without Neap.
+    neap: Option<u64>,
+    swapped: u64,
+    huge: u64,
+    /// Resident whole free pages of glibc's heaps; `None` if they cannot be told.
+    free: Option<u64>,
+}
+
+impl Memories {
+    /// Those of a process.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process, it has ended, or this user may not look.
+    pub fn of(pid: i32) -> Result<Self, Failure> {
+        let process = Process::open(pid)?;
+        let text = process.text("smaps").map_err(|error| {
+            let title = process.title();
+            failure!("cannot look at the memory of {title}: {error}; be its user, or root")
+        })?;
+        if text.is_empty() {
+            return Err(failure!(
+                "{} has no memory: it is a thread of the kernel, or has ended",
+                process.title()
+            ));
+        }
+        let program = process.program().unwrap_or_default();
+        let runtime = RUNTIMES.iter().find(|(name, _)| program.starts_with(name));
+        let arenas = StatusPage::open(pid).ok().map(|page| page.arenas());
+        let mut all = Self {
+            title: process.title(),
+            pid,
+            runtime: runtime.map(|(_, words)| *words),
+            places: [0; Place::ALL.len()],
+            neap: arenas.as_ref().map(|_| 0),
+            swapped: 0,
+            huge: 0,
+            free: None,
+        };
+        let is_neaps = |one: &Mapping| {
+            let meets =
+                |arena: &Range<u64>| arena.start < one.range.end && one.range.start < arena.end;
+            arenas.iter().flatten().any(meets)
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = mappings(&text).partition(is_neaps);
+        for one in ours.iter().chain(&others) {
+            all.swapped += one.swapped;
+            all.huge += one.huge;
+        }
+        all.neap = all.neap.map(|_| ours.iter().map(|one| one.resident).sum());
+        others
+            .iter()
+            .for_each(|one| all.places[one.place as usize] += one.resident);
+        all.free = free_pages(&process, &others);
+        Ok(all)
+    }
+
+    fn resident(&self) -> u64 {
+        self.places.iter().sum::<u64>() + self.neap.unwrap_or(0)
+    }
+
+    fn at(&self, place: Place) -> u64 {
+        self.places[place as usize]
+    }
+
+    /// What another allocator could give back, in a sentence, and the next command.
+    fn advice(&self) -> (String, String) {
+        if self.neap.is_some() {
+            let next = format!("neap stat {}", self.pid);
+            return ("It runs under Neap, which knows more.".to_owned(), next);
+        }
+        let heaps = self.at(Place::Heap) + self.at(Place::Arena);
+        let anonymous = self.at(Place::Anonymous);
+        let most = Bytes(self.free.unwrap_or(heaps) + anonymous);
+        let heaps = match self.free {
+            Some(free) => format!("{} of whole free pages in glibc's heaps", Bytes(free)),
+            None => format!(
+                "{} of heaps in which neap cannot see what is free",
+                Bytes(heaps)
+            ),
+        };
+        let sentence = format!(
+            "Another allocator could give back at most {most}:\n{heaps},\nand what is free in {} of \
+             anonymous memory, which shows only in a comparison.",
+            Bytes(anonymous)
+        );
+        (sentence, "neap compare -- PROGRAM".to_owned())
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let row = |place: Place| {
+            Finding::is(
+                place.words(),
+                Bytes(self.at(place)).to_string(),
+                meaning(place),
+            )
+        };
+        let places = Place::ALL.into_iter().filter(|place| self.at(*place) > 0);
+        let neap = self
+            .neap
+            .map(|bytes| Finding::is("Neap's heap", Bytes(bytes).to_string(), ""));
+        let further = [("in huge pages", self.huge), ("in swap", self.swapped)];
+        let further = further.into_iter().filter(|(_, bytes)| *bytes > 0);
+        let further = further.map(|(name, bytes)| Finding::is(name, Bytes(bytes).to_string(), ""));
+        let rows: Vec<_> = neap
+            .into_iter()
+            .chain(places.map(row))
+            .chain(further)
+            .collect();
+        let title = format!("{}: {} resident", self.title, Bytes(self.resident()));
+        let (sentence, next) = self.advice();
+        let runtime = self
+            .runtime
+            .map_or(String::new(), |words| format!("Note: {words}.\n"));
+        format!(
+            "{}{sentence}\n{runtime}Next: {next}\n",
+            table(&title, &rows)
+        )
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let places = Place::ALL
+            .into_iter()
+            .map(|place| (place.words().to_owned(), json!(self.at(place))));
+        let (sentence, next) = self.advice();
+        json!({
+            "process": self.title,
+            "pid": self.pid,
+            "resident": self.resident(),
+            "swapped": self.swapped,
+            "huge": self.huge,
+            "places": places.collect::<serde_json::Map<_, _>>(),
+            "neap": self.neap,
+            "free_in_glibc": self.free,
+            "verdict": sentence,
+            "runtime": self.runtime,
+            "next": next,
+        })
+    }
+}
+
+fn meaning(place: Place) -> &'static str {
+    match place {
+        Place::Anonymous => "large blocks, other allocators, the program's own mappings",
+        Place::File => "code, constants and data of programs and libraries",
+        _ => "",
+    }
+}
+
+/// Resident bytes of whole free pages in glibc's heaps; `None` if the main one makes no sense.
+fn free_pages(process: &Process, mappings: &[Mapping]) -> Option<u64> {
+    let mut memory = Memory::of(process)?;
+    let mut free = Vec::new();
+    for one in mappings.iter().filter(|one| one.resident > 0) {
+        match one.place {
+            Place::Heap => free.extend(memory.main_heap(&one.range)?),
+            // Another mapping may have this shape.
+            Place::Arena => free.extend(memory.arena(&one.range).unwrap_or_default()),
+            _ => {}
+        }
+    }
+    kernel::pages_in(process, &free).map(|[resident, _]| resident)
+}
+
+/// Less is not worth a line, in bytes.
+const LEAST: u64 = 64 << 20;
+/// Most processes that are listed.
+const LISTED: usize = 3;
+
+/// The processes of this user with most anonymous memory.
+pub fn largest() -> Vec<Finding> {
+    let anonymous = |process: &Process| {
+        let status = process.text("status").ok()?;
+        status.lines().find_map(|line| field(line, "RssAnon:"))
+    };
+    let all = processes().unwrap_or_default().into_iter();
+    let all = all.filter_map(|process| Some((anonymous(&process)?, process)));
+    let mut all: Vec<_> = all.filter(|(bytes, _)| *bytes >= LEAST).collect();
+    all.sort_by_key(|(bytes, _)| Reverse(*bytes));
+    let finding = |(bytes, process): &(u64, Process)| {
+        let meaning = format!("{}; neap doctor {} says more", Bytes(*bytes), process.pid());
+        Finding::is("anonymous", process.title(), meaning)
+    };
+    all.iter().take(LISTED).map(finding).collect()
+}
