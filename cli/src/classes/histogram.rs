@@ -3,7 +3,6 @@
 use crate::failure::{Failure, shown};
 use crate::files;
 use neap_shared::status_page::{SIZE_STEP, SIZES, SizeFigure};
-use std::fmt::Write;
 use std::path::Path;
 
 /// The first line of a file of sizes.
@@ -62,18 +61,17 @@ impl Histogram {
 
     /// The text of a histogram file.
     pub fn to_text(&self) -> String {
-        let mut text = format!(
+        let figures = |SizeFigure { count, bytes }| format!("{count} {bytes}\n");
+        let steps = self
+            .steps()
+            .map(|(size, figure)| format!("{size} {}", figures(figure)));
+        format!(
             "{FIRST_LINE}\nprogram {}\n# largest size (large: no class serves it): allocations, \
-             requested bytes\n",
-            self.program
-        );
-        // Writing to a string cannot fail.
-        for (size, SizeFigure { count, bytes }) in self.steps() {
-            let _ = writeln!(text, "{size} {count} {bytes}");
-        }
-        let SizeFigure { count, bytes } = self.large();
-        let _ = writeln!(text, "large {count} {bytes}");
-        text
+             requested bytes\n{}large {}",
+            self.program,
+            steps.collect::<String>(),
+            figures(self.large())
+        )
     }
 
     /// Reads a histogram file.

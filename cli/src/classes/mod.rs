@@ -14,4 +14,4 @@ pub use histogram::Histogram;
 #[cfg(test)]
 pub use plan::least;
 pub use plan::{MOST, absolute, best, file};
-pub use waste::{Comparison, json, text};
+pub use waste::{Comparison, json};

@@ -15,7 +15,6 @@ use crate::failure::{Failure, shown};
 use crate::files;
 use neap_shared::classes::{BUILT_IN, CLASSES, MAX_BLOCK, MOST_BYTES};
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::io::Read;
 use std::path::Path;
 
@@ -192,16 +191,10 @@ fn trace(paths: &[Vec<u16>]) -> Vec<u16> {
 
 /// The file of a table, in the format that the library reads.
 pub fn file(sizes: &[u16], program: &str) -> String {
-    let mut text = format!(
-        "{}\n# for {}, by neap tune\n",
-        neap_shared::classes::FIRST_LINE,
-        program.replace(char::is_control, "?")
-    );
-    for size in sizes {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{size}");
-    }
-    text
+    let program = program.replace(char::is_control, "?");
+    let sizes: String = sizes.iter().map(|size| format!("{size}\n")).collect();
+    let first = neap_shared::classes::FIRST_LINE;
+    format!("{first}\n# for {program}, by neap tune\n{sizes}")
 }
 
 /// The absolute name of a file of classes, for `neap run --classes`, because the program's

@@ -2,10 +2,9 @@
 
 use super::histogram::Histogram;
 use super::plan::built_in;
-use neap_shared::stats::Bytes;
+use askama::Template;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::fmt::Write;
 
 /// One class and its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -38,9 +37,7 @@ impl Row {
             share: 0.0,
         }
     }
-}
 
-impl Row {
     /// The sum over all classes.
     fn total(rows: &[Row]) -> Self {
         let sum = |of: fn(&Row) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
@@ -75,10 +72,6 @@ pub fn of_table(histogram: &Histogram, sizes: &[u16]) -> Vec<Row> {
             );
         }
     }
-    with_shares(rows)
-}
-
-fn with_shares(mut rows: Vec<Row>) -> Vec<Row> {
     rows.retain(|row| row.allocations > 0);
     let waste = Row::total(&rows).waste.max(1) as f64;
     for row in &mut rows {
@@ -87,7 +80,9 @@ fn with_shares(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// The cost of a histogram under two tables.
+/// The cost of a histogram under two tables. Displays as sentences for people.
+#[derive(Template)]
+#[template(path = "tune.txt")]
 pub struct Comparison<'h> {
     histogram: &'h Histogram,
     before: Vec<Row>,
@@ -116,42 +111,6 @@ impl<'h> Comparison<'h> {
         let saved = before.waste.saturating_sub(after.waste);
         saved as f64 / before.waste.max(1) as f64
     }
-}
-
-/// As sentences for people.
-pub fn text(comparison: &Comparison<'_>) -> String {
-    let (before, after) = comparison.totals();
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        out,
-        "usable over requested: {:.4} with {} classes built in, {:.4} with {} of its own",
-        1.0 + before.overhead(),
-        built_in().len(),
-        1.0 + after.overhead(),
-        comparison.classes
-    );
-    let _ = writeln!(
-        out,
-        "waste: {} before, {} after: {:.0} % less, which is {:.1} % of the bytes requested, over {} \
-         allocations of {} in all",
-        Bytes(before.waste),
-        Bytes(after.waste),
-        100.0 * comparison.saved(),
-        100.0 * (before.overhead() - after.overhead()),
-        comparison.histogram.allocations(),
-        Bytes(before.requested)
-    );
-    let large = comparison.histogram.large();
-    if large.count > 0 {
-        let _ = writeln!(
-            out,
-            "not counted here: {} allocations of {} that no slab serves",
-            large.count,
-            Bytes(large.bytes)
-        );
-    }
-    out
 }
 
 /// As a JSON object. Bytes unless a name says otherwise.

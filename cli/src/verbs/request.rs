@@ -9,9 +9,10 @@ use crate::grammar::TextOrJson;
 use crate::output::print;
 use crate::view::guarded::{Guarded, Outlet};
 use crate::view::text::difference;
+use askama::Template;
 use clap::ArgMatches;
 use neap_shared::stats::Bytes;
-use neap_shared::status_page::{Guards, Served, ThreadState};
+use neap_shared::status_page::{Guards, ThreadState};
 use serde_json::{Value, json};
 
 /// `neap purge`: requests the purge and prints the result.
@@ -95,35 +96,23 @@ pub fn guard(matches: &ArgMatches) -> Outcome {
         "guards": served.as_ref().map(|served| Guarded::from(served).json()),
         "reports": outlet.json(),
     });
-    let done = served.map(|served| guarded(&target, &served, &outlet));
+    let done = served.map(|served| InForce {
+        target: &target,
+        guarded: Guarded::from(&served),
+        outlet: &outlet,
+        has_thread: served.thread == ThreadState::Here as u64,
+    });
+    let done = done.map(|page| page.to_string());
     let answer = Answer { done, object };
     answer.tell(matches, &status_page, "changed its guarded samples")
 }
 
-fn guarded(target: &Target, served: &Served, outlet: &Outlet) -> String {
-    let guarded = Guarded::from(served);
-    let mut page = format!("{} guards {}\n", target.title(), guarded.in_force());
-    let mut line = |name: &str, text: &str| page += &format!("  {name:<12} {text}\n");
-    line("so far", &guarded.counts());
-    if !guarded.is_on() {
-        return page;
-    }
-    line("reports to", &outlet.words());
-    line(
-        "names",
-        "neap report FILE prints a file of reports with the names of functions",
-    );
-    let stop = format!("neap guard {} --interval off", target.pid);
-    line("to stop", &stop);
-    if outlet.is_nowhere() {
-        let lost = "nobody reads that; to keep the reports, start the program with --guard-file \
-                    FILE (NEAP_GUARD_FILE)";
-        line("hint", lost);
-    }
-    if served.thread != ThreadState::Here as u64 {
-        let slow = "it has no purge thread, so a thread whose calls all take the fast path gets no \
-                    guarded blocks";
-        line("hint", slow);
-    }
-    page
+/// What is in force.
+#[derive(Template)]
+#[template(path = "guard.txt")]
+struct InForce<'a> {
+    target: &'a Target,
+    guarded: Guarded,
+    outlet: &'a Outlet,
+    has_thread: bool,
 }

@@ -98,8 +98,7 @@ fn tell(
         return print(&format!("{object:#}\n")).map(drop);
     }
     let name = quoted(file);
-    let page = classes::text(&comparison);
-    print(&format!("{page}\nwrote {name}; next: {next}\n")).map(drop)
+    print(&format!("{comparison}\nwrote {name}; next: {next}\n")).map(drop)
 }
 
 fn next_command(matches: &ArgMatches, file: &Path) -> String {
@@ -130,7 +129,13 @@ fn counted(words: &[OsString]) -> Result<Histogram, Failure> {
     ]);
     let program = prepare(words)?;
     let name = Path::new(program.name()).file_name().unwrap_or_default();
-    let mut counting = Counting::new(monitor, Histogram::new(&name.to_string_lossy()));
+    let mut counting = Counting {
+        monitor,
+        alive: Vec::new(),
+        leased: None,
+        histogram: Histogram::new(&name.to_string_lossy()),
+        processes: [0; 2],
+    };
     let ended = supervise::run(&program, &mut counting).map_err(|error| program.failure(&error))?;
     counting.finish(ended.ending)
 }
@@ -146,16 +151,6 @@ struct Counting {
 }
 
 impl Counting {
-    fn new(monitor: Monitor, histogram: Histogram) -> Self {
-        Self {
-            monitor,
-            alive: Vec::new(),
-            leased: None,
-            histogram,
-            processes: [0; 2],
-        }
-    }
-
     fn greet(&mut self) {
         for arrival in self.monitor.arrivals() {
             match arrival.what {

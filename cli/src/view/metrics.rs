@@ -3,9 +3,9 @@
 //! writes OpenMetrics, which declares counters without their `_total`.)
 
 use super::{State, View, slices, used};
+use askama::Template;
 use neap_shared::ledger::Ledger;
 use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
-use std::fmt::Write;
 
 /// A metric: its name without `neap_`, its meaning, and the source of its values.
 type Metric = (&'static str, &'static str, Values);
@@ -86,16 +86,9 @@ const METRICS: &[Metric] = &[
 
 fn stacks(view: &View) -> Vec<(String, u64)> {
     let stacks = view.figures.iter().map(|figures| figures.stacks);
-    let states = stacks.flat_map(|stacks| {
-        [
-            ("used", stacks.used),
-            ("idle", stacks.idle),
-            ("free", stacks.free),
-        ]
-    });
-    states
-        .map(|(state, count)| (state.to_owned(), count))
-        .collect()
+    let counts = stacks.flat_map(|stacks| [stacks.used, stacks.idle, stacks.free]);
+    let states = ["used", "idle", "free"].map(str::to_owned);
+    states.into_iter().zip(counts).collect()
 }
 
 fn by_class(view: &View, value: fn(&ClassFigures) -> u64) -> Vec<(String, u64)> {
@@ -126,11 +119,11 @@ pub fn page(views: &[View]) -> String {
             .iter()
             .filter_map(|view| Some(sample(view, None, value(view)?)))
             .collect();
-        write(&mut out, &name, &help, &samples);
+        write(&mut out, &name, &help, samples);
     }
     for (name, help, values) in METRICS {
         let samples: Vec<Sample> = views.iter().flat_map(|view| values.samples(view)).collect();
-        write(&mut out, &format!("neap_{name}"), help, &samples);
+        write(&mut out, &format!("neap_{name}"), help, samples);
     }
     out
 }
@@ -173,27 +166,23 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// Appends a metric with all its samples, or nothing if it has none. A name that ends with `_total`
-/// is a counter, which only rises until the process ends; others are gauges.
-pub fn write(out: &mut String, name: &str, help: &str, samples: &[Sample]) {
-    if samples.is_empty() {
-        return;
-    }
-    let kind = if name.ends_with("_total") {
-        "counter"
-    } else {
-        "gauge"
+/// A metric with all its samples, or nothing if it has none. A name that ends with `_total` is a
+/// counter, which only rises until the process ends; others are gauges.
+#[derive(Template)]
+#[template(path = "metric.txt")]
+struct Written<'a> {
+    name: &'a str,
+    help: &'a str,
+    samples: Vec<Sample>,
+}
+
+fn write(out: &mut String, name: &str, help: &str, samples: Vec<Sample>) {
+    let metric = Written {
+        name,
+        help,
+        samples,
     };
-    // Writing to a string cannot fail.
-    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    for sample in samples {
-        let labels: Vec<String> = sample
-            .labels
-            .iter()
-            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
-            .collect();
-        let _ = writeln!(out, "{name}{{{}}} {}", labels.join(","), sample.value);
-    }
+    *out += &metric.to_string();
 }
 
 /// Escapes a label's value as the format requires. Other control characters are made visible, so
@@ -302,7 +291,7 @@ mod tests {
             labels,
             value: 1e21,
         };
-        write(&mut out, "neap_x_bytes", "What it is.", &[sample]);
+        write(&mut out, "neap_x_bytes", "What it is.", vec![sample]);
         let expected = "# HELP neap_x_bytes What it is.\n# TYPE neap_x_bytes gauge\n\
              neap_x_bytes{pid=\"1\",program=\"a\\\"b\\\\c\\nd\\\\u{1b}[\"} \
              1000000000000000000000\n";
@@ -312,7 +301,7 @@ mod tests {
     #[test]
     fn nothing_is_declared_without_samples() {
         let mut out = String::new();
-        write(&mut out, "neap_x", "x", &[]);
+        write(&mut out, "neap_x", "x", vec![]);
         assert_eq!(out, "");
     }
 }

@@ -4,15 +4,16 @@ use super::{State, View, slices, used};
 use crate::profile::percent;
 use crate::table::folded;
 use anstyle::{AnsiColor, Style};
+use askama::Template;
 use neap_shared::ledger::{Ledger, Line, OF_BLOCKS, held, signed};
-use neap_shared::stats::{Bytes, Row, Snapshot, SpanFigures, USE_NAMES, ending};
-use std::fmt::Display;
+use neap_shared::stats::{Bytes, ClassFigures, Row, Snapshot, SpanFigures, USE_NAMES, ending};
+use neap_shared::status_page::Coarse;
+use std::borrow::Borrow;
 
 /// Width of a sentence.
 const WIDTH: usize = 80;
-/// Width of the column of names.
-const NAME: usize = 14;
-const FIGURE: usize = 11;
+const BOLD: Style = Style::new().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
 
 /// How much of a process the page shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,68 +26,103 @@ pub enum Detail {
 
 /// The page of `neap stat`. `advice` is a line for a process that has not answered, or empty.
 pub fn page(view: &View, advice: &str, detail: Detail) -> String {
-    let bold = Style::new().bold();
-    let mut out = format!("{bold}{}{bold:#}\n", view.title());
-    match (view.state, &view.figures) {
-        (State::Fresh, Some(figures)) => {
-            let verdict = verdict(view, &figures.ledger);
-            out += &(folded(&verdict, WIDTH).join("\n") + "\n\n");
-            ledger(&mut out, &figures.ledger, detail);
-            if detail == Detail::All || overcounted(view, &figures.ledger) > 0 {
-                kernel(&mut out, view);
-                let apart = difference(figures.ledger.resident, view.kernel.arenas_rss);
-                out += &fact("difference", format!("{apart:>FIGURE$}  between the two"));
-            }
-            rest(&mut out, view);
-            out += &memo(view, figures.refused);
-            if detail == Detail::All {
-                out += &spans(&figures.spans);
-                out += &classes(figures);
-            }
-        }
-        _ => out += &pending(view, advice),
+    let page = Page {
+        view,
+        advice,
+        detail,
+    };
+    // Writing to a string does not fail.
+    page.render().unwrap_or_default()
+}
+
+#[derive(Template)]
+#[template(path = "stat.txt")]
+struct Page<'a> {
+    view: &'a View,
+    advice: &'a str,
+    detail: Detail,
+}
+
+impl Page<'_> {
+    /// The figures of a process that has answered.
+    fn figures(&self) -> Option<&Snapshot> {
+        let figures = self.view.figures.as_ref();
+        figures.filter(|_| self.view.state == State::Fresh)
     }
-    out
+
+    /// What the page heap knows of a process that has not.
+    fn coarse(&self) -> Option<&Coarse> {
+        let coarse = self.view.coarse.as_ref();
+        coarse.filter(|_| self.figures().is_none())
+    }
+
+    /// The figures, if all are shown.
+    fn in_full(&self) -> Option<&Snapshot> {
+        self.figures().filter(|_| self.detail == Detail::All)
+    }
+
+    fn spans(&self) -> Option<&[SpanFigures]> {
+        let spans = self.in_full().map(|figures| &figures.spans[..]);
+        spans.or(self.coarse().map(|coarse| &coarse.spans[..]))
+    }
+
+    /// Whether the kernel's count of the arenas is shown.
+    fn counts_arenas(&self) -> bool {
+        let ledger = self.figures().map(|figures| &figures.ledger);
+        let is_exact = |ledger| overcounted(self.view, ledger) == 0;
+        self.detail == Detail::All || !ledger.is_some_and(is_exact)
+    }
+
+    /// A verdict leaves out lines of at most so many bytes: one line stands for all of at most 1 %.
+    fn left_out(&self, ledger: &Ledger) -> u64 {
+        match self.detail {
+            Detail::Verdict => ledger.resident / 100,
+            Detail::All => 0,
+        }
+    }
+
+    /// The sum of the lines that are left out.
+    fn others(&self, ledger: &Ledger) -> i128 {
+        let lines = ledger.lines();
+        let others = lines
+            .iter()
+            .filter(|line| line.bytes <= self.left_out(ledger));
+        others.map(signed).sum()
+    }
 }
 
 /// Sentences: what the process has, what beside live blocks is in the heap, and the next command.
+#[derive(Template)]
+#[template(path = "verdict.txt")]
+struct Verdict<'a> {
+    view: &'a View,
+    ledger: &'a Ledger,
+    over: u64,
+    /// What beside live blocks is in the heap, and the line with most of it.
+    unused: u64,
+    most: Line,
+    elsewhere: String,
+}
+
 fn verdict(view: &View, ledger: &Ledger) -> String {
-    let unused = ledger.resident - held(ledger);
-    let lines = ledger.lines();
-    let most = lines[OF_BLOCKS..].iter().max_by_key(|line| line.bytes);
-    let most = most.expect("the ledger has such lines");
-    let (process, over) = (Bytes(view.kernel.process_rss), overcounted(view, ledger));
-    let (heap, live) = (Bytes(ledger.resident - over), Bytes(held(ledger)));
-    let mut out = format!("It has {process} in RAM, {heap} of it in the heap. ");
-    if over > 0 {
-        out += &format!(
-            "The process could not ask the kernel which pages are in RAM (it has changed its user, \
-             or is in a sandbox), so the lines below count {} too much. ",
-            Bytes(over)
-        );
-    } else {
-        out += &format!("Live blocks take {live}. ");
-    }
-    if unused > 0 && over == 0 {
-        out += &format!(
-            "Of the other {} ({} of the heap), the largest part is {} ({}). ",
-            Bytes(unused),
-            percent(unused, ledger.resident),
-            most.meaning,
-            most.name
-        );
-    }
-    if ledger.sum() != i128::from(ledger.resident) {
-        out += "The lines below do not add up: the status page is damaged or forged. ";
-    }
-    out += &elsewhere(view);
-    let [verb, option, what] = match most.name {
-        _ if view.hint.is_some() => return out,
-        _ if unused <= ledger.resident / 10 => ["profile", "", "which calls allocate the blocks"],
-        "free_dirty" | "magazines" => ["purge", "", "how much of it goes back at once"],
-        _ => ["stat", " --all", "its size classes and spans"],
+    let lines = ledger.lines().into_iter().skip(OF_BLOCKS);
+    let verdict = Verdict {
+        view,
+        ledger,
+        over: overcounted(view, ledger),
+        unused: ledger.resident - held(ledger),
+        most: lines
+            .max_by_key(|line| line.bytes)
+            .expect("the ledger has such lines"),
+        elsewhere: elsewhere(view),
     };
-    out + &format!("neap {verb} {}{option} shows {what}.", view.pid)
+    let text = verdict.render().unwrap_or_default();
+    let words: Vec<_> = text.split_ascii_whitespace().collect();
+    paragraph(words.join(" "))
+}
+
+fn paragraph(text: impl AsRef<str>) -> String {
+    folded(text.as_ref(), WIDTH).join("\n")
 }
 
 /// On memory outside of the heap, if that is more than a quarter of the process.
@@ -118,63 +154,23 @@ fn overcounted(view: &View, ledger: &Ledger) -> u64 {
     }
 }
 
-fn line(out: &mut String, sign: char, name: &str, bytes: u64, meaning: &str) {
+fn bytes(bytes: impl Borrow<u64>) -> Bytes {
+    Bytes(*bytes.borrow())
+}
+
+fn row(sign: char, name: &str, bytes: impl Borrow<u64>, meaning: impl AsRef<str>) -> String {
     let row = Row {
         sign,
         name,
-        bytes,
-        meaning,
+        bytes: *bytes.borrow(),
+        meaning: meaning.as_ref(),
     };
-    *out += &row.to_string();
-}
-
-/// The lines of the ledger. In a verdict, one line stands for all of at most 1 %.
-fn ledger(out: &mut String, ledger: &Ledger, detail: Detail) {
-    let most_left_out = match detail {
-        Detail::Verdict => ledger.resident / 100,
-        Detail::All => 0,
-    };
-    let (shown, others): (Vec<Line>, Vec<Line>) =
-        (ledger.lines().into_iter()).partition(|line| line.bytes > most_left_out);
-    for row in shown {
-        line(out, row.sign.mark(), row.name, row.bytes, row.meaning);
-    }
-    let others: i128 = others.iter().map(signed).sum();
-    if others != 0 {
-        let bytes = others.unsigned_abs() as u64;
-        let sign = if others < 0 { '-' } else { '+' };
-        let meaning = "of at most 1 % each; --all shows them";
-        line(out, sign, "others", bytes, meaning);
-    }
-    let meaning = ledger.resident_meaning();
-    line(out, '=', "resident", ledger.resident, meaning);
-    out.push('\n');
-}
-
-fn kernel(out: &mut String, view: &View) {
-    let meaning = "resident in the arenas, as the kernel counts (smaps)";
-    line(out, ' ', "kernel", view.kernel.arenas_rss, meaning);
-}
-
-fn rest(out: &mut String, view: &View) {
-    let kernel = view.kernel;
-    let meaning = "resident in the process, outside of the arenas";
-    line(out, ' ', "not ours", kernel.foreign_rss(), meaning);
-    let meaning = "the whole process, resident";
-    line(out, ' ', "process", kernel.process_rss, meaning);
-    if kernel.process_swap > 0 {
-        let ours = Bytes(kernel.arenas_swap);
-        let meaning = format!("the whole process, swapped out; {ours} of this of the arenas");
-        line(out, ' ', "swapped out", kernel.process_swap, &meaning);
-    }
-}
-
-fn fact(name: &str, text: impl Display) -> String {
-    format!("    {name:<NAME$} {text}\n")
+    row.to_string()
 }
 
 /// The difference, with a sign.
-pub fn difference(one: u64, other: u64) -> String {
+pub fn difference(one: impl Borrow<u64>, other: impl Borrow<u64>) -> String {
+    let (one, other) = (*one.borrow(), *other.borrow());
     let sign = match one.cmp(&other) {
         std::cmp::Ordering::Less => "-",
         std::cmp::Ordering::Equal => "",
@@ -183,76 +179,13 @@ pub fn difference(one: u64, other: u64) -> String {
     format!("{sign}{}", Bytes(one.abs_diff(other)))
 }
 
-/// Figures that are part of no sum, where there are any.
-fn memo(view: &View, refused: u64) -> String {
-    let mut out = String::new();
-    if refused > 0 {
-        let plural = ending(refused, "s");
-        let text = format!("{refused} request{plural} for memory, by a limit or by the kernel");
-        out += &fact("refused", text);
+/// Bytes of a class's blocks that nobody asked for.
+fn wasted(class: &ClassFigures) -> String {
+    let usable = class.allocations.saturating_mul(class.bytes);
+    match class.requested {
+        0 => "not counted".to_owned(),
+        requested => Bytes(usable.saturating_sub(requested)).to_string(),
     }
-    let guarded = view.guarded();
-    if guarded.was_ever_on() {
-        let text = format!("{}; so far {}", guarded.in_force(), guarded.counts());
-        out += &fact("guards", text);
-    }
-    out
-}
-
-fn spans(spans: &[SpanFigures]) -> String {
-    let of_use = |(name, figure): (&&str, &SpanFigures)| {
-        let (number, bytes) = (figure.spans, Bytes(slices(figure.slices)));
-        fact(name, format!("{bytes:>FIGURE$}  in {number} spans"))
-    };
-    let lines: String = USE_NAMES.iter().zip(spans).map(of_use).collect();
-    format!("\n{lines}")
-}
-
-fn classes(figures: &Snapshot) -> String {
-    let columns = ["slabs", "live", "free", "cached", "bytes live", "wasted"];
-    let columns = columns.map(|name| format!(" {name:>FIGURE$}")).concat();
-    let bold = Style::new().bold();
-    let mut out = format!("\n    {bold}{:<NAME$}{columns}{bold:#}\n", "class");
-    for class in used(figures).filter(|class| class.blocks > 0) {
-        let live = class.live();
-        let bytes = Bytes(live.saturating_mul(class.bytes));
-        let usable = class.allocations.saturating_mul(class.bytes);
-        let wasted = match class.requested {
-            0 => "not counted".to_owned(),
-            requested => Bytes(usable.saturating_sub(requested)).to_string(),
-        };
-        let cells: [&dyn Display; 6] = [
-            &class.slabs,
-            &live,
-            &class.free,
-            &class.cached,
-            &bytes,
-            &wasted,
-        ];
-        let cells = cells.map(|cell| format!(" {cell:>FIGURE$}")).concat();
-        out += &format!("    {:<NAME$}{cells}\n", class.bytes);
-    }
-    out
-}
-
-fn pending(view: &View, advice: &str) -> String {
-    let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
-    let why = view.silence.why;
-    let mut out = format!(
-        "{yellow}pending: {why}; showing what the page heap and the kernel \
-         know{yellow:#}\n{advice}\n"
-    );
-    out += &(folded(&elsewhere(view), WIDTH).join("\n") + "\n");
-    kernel(&mut out, view);
-    rest(&mut out, view);
-    out += &memo(view, 0);
-    let Some(coarse) = &view.coarse else {
-        return out;
-    };
-    let [large, free, dirty] = [coarse.large_bytes, coarse.free, coarse.free_dirty].map(Bytes);
-    let text = format!("{large} in large blocks; {free} free, at most {dirty} of it resident");
-    out += &fact("page heap", text);
-    out + &spans(&coarse.spans)
 }
 
 #[cfg(test)]
