@@ -77,14 +77,10 @@ pub fn check_writable(file: &Path) -> Result<(), Failure> {
 pub fn appendable(file: &Path) -> Result<PathBuf, Failure> {
     let refused = |error: io::Error| failure(file, &error);
     if fs::metadata(file).is_ok_and(|found| found.is_file()) {
-        drop(
-            OpenOptions::new()
-                .append(true)
-                .open(file)
-                .map_err(refused)?,
-        )
+        let open = OpenOptions::new().append(true).open(file);
+        open.map_err(refused)?;
     } else {
-        check_writable(file)?
+        check_writable(file)?;
     }
     std::path::absolute(file).map_err(refused)
 }

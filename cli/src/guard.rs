@@ -8,8 +8,7 @@ use crate::statistics::Inbox;
 use clap::ArgMatches;
 use indexmap::IndexMap;
 use std::env;
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,11 +84,8 @@ pub fn of_process(text: &str, pid: u32, most: u64, began_ms: u64) -> String {
     let mut found = each(text);
     found.retain(|report| of(report) == Some(pid));
     let most = usize::try_from(most).unwrap_or(usize::MAX).min(MOST);
-    let mut out = String::new();
-    for report in &found[found.len().saturating_sub(most)..] {
-        one(&mut out, report, began_ms);
-    }
-    out
+    let last = &found[found.len().saturating_sub(most)..];
+    last.iter().map(|report| one(report, began_ms)).collect()
 }
 
 /// The reports of a file, as lines. Lines before the first are one more, which has no process.
@@ -112,14 +108,12 @@ fn of(report: &[&str]) -> Option<u32> {
 
 /// Reports with the names of functions instead of addresses, and without mappings.
 fn symbolized(reports: &str, began_ms: u64) -> String {
-    let mut text = String::new();
-    each(reports)
-        .iter()
-        .for_each(|report| one(&mut text, report, began_ms));
-    text
+    let reports = each(reports).into_iter();
+    reports.map(|report| one(&report, began_ms)).collect()
 }
 
-fn one(text: &mut String, report: &[&str], began_ms: u64) {
+fn one(report: &[&str], began_ms: u64) -> String {
+    let mut text = String::new();
     let end = report.iter().position(|line| line.starts_with(MAPPED));
     let (report, maps) = report.split_at(end.unwrap_or(report.len()));
     let maps: Vec<&str> = maps.iter().skip(1).map(|line| line.trim_start()).collect();
@@ -130,14 +124,18 @@ fn one(text: &mut String, report: &[&str], began_ms: u64) {
     for lines in report.chunk_by(|line, next| is_frame(line) == is_frame(next)) {
         let addresses: Vec<u64> = lines.iter().filter_map(|line| address(line)).collect();
         if !addresses.is_empty() {
-            stack(text, innermost.frames(addresses, &mut symbols));
+            let frames = innermost.frames(addresses, &mut symbols);
+            for (number, frame) in frames.iter().enumerate() {
+                text += &format!("    #{number} {}\n", described(frame));
+            }
             continue;
         }
         for line in lines {
             innermost = Innermost::of(line);
-            let _ = writeln!(text, "{}", clean(line));
+            text += &(clean(line) + "\n");
         }
     }
+    text
 }
 
 /// The innermost frame of a stack trace.
@@ -176,12 +174,6 @@ impl Innermost {
                 left => left,
             },
         }
-    }
-}
-
-fn stack(text: &mut String, frames: Vec<Arc<Frame>>) {
-    for (number, frame) in frames.iter().enumerate() {
-        let _ = writeln!(text, "    #{number} {}", described(frame));
     }
 }
 

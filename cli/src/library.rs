@@ -56,9 +56,7 @@ fn missing(places: &[PathBuf]) -> Failure {
 
 /// Whether cargo built the file, and will again.
 pub fn is_of_a_build(library: &Path) -> bool {
-    library
-        .file_name()
-        .is_some_and(|name| name == "libneap_c.so")
+    library.ends_with("libneap_c.so")
 }
 
 /// The value of `LD_PRELOAD` with `library` before its current value.
@@ -93,11 +91,8 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 /// Whether the loader takes `path` in `LD_PRELOAD` as one name. It splits at spaces and colons and
 /// expands `$ORIGIN` and similar tokens, and has no quoting.
 pub fn is_plain(path: &Path) -> bool {
-    !path
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| b" :$".contains(byte))
+    let bytes = path.as_os_str().as_bytes();
+    !bytes.iter().any(|byte| b" :$".contains(byte))
 }
 
 /// `library`, or a link to it whose name the loader understands. The link stays, because programs

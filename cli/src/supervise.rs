@@ -69,7 +69,7 @@ pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ended> {
     let mut next = Instant::now().checked_add(interval);
     loop {
         let rest = next.map(|next| next.saturating_duration_since(Instant::now()));
-        match next_signal(rest) {
+        match next_of(&every_signal(), rest) {
             None => {
                 watch.tick();
                 // Ticks that have already passed are skipped.
@@ -115,7 +115,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Keeps every signal pending for [`next_signal`], even if the caller ignores it.
+    /// Keeps every signal pending for [`next_of`], even if the caller ignores it.
     fn hold() -> Self {
         // SAFETY: its fields are plain numbers and pointers, for which zero bytes are a value.
         let mut before: Self = unsafe { mem::zeroed() };
@@ -159,13 +159,8 @@ fn start(program: &Program, signals: Signals) -> io::Result<libc::pid_t> {
     Ok(command.spawn()?.id().cast_signed())
 }
 
-/// The next signal of any kind; `None` if none came within `patience`, or a stop interrupted the
+/// The next of these signals; `None` if none came within `patience`, or a stop interrupted the
 /// wait.
-fn next_signal(patience: Option<Duration>) -> Option<libc::siginfo_t> {
-    next_of(&every_signal(), patience)
-}
-
-/// The next signal of a set; see [`next_signal`].
 fn next_of(signals: &libc::sigset_t, patience: Option<Duration>) -> Option<libc::siginfo_t> {
     let patience = patience.map(|patience| libc::timespec {
         tv_sec: patience.as_secs().min(LONGEST_WAIT_S).cast_signed(),

@@ -117,18 +117,16 @@ pub fn parse(
             .flatten();
         // The most bytes of the mapping that can be ours, resident and swapped out.
         let ours = counted.unwrap_or([bytes; 2]);
-        let is_file = mapping.name.starts_with('/');
-        let mut add = |sum: fn(&mut KernelView) -> &mut u64, bytes: u64| {
-            *sum(&mut view) = sum(&mut view).saturating_add(bytes);
-        };
-        add(|view| &mut view.process_rss, mapping.resident);
-        add(|view| &mut view.arenas_rss, mapping.resident.min(ours[0]));
-        add(
-            |view| &mut view.files_rss,
-            mapping.resident * u64::from(is_file),
-        );
-        add(|view| &mut view.process_swap, mapping.swapped);
-        add(|view| &mut view.arenas_swap, mapping.swapped.min(ours[1]));
+        let of_file = mapping.resident * u64::from(mapping.name.starts_with('/'));
+        for (sum, bytes) in [
+            (&mut view.process_rss, mapping.resident),
+            (&mut view.arenas_rss, mapping.resident.min(ours[0])),
+            (&mut view.files_rss, of_file),
+            (&mut view.process_swap, mapping.swapped),
+            (&mut view.arenas_swap, mapping.swapped.min(ours[1])),
+        ] {
+            *sum = sum.saturating_add(bytes);
+        }
     }
     view
 }

@@ -216,7 +216,7 @@ fn refused(process: &Process, error: &io::Error) -> Failure {
     }
     let pid = process.pid();
     Failure::own(match (error.kind(), process.user()) {
-        (io::ErrorKind::PermissionDenied, Ok(user)) => forbidden(pid, user, us()),
+        (io::ErrorKind::PermissionDenied, Some(user)) => forbidden(pid, user, us()),
         _ => format!("cannot look into process {pid}: {error}"),
     })
 }

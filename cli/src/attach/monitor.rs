@@ -6,6 +6,7 @@ use super::status_page::StatusPage;
 use crate::failure::{Failure, shown};
 use crate::files::reason;
 use neap_shared::status_page::{GREETING, KIND_PROFILE, KIND_STATUS_PAGE};
+use rustix::io::retry_on_intr;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketAddrUnix,
     SocketFlags, SocketType, UCred, bind, recvmsg, shutdown, socket_with, sockopt,
@@ -194,26 +195,24 @@ fn read(socket: &OwnedFd, sink: &Mutex<Vec<Arrival>>) {
 /// One message.
 struct Received {
     bytes: usize,
-    words: [u64; 3],
+    words: [u64; 4],
     from: Option<UCred>,
     descriptors: Vec<OwnedFd>,
 }
 
 fn receive(socket: &OwnedFd) -> rustix::io::Result<Received> {
-    // One byte more than a message, to recognise a longer one.
-    let mut bytes = [0; MESSAGE + 1];
+    // One word more than a message, to recognise a longer one.
+    let mut words = [0_u64; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4), ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message = loop {
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        match recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => break other?,
-        }
-    };
+    let message = retry_on_intr(|| {
+        let bytes = bytemuck::bytes_of_mut(&mut words);
+        let mut parts = [IoSliceMut::new(bytes)];
+        recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
     let mut received = Received {
         bytes: message.bytes,
-        words: std::array::from_fn(|index| word(&bytes, index)),
+        words: words.map(u64::from_le),
         from: None,
         descriptors: Vec::new(),
     };
@@ -225,11 +224,6 @@ fn receive(socket: &OwnedFd) -> rustix::io::Result<Received> {
         }
     }
     Ok(received)
-}
-
-fn word(bytes: &[u8], index: usize) -> u64 {
-    let bytes = bytes[index * 8..].first_chunk();
-    u64::from_le_bytes(*bytes.unwrap_or(&[0; 8]))
 }
 
 impl Received {

@@ -5,15 +5,14 @@
 //! `/proc/PID/cgroup`, relative to the reader's own control group namespace.
 
 use crate::failure::Failure;
+use regex_lite::Regex;
 use rustix::fs::{AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 /// Most bytes read of a file in /proc. The maps and smaps of a process with 65,530 mappings are
 /// shorter.
@@ -93,22 +92,27 @@ impl Process {
         state.starts_with(['Z', 'X'])
     }
 
+    /// A field of its status, such as `Uid:`.
+    pub fn status(&self, field: &str) -> Option<String> {
+        let status = self.text("status").ok()?;
+        let value = status.lines().find_map(|line| line.strip_prefix(field));
+        value.map(|value| value.trim().to_owned())
+    }
+
     /// The effective user ID.
-    pub fn user(&self) -> io::Result<u32> {
-        let status = self.text("status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
-            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    pub fn user(&self) -> Option<u32> {
+        let users = self.status("Uid:")?;
+        users.split_whitespace().nth(1)?.parse().ok()
     }
 
     /// Its PIDs, in our PID namespace and the nested ones.
     pub fn numbers(&self) -> Vec<u64> {
-        let status = self.text("status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        let words = line.unwrap_or_default().split_whitespace();
-        let mut numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
-        numbers.push(u64::from(self.pid.unsigned_abs()));
-        numbers
+        let nested = self.status("NSpid:").unwrap_or_default();
+        let nested = nested
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok());
+        let own = u64::from(self.pid.unsigned_abs());
+        nested.chain([own]).collect()
     }
 
     /// Opens a file in its directory.
@@ -131,8 +135,8 @@ impl Process {
     pub fn descriptors(&self, link: &str) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
         for entry in Dir::new(self.file("fd", OFlags::RDONLY | OFlags::DIRECTORY)?)? {
-            let number = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
-            let number = number.to_string_lossy();
+            let entry = entry?;
+            let number = entry.file_name().to_string_lossy();
             if found.len() < MOST_DESCRIPTORS && self.leads_to(&number, link) {
                 found.push(format!("fd/{number}"));
             }
@@ -164,12 +168,12 @@ fn mount(information: &str) -> Option<u64> {
 
 /// The mount of all memory files, found through one made here.
 fn memory_mount() -> Option<u64> {
-    static MOUNT: OnceLock<Option<u64>> = OnceLock::new();
-    *MOUNT.get_or_init(|| {
+    static MOUNT: LazyLock<Option<u64>> = LazyLock::new(|| {
         let file = rustix::fs::memfd_create("neap-mount", MemfdFlags::CLOEXEC).ok()?;
         let information = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
         mount(&std::fs::read_to_string(information).ok()?)
-    })
+    });
+    *MOUNT
 }
 
 /// Where a process runs. What its control group does not tell is `None`.
@@ -213,15 +217,16 @@ impl Whereabouts {
 
     /// The labels of a process at this place: names and values.
     pub fn labels(&self, pid: i32, program: &str) -> Vec<(&'static str, String)> {
-        let own = [("pid", pid.to_string()), ("program", program.to_owned())];
         let all = [
-            ("pod_uid", &self.pod),
-            ("container_id", &self.container),
-            ("unit", &self.unit),
+            ("pid", Some(pid.to_string())),
+            ("program", Some(program.to_owned())),
+            ("pod_uid", self.pod.clone()),
+            ("container_id", self.container.clone()),
+            ("unit", self.unit.clone()),
         ];
         let known = all.into_iter();
-        own.into_iter()
-            .chain(known.filter_map(|(name, value)| Some((name, value.clone()?))))
+        known
+            .filter_map(|(name, value)| Some((name, value?)))
             .collect()
     }
 }
@@ -229,31 +234,25 @@ impl Whereabouts {
 /// The UID in the name of a pod's group: `podUID` or `kubepods-burstable-podUID.slice`, where
 /// underscores replace the dashes of the UID. The UID of a static pod has no dashes.
 fn pod(name: &str) -> Option<String> {
-    let name = name.strip_suffix(".slice").unwrap_or(name);
-    let (before, uid) = name.rsplit_once("pod")?;
-    let uid = uid.replace('_', "-");
-    let lengths: Vec<usize> = uid.split('-').map(str::len).collect();
-    let is_uid = matches!(lengths[..], [8, 4, 4, 4, 12] | [32]) && uid.split('-').all(is_hex);
-    ((before.is_empty() || before.ends_with('-')) && is_uid).then_some(uid)
+    static POD: LazyLock<Regex> = LazyLock::new(|| {
+        let uid = "[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}";
+        Regex::new(&format!("^(?:.*-)?pod({uid})(?:[.]slice)?$")).expect("the pattern is sound")
+    });
+    let uid = POD.captures(name)?.get(1)?;
+    Some(uid.as_str().replace('_', "-"))
 }
 
 /// The ID in the name of a container's group: the ID alone, or `RUNTIME-ID.scope`. On Amazon ECS,
 /// it is the task's ID and a number.
 fn container(name: &str) -> Option<String> {
-    let name = name.strip_suffix(".scope").unwrap_or(name);
-    let (before, id) = name.rsplit_once('-').unwrap_or(("", name));
-    let is_number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
-    match (before.len(), id.len()) {
-        // The monitor of a container runs beside it.
-        (_, 64) if is_hex(id) && !before.ends_with("conmon") => Some(id.to_owned()),
-        (32, 1..=20) if is_hex(before) && is_number => Some(name.to_owned()),
-        _ => None,
-    }
-}
-
-fn is_hex(text: &str) -> bool {
-    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    text.bytes().all(is_digit)
+    static ID: LazyLock<Regex> = LazyLock::new(|| {
+        let ids = "^(?:(?:.*-)?([0-9a-f]{64})|([0-9a-f]{32}-[0-9]{1,20}))(?:[.]scope)?$";
+        Regex::new(ids).expect("the pattern is sound")
+    });
+    let found = ID.captures(name)?;
+    let id = found.get(1).or(found.get(2))?;
+    // The monitor of a container runs beside it.
+    (!name[..id.start()].ends_with("conmon-")).then(|| id.as_str().to_owned())
 }
 
 #[cfg(test)]

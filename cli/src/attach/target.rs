@@ -164,7 +164,7 @@ pub fn processes() -> Result<Vec<Process>, Failure> {
         ));
     }
     numbers.sort_unstable();
-    let ours = |process: &Process| process.user().is_ok_and(may_watch);
+    let ours = |process: &Process| process.user().is_some_and(may_watch);
     let open = |pid: i32| Process::open(pid).ok().filter(ours);
     Ok(numbers.into_iter().filter_map(open).collect())
 }

@@ -157,18 +157,18 @@ fn missing(groups: &str) -> Finding {
 /// The generation that counts this process's memory, and its group there. Version 1 if it has a
 /// line for memory, else version 2.
 fn group(groups: &str) -> Option<(Generation, &str)> {
-    let lines = || {
-        groups.lines().filter_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            Some((fields.next()?, fields.next()?))
-        })
-    };
-    let v1 = lines().find(|(names, _)| names.split(',').any(|name| name == "memory"));
-    let v2 = || lines().find(|(names, _)| names.is_empty());
-    match v1 {
-        Some((_, group)) => Some((Generation::V1, group)),
-        None => v2().map(|(_, group)| (Generation::V2, group)),
+    let mut second = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        match (fields.next(), fields.next()) {
+            (Some(""), Some(group)) => second = second.or(Some((Generation::V2, group))),
+            (Some(names), Some(group)) if names.split(',').any(|name| name == "memory") => {
+                return Some((Generation::V1, group));
+            }
+            _ => {}
+        }
     }
+    second
 }
 
 /// The generation of control groups that counts memory here.

@@ -83,12 +83,11 @@ impl Response {
         }
         let length = self.body.len();
         head += &format!("content-length: {length}\r\nconnection: close\r\n\r\n");
-        let is_sent = *method != Method::HEAD;
-        [
-            head.as_bytes(),
-            &self.body[..if is_sent { length } else { 0 }],
-        ]
-        .concat()
+        let body = match *method {
+            Method::HEAD => &[][..],
+            _ => &self.body,
+        };
+        [head.as_bytes(), body].concat()
     }
 }
 

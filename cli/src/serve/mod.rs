@@ -143,9 +143,7 @@ fn one(target: &Target, host: &str) -> Value {
         ("__param_pid", target.pid.to_string()),
         ("service_name", target.name.clone()),
     ]);
-    let labels: serde_json::Map<_, _> = labels
-        .map(|(name, value)| (name.to_owned(), Value::from(value)))
-        .collect();
+    let labels: Value = labels.collect();
     json!({"targets": [host], "labels": labels})
 }
 

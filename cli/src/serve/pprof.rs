@@ -162,26 +162,19 @@ fn one(watched: &Watched, asked: &Asked) -> Result<i32, Response> {
     }
     match targets.as_slice() {
         [target] => Ok(target.pid),
-        [] => Err(Response::refusal(
-            StatusCode::NOT_FOUND,
-            match &asked.program {
-                Some(program) => format!("there is no process {} under Neap", shown(program)),
-                None => "there is no process under Neap".to_owned(),
-            },
-        )),
-        several => Err(Response::refusal(
-            StatusCode::BAD_REQUEST,
-            format!(
-                "say which process: add ?pid= and one of {}",
-                listed(several)
-            ),
-        )),
+        [] => {
+            let name = asked.program.as_ref();
+            let name = name.map_or(String::new(), |name| format!("{} ", shown(name)));
+            let why = format!("there is no process {name}under Neap");
+            Err(Response::refusal(StatusCode::NOT_FOUND, why))
+        }
+        several => {
+            let titles: Vec<String> = several.iter().map(Target::title).collect();
+            let titles = titles.join(", ");
+            let why = format!("say which process: add ?pid= and one of {titles}");
+            Err(Response::refusal(StatusCode::BAD_REQUEST, why))
+        }
     }
-}
-
-fn listed(targets: &[Target]) -> String {
-    let titles: Vec<String> = targets.iter().map(Target::title).collect();
-    titles.join(", ")
 }
 
 /// The region of a process that samples now.

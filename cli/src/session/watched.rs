@@ -51,7 +51,6 @@ pub struct Watched {
     /// Its profile, if it samples.
     pub region: Option<Region>,
     status_page: Option<StatusPage>,
-    page_bytes: u64,
     purged: u64,
     leased: Option<Instant>,
     classes_at: Option<u64>,
@@ -83,13 +82,12 @@ impl Watched {
     /// A process that has just started.
     pub fn new(pid: u32, status_page: Option<StatusPage>) -> Self {
         let process = status_page.as_ref().and_then(StatusPage::process);
-        let program = process.map_or_else(String::new, crate::attach::Process::name);
+        let program = process.map_or_else(String::new, Process::name);
         Self {
             pid,
             program,
             region: None,
             status_page,
-            page_bytes: rustix::param::page_size() as u64,
             purged: 0,
             leased: None,
             classes_at: None,
@@ -159,7 +157,7 @@ impl Watched {
         let Some(status_page) = &self.status_page else {
             return Vec::new();
         };
-        let Some(rss) = rss(status_page, self.page_bytes) else {
+        let Some(rss) = rss(status_page) else {
             return self.conclude(clock, main);
         };
         if !recorded {
@@ -200,7 +198,7 @@ impl Watched {
         let Some(status_page) = self.status_page.take() else {
             return Vec::new();
         };
-        let rss = rss(&status_page, self.page_bytes);
+        let rss = rss(&status_page);
         self.classes_at = None;
         let seen = Seen::of(&status_page, clock, rss.unwrap_or(0));
         let mut records = self.lines(seen, clock, None);
@@ -354,8 +352,8 @@ impl Early {
 const LEAST_PEAK: u64 = 8 << 20;
 
 /// Resident bytes; `None` if the process has ended.
-fn rss(status_page: &StatusPage, page_bytes: u64) -> Option<u64> {
+fn rss(status_page: &StatusPage) -> Option<u64> {
     let text = status_page.process()?.text("statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-    (pages > 0).then(|| pages.saturating_mul(page_bytes))
+    (pages > 0).then(|| pages.saturating_mul(rustix::param::page_size() as u64))
 }

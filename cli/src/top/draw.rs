@@ -15,6 +15,7 @@ use crate::view::{self, slices, total};
 use neap_shared::ledger::{Ledger, Sign};
 use neap_shared::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES, ending};
 use std::fmt::Alignment;
+use std::iter;
 
 /// Lines of the sparkline.
 const SPARKLINE: usize = 3;
@@ -67,10 +68,13 @@ fn processes(list: &List, lines: usize) -> Vec<Line> {
         let style = if is_chosen { REVERSED } else { PLAIN };
         row(&WIDTHS, &entry.cells(), style)
     });
-    [line(text, BOLD), heading]
-        .into_iter()
-        .chain(rows)
-        .collect()
+    titled(text, iter::once(heading).chain(rows))
+}
+
+/// Lines under a title.
+fn titled(title: impl Into<String>, lines: impl IntoIterator<Item = Line>) -> Vec<Line> {
+    let title = line(title, BOLD);
+    iter::once(title).chain(lines).collect()
 }
 
 fn process(one: &One, columns: usize) -> Vec<Line> {
@@ -114,8 +118,7 @@ fn help() -> Vec<Line> {
     let columns = [FACT[0], REST];
     let rows = keys.into_iter().chain(words);
     let rows = rows.map(|(word, meaning)| row(&columns, &[word, meaning], PLAIN));
-    let title = line("keys, and the lines of the ledger", BOLD);
-    [title].into_iter().chain(rows).collect()
+    titled("keys, and the lines of the ledger", rows)
 }
 
 fn resident(one: &One, look: &Look, columns: usize) -> Vec<Line> {
@@ -134,17 +137,14 @@ fn resident(one: &One, look: &Look, columns: usize) -> Vec<Line> {
     let (title, now) = (one.title(), Bytes(now));
     let text = format!("{title}: resident {now} (bars: 0 to {most}){errors}{state}");
     let bars = sparkline(values, SPARKLINE, columns, CYAN);
-    [line(text, BOLD)].into_iter().chain(bars).collect()
+    titled(text, bars)
 }
 
 /// Lines of 0 bytes are left out here; `neap stat` shows them all.
 fn ledger(ledger: &Ledger, look: &Look, columns: &[Column]) -> Vec<Line> {
     let all = |sign: &str, name: &str, figure: String, meaning: &str, style| {
-        row(
-            columns,
-            &[sign, name, &figure, &format!(" {meaning}")],
-            style,
-        )
+        let cells = [sign, name, &figure, &format!(" {meaning}")];
+        row(columns, &cells, style)
     };
     let mut rows = vec![line("ledger", BOLD)];
     for line in ledger.lines().iter().filter(|line| line.bytes > 0) {
@@ -170,7 +170,7 @@ fn ledger(ledger: &Ledger, look: &Look, columns: &[Column]) -> Vec<Line> {
 fn facts<'a>(title: &str, facts: impl IntoIterator<Item = (&'a str, String)>) -> Vec<Line> {
     let rows = facts.into_iter();
     let rows = rows.map(|(name, figure)| row(&FACT, &[name, &figure], PLAIN));
-    [line(title, BOLD)].into_iter().chain(rows).collect()
+    titled(title, rows)
 }
 
 fn rates(rates: &Rates) -> Vec<Line> {
@@ -224,10 +224,7 @@ fn classes(one: &One, snapshot: &Snapshot) -> Vec<Line> {
     let heading = row(&columns, &CLASSES.map(|(name, _)| name), DIM);
     let rows = classes.iter().skip(one.first);
     let rows = rows.map(|class| row(&columns, &CLASSES.map(|(_, cell)| cell(class)), PLAIN));
-    [line(text, BOLD), heading]
-        .into_iter()
-        .chain(rows)
-        .collect()
+    titled(text, iter::once(heading).chain(rows))
 }
 
 #[cfg(test)]

@@ -82,19 +82,16 @@ struct Report {
 
 impl Report {
     fn to_text(&self) -> String {
-        let mut tables = vec![
-            table::table("Library", &self.library),
-            table::table("Promises", &self.promises),
-            table::table("Kernel", &self.kernel),
-        ];
-        let further = [
+        let all = [
+            ("Library", &self.library),
+            ("Promises", &self.promises),
+            ("Kernel", &self.kernel),
             ("Environment", &self.environment),
             ("Processes", &self.processes),
         ];
-        let further = further
-            .into_iter()
-            .filter(|(_, findings)| !findings.is_empty());
-        tables.extend(further.map(|(title, findings)| table::table(title, findings)));
+        let found = all.into_iter().filter(|(_, findings)| !findings.is_empty());
+        let tables = found.map(|(title, findings)| table::table(title, findings));
+        let mut tables: Vec<_> = tables.collect();
         if let Some(verdict) = &self.program {
             let table = table::table("Program", &verdict.files);
             tables.push(format!("{table}{}\n", verdict.sentence()));

@@ -31,11 +31,8 @@ fn variables(matches: &ArgMatches) -> Result<Vec<(String, OsString)>, Failure> {
     let mut all: Vec<_> = options
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-    for word in matches
-        .get_many::<OsString>("VARIABLE=VALUE")
-        .into_iter()
-        .flatten()
-    {
+    let words = matches.get_many::<OsString>("VARIABLE=VALUE");
+    for word in words.into_iter().flatten() {
         let (name, value) = named(word)?;
         all.retain(|(other, _)| *other != name);
         all.push((name, value));

@@ -134,50 +134,30 @@ fn manual(directory: &Path) -> Outcome {
 fn compare(matches: &ArgMatches) -> Outcome {
     let (library, words) = (library::find()?, program(matches));
     follow(&words, &library::headers(&library)?).start(Scope::Tree)?;
-    let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let seconds = |name| {
-        Some(
-            time(matches, name)
-                .as_millis()
-                .div_ceil(1000)
-                .to_string()
-                .into(),
-        )
-    };
-    let is_json = format::<TextOrJson>(matches) == TextOrJson::Json;
+    let text = |name: &str| matches.get_one::<String>(name).map(OsString::from);
+    let seconds = |name| time(matches, name).as_millis().div_ceil(1000).to_string();
+    let rounds = matches.get_one("rounds").map(u64::to_string);
+    let allocators = matches.get_one("allocators");
+    let allocators = allocators.map(|names: &String| format!("neap,glibc,{names}"));
     let options = [
         ("--neap", Some(library.into_os_string())),
-        ("--load", text("load").map(OsString::from)),
-        (
-            "--rounds",
-            matches
-                .get_one::<u64>("rounds")
-                .map(|rounds| rounds.to_string().into()),
-        ),
-        ("--rest", seconds("rest")),
-        ("--seconds", seconds("within")),
-        (
-            "--peers",
-            text("allocators").map(|names| format!("neap,glibc,{names}").into()),
-        ),
+        ("--load", text("load")),
+        ("--rounds", rounds.map(OsString::from)),
+        ("--rest", Some(seconds("rest").into())),
+        ("--seconds", Some(seconds("within").into())),
+        ("--peers", allocators.map(OsString::from)),
         ("--html", file(matches, "html").map(PathBuf::into_os_string)),
     ];
     let given = options
         .into_iter()
-        .filter_map(|(name, value)| Some([OsString::from(name), value?]));
-    let switches = [("--json", is_json), ("--quiet", matches.get_flag("quiet"))];
-    let switches = switches
-        .into_iter()
-        .filter(|(_, is_on)| *is_on)
-        .map(|(name, _)| name.into());
-    let start = [OsString::from("compare")]
-        .into_iter()
-        .chain(given.flatten())
-        .chain(switches);
-    lab(
-        start.chain(["--".into()]).chain(words).collect(),
-        "neap compare needs it: ",
-    )
+        .filter_map(|(name, value)| Some([name.into(), value?]));
+    let mut line: Vec<OsString> = vec!["compare".into()];
+    line.extend(given.flatten());
+    line.extend((format::<TextOrJson>(matches) == TextOrJson::Json).then(|| "--json".into()));
+    line.extend(matches.get_flag("quiet").then(|| "--quiet".into()));
+    line.push("--".into());
+    line.extend(words);
+    lab(line, "neap compare needs it: ")
 }
 
 /// Becomes `neap-lab`, which is installed beside this program. Returns only on failure.
@@ -212,12 +192,8 @@ fn program(matches: &ArgMatches) -> Vec<OsString> {
 }
 
 fn words(matches: &ArgMatches, name: &str) -> Vec<OsString> {
-    matches
-        .get_many(name)
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect()
+    let words = matches.get_many(name).into_iter().flatten();
+    words.cloned().collect()
 }
 
 /// The file that `option` names.

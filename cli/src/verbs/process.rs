@@ -11,19 +11,11 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 /// Runtimes that keep their own heaps, by the start of their programs' names.
+#[rustfmt::skip]
 const RUNTIMES: [(&str, &str); 3] = [
-    (
-        "python3",
-        "Python keeps small objects in anonymous memory of its own, unless PYTHONMALLOC=malloc is set",
-    ),
-    (
-        "java",
-        "most of the anonymous memory is the Java heap, which no malloc serves",
-    ),
-    (
-        "node",
-        "part of the anonymous memory is V8's heap, which no malloc serves",
-    ),
+    ("python3", "Python keeps small objects in anonymous memory of its own, unless PYTHONMALLOC=malloc is set"),
+    ("java", "most of the anonymous memory is the Java heap, which no malloc serves"),
+    ("node", "part of the anonymous memory is V8's heap, which no malloc serves"),
 ];
 
 /// A process's memory by place.
@@ -62,32 +54,29 @@ impl Memories {
         let program = process.program().unwrap_or_default();
         let runtime = RUNTIMES.iter().find(|(name, _)| program.starts_with(name));
         let arenas = StatusPage::open(pid).ok().map(|page| page.arenas());
-        let mut all = Self {
-            title: process.title(),
-            pid,
-            runtime: runtime.map(|(_, words)| *words),
-            places: [0; Place::ALL.len()],
-            neap: arenas.as_ref().map(|_| 0),
-            swapped: 0,
-            huge: 0,
-            free: None,
-        };
         let is_neaps = |one: &Mapping| {
             let meets =
                 |arena: &Range<u64>| arena.start < one.range.end && one.range.start < arena.end;
             arenas.iter().flatten().any(meets)
         };
         let (ours, others): (Vec<_>, Vec<_>) = mappings(&text).partition(is_neaps);
-        for one in ours.iter().chain(&others) {
-            all.swapped += one.swapped;
-            all.huge += one.huge;
+        let total = |of: fn(&Mapping) -> u64| ours.iter().chain(&others).map(of).sum();
+        let mut places = [0; Place::ALL.len()];
+        for one in &others {
+            places[one.place as usize] += one.resident;
         }
-        all.neap = all.neap.map(|_| ours.iter().map(|one| one.resident).sum());
-        others
-            .iter()
-            .for_each(|one| all.places[one.place as usize] += one.resident);
-        all.free = free_pages(&process, &others);
-        Ok(all)
+        Ok(Self {
+            title: process.title(),
+            pid,
+            runtime: runtime.map(|(_, words)| *words),
+            places,
+            neap: arenas
+                .is_some()
+                .then(|| ours.iter().map(|one| one.resident).sum()),
+            swapped: total(|one| one.swapped),
+            huge: total(|one| one.huge),
+            free: free_pages(&process, &others),
+        })
     }
 
     fn resident(&self) -> u64 {
@@ -124,25 +113,19 @@ impl Memories {
 
     /// For people.
     pub fn text(&self) -> String {
-        let row = |place: Place| {
-            Finding::is(
-                place.words(),
-                Bytes(self.at(place)).to_string(),
-                meaning(place),
-            )
-        };
-        let places = Place::ALL.into_iter().filter(|place| self.at(*place) > 0);
-        let neap = self
-            .neap
-            .map(|bytes| Finding::is("Neap's heap", Bytes(bytes).to_string(), ""));
-        let further = [("in huge pages", self.huge), ("in swap", self.swapped)];
-        let further = further.into_iter().filter(|(_, bytes)| *bytes > 0);
-        let further = further.map(|(name, bytes)| Finding::is(name, Bytes(bytes).to_string(), ""));
-        let rows: Vec<_> = neap
+        let neap = self.neap.map(|bytes| ("Neap's heap", bytes, ""));
+        let places = Place::ALL.map(|place| (place.words(), self.at(place), meaning(place)));
+        let further = [
+            ("in huge pages", self.huge, ""),
+            ("in swap", self.swapped, ""),
+        ];
+        let further = places.into_iter().chain(further);
+        let rows = neap
             .into_iter()
-            .chain(places.map(row))
-            .chain(further)
-            .collect();
+            .chain(further.filter(|(_, bytes, _)| *bytes > 0));
+        let rows =
+            rows.map(|(name, bytes, meaning)| Finding::is(name, Bytes(bytes).to_string(), meaning));
+        let rows: Vec<_> = rows.collect();
         let title = format!("{}: {} resident", self.title, Bytes(self.resident()));
         let (sentence, next) = self.advice();
         let runtime = self
@@ -156,9 +139,7 @@ impl Memories {
 
     /// For programs.
     pub fn json(&self) -> Value {
-        let places = Place::ALL
-            .into_iter()
-            .map(|place| (place.words().to_owned(), json!(self.at(place))));
+        let places = Place::ALL.map(|place| (place.words(), self.at(place)));
         let (sentence, next) = self.advice();
         json!({
             "process": self.title,
@@ -166,7 +147,7 @@ impl Memories {
             "resident": self.resident(),
             "swapped": self.swapped,
             "huge": self.huge,
-            "places": places.collect::<serde_json::Map<_, _>>(),
+            "places": Value::from_iter(places),
             "neap": self.neap,
             "free_in_glibc": self.free,
             "verdict": sentence,
@@ -206,10 +187,7 @@ const LISTED: usize = 3;
 
 /// The processes of this user with most anonymous memory.
 pub fn largest() -> Vec<Finding> {
-    let anonymous = |process: &Process| {
-        let status = process.text("status").ok()?;
-        status.lines().find_map(|line| field(line, "RssAnon:"))
-    };
+    let anonymous = |process: &Process| field(&process.status("RssAnon:")?, "");
     let all = processes().unwrap_or_default().into_iter();
     let all = all.filter_map(|process| Some((anonymous(&process)?, process)));
     let mut all: Vec<_> = all.filter(|(bytes, _)| *bytes >= LEAST).collect();

@@ -57,35 +57,21 @@ fn figures(figures: &Snapshot) -> Value {
     let text = format!("{{{}}}", Json(figures));
     let mut object: Map<_, _> = serde_json::from_str(&text).expect("the library writes JSON");
     object.remove("ledger");
-    let stacks = &figures.stacks;
-    let more = json!({
-        "at_ms": figures.at_ms,
-        "cost_ns": figures.cost_ns,
-        "minor_faults": figures.minor_faults,
-        "major_faults": figures.major_faults,
-        "stacks": {
-            "used": stacks.used,
-            "idle": stacks.idle,
-            "free": stacks.free,
-            "created": stacks.created,
-            "recycled": stacks.recycled,
-            "address": stacks.address,
-            "page_tables": stacks.page_tables,
-        },
-    });
-    let Value::Object(more) = more else {
-        unreachable!("an object")
-    };
-    object.extend(more);
+    let more = [
+        ("at_ms", json!(figures.at_ms)),
+        ("cost_ns", json!(figures.cost_ns)),
+        ("minor_faults", json!(figures.minor_faults)),
+        ("major_faults", json!(figures.major_faults)),
+        ("stacks", json!(figures.stacks)),
+    ];
+    object.extend(more.map(|(name, value)| (name.to_owned(), value)));
     Value::Object(object)
 }
 
 fn spans(spans: &[SpanFigures]) -> Value {
-    let entry = |(name, figure): (&&str, &SpanFigures)| {
-        let figure = json!({"spans": figure.spans, "slices": figure.slices});
-        ((*name).to_owned(), figure)
-    };
-    Value::Object(USE_NAMES.iter().zip(spans).map(entry).collect())
+    let figures = spans.iter();
+    let figures = figures.map(|one| json!({"spans": one.spans, "slices": one.slices}));
+    USE_NAMES.into_iter().zip(figures).collect()
 }
 
 fn page_heap(coarse: &Coarse) -> Value {

@@ -109,15 +109,13 @@ impl View {
         figures: Option<Snapshot>,
     ) -> Result<View, Failure> {
         let kernel = kernel::whole_of_status_page(status_page)?;
-        let heap = figures.map(|figures| figures.ledger.resident);
-        let hint = heap.and_then(|arenas_rss| {
-            guarded::hint(
-                status_page,
-                KernelView {
-                    arenas_rss,
-                    ..kernel
-                },
-            )
+        let hint = figures.and_then(|figures| {
+            let arenas_rss = figures.ledger.resident;
+            let kernel = KernelView {
+                arenas_rss,
+                ..kernel
+            };
+            guarded::hint(status_page, kernel)
         });
         Ok(View {
             hint,
