@@ -20,7 +20,7 @@ pub fn texts(bytes: &[u8]) {
         3 => assert!(Whereabouts::of(&text).labels(1, "a").len() <= 5),
         _ => {
             let _ = probe::bracketed(&text);
-            let _ = kernel::field(&text, "Rss:");
+            let _ = neap_shared::areas::field(&text, "Rss:");
         }
     }
 }
