@@ -65,9 +65,6 @@ tier profile "$target/dist/neap-lab" profile
 tier tide "$target/dist/neap-lab" tide --seconds 300
 # Needs about 6 GB; with less memory it says so and fails.
 tier million "$target/dist/neap-lab" tide --peers neap --only waited --coroutines 1000000 --stack-kib 16
-# Installs packages from Python's index once, in the target directory.
-tier download-packages "$target/dist/neap-lab" download --prepare
-tier download "$target/dist/neap-lab" download --offline --rounds 1 --mib 16 --chunks 1,10,100
 tier cases ci/cases.sh full
 tier kv ci/kv.sh
 tier guard ci/guard.sh --records "$target/records"

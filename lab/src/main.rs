@@ -5,7 +5,6 @@
 //! | `engine/` | what all experiments share: settings, rounds, records, tables, pictures |
 //! | `bench` | allocators compared: time, memory, faults, instructions, system calls |
 //! | `calloc/` | the published calloc and free in a loop |
-//! | `download/` | the published download through pyOpenSSL |
 //! | `tide/` | the published five steps: the heap, the stacks and the system |
 //! | `latency` | the slowest calls of a thread while another frees memory in bursts |
 //! | `retention`, `fragmentation` | what freed memory still costs |
@@ -30,7 +29,6 @@ mod cases;
 mod classes;
 mod command;
 mod compare;
-mod download;
 mod engine;
 mod fragmentation;
 mod golden;
@@ -61,11 +59,10 @@ use engine::experiment::Experiment;
 use engine::settings::Settings;
 
 /// The experiments, in the order of the help.
-const EXPERIMENTS: [&Experiment; 15] = [
+const EXPERIMENTS: [&Experiment; 14] = [
     &bench::EXPERIMENT,
     &latency::EXPERIMENT,
     &calloc::EXPERIMENT,
-    &download::EXPERIMENT,
     &tide::EXPERIMENT,
     &retention::EXPERIMENT,
     &fragmentation::EXPERIMENT,

@@ -25,11 +25,6 @@ pub fn number(name: &'static str, value: &'static str, (least, most): (u64, u64)
     option(name, value).value_parser(value_parser!(u64).range(least..=most))
 }
 
-/// Such numbers, separated by commas.
-pub fn numbers(name: &'static str, value: &'static str, range: (u64, u64)) -> Arg {
-    many(number(name, value, range))
-}
-
 /// Names, separated by commas, that the experiment checks.
 pub fn names(name: &'static str, about: &'static str) -> Arg {
     many(option(name, "NAME").help(about))
@@ -142,11 +137,6 @@ impl<'a> Settings<'a> {
     pub fn within(&self, name: &str, most: u64) -> u64 {
         let most = if self.is_quick() { most } else { u64::MAX };
         self.number(name).min(most)
-    }
-
-    /// Numbers.
-    pub fn numbers(&self, name: &str) -> Vec<u64> {
-        self.all(name)
     }
 
     /// Names.

@@ -78,37 +78,31 @@ fn every_workload_runs_once_and_leaves_a_record_that_can_be_shown() {
     );
 }
 
-const DOWNLOADS: &str = "# experiment: download
+const LATENCY: &str = "# experiment: latency
 # date: 2026-11-21
 case,peer,round,figure,unit,value
-1 MB zeroed,glibc,0,MB a second,number,256
-1 MB zeroed,glibc,0,time,s,0.25
-1 MB zeroed,glibc,0,end,text,body
-100 MB zeroed,glibc,0,MB a second,number,2
-100 MB zeroed,glibc,0,time,s,8
-100 MB zeroed,glibc,0,end,text,time
+latency,glibc,0,malloc: 1 of 100 takes at least,ns,250
+latency,glibc,0,free: 1 of 100 takes at least,ns,120
 ";
 
 #[test]
-fn a_record_of_downloads_is_shown_and_drawn() {
-    let folder = folder("downloads");
+fn a_record_is_shown_and_drawn() {
+    let folder = folder("shown");
     let (record, picture) = (folder.join("record.csv"), folder.join("picture.svg"));
-    std::fs::write(&record, DOWNLOADS).expect("cannot write");
+    std::fs::write(&record, LATENCY).expect("cannot write");
     let record = record.to_str().expect("a path of text");
     let picture = picture.to_str().expect("a path of text");
     let output = lab(&["show", "--svg", picture, record]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let tables = text(&output.stdout);
-    for part in ["1 MiB chunks", "100 MiB chunks", "256", "2.0*", "0.8 %"] {
-        assert!(tables.contains(part), "no {part:?} in {tables}");
-    }
+    assert!(tables.contains("250 ns"), "{tables}");
     let drawn = std::fs::read_to_string(picture).expect("no picture");
     assert!(drawn.contains(">glibc</text>"), "{drawn}");
     let output = lab(&["show", "--json", record]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("no JSON");
     assert_eq!(json["head"]["date"], "2026-11-21");
-    let rate = figure(&json, "100 MB zeroed", "glibc", "MB a second");
-    assert_eq!(rate.as_f64(), Some(2.0));
+    let time = figure(&json, "latency", "glibc", "free: 1 of 100 takes at least");
+    assert_eq!(time.as_f64(), Some(120.0));
 }
 
 #[test]
@@ -121,8 +115,8 @@ fn what_is_no_record_and_what_is_damaged_is_told() {
             "it does not have the columns of a record",
         ),
         (
-            &DOWNLOADS.replace("0.25", "fast"),
-            "in the line \"1 MB zeroed,glibc,",
+            &LATENCY.replace("250", "fast"),
+            "in the line \"latency,glibc,",
         ),
     ] {
         std::fs::write(&file, content).expect("cannot write");

@@ -1,9 +1,10 @@
-//! The command as its users run it, except `neap-lab download`, whose tests have their own harness.
+//! The command as its users run it.
 
 mod cases;
 mod classes;
 mod command;
 mod compare;
+mod download;
 mod guard;
 #[path = "../../../ci/nameable.rs"]
 mod nameable;
