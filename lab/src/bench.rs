@@ -6,7 +6,7 @@ use clap::Arg;
 use crate::cases::install;
 use crate::engine::campaign::{Campaign, Named, by_name};
 use crate::engine::experiment::{Ended, Experiment, Kept, View, available_peers};
-use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::plot::{Axis, Draw, Layout, Panel, Point, Series, Stroke, svg};
 use crate::engine::record::Figure;
 use crate::engine::record::{Record, Row};
 use crate::engine::settings::{self, Settings};
@@ -298,28 +298,18 @@ const TICKS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 fn picture(record: &Record, view: &View) -> Option<String> {
     let (base, names) = (view.base.as_str(), timed(record));
     let rows = Axis::names(names.iter().copied());
-    let series = |peer: &str, figure: &str| Series {
-        name: peer.into(),
-        stroke: Stroke::of_peer(peer),
-        draw: Draw::Dots,
-        points: (0..names.len())
-            .filter_map(|row| {
-                let ratio = record.compare(names[row], peer, base, figure)?;
-                let point = Point::at(ratio.median, row as f64 + 0.5);
-                let (x_spread, is_hollow) = (Some(ratio.quartiles), !ratio.separable());
-                Some(Point {
-                    x_spread,
-                    is_hollow,
-                    ..point
-                })
-            })
-            .collect(),
+    let series = |peer: &str, figure: &str| {
+        let point = |row: usize| {
+            let ratio = record.compare(names[row], peer, base, figure)?;
+            let mut point = Point::at(ratio.median, row as f64 + 0.5);
+            (point.x_spread, point.is_hollow) = (Some(ratio.quartiles), !ratio.separable());
+            Some(point)
+        };
+        let points = (0..names.len()).filter_map(point).collect();
+        Series::new(peer, Stroke::of_peer(peer), Draw::Dots, points)
     };
-    let others: Vec<&str> = record
-        .peers()
-        .into_iter()
-        .filter(|peer| *peer != base)
-        .collect();
+    let mut others = record.peers();
+    others.retain(|peer| *peer != base);
     let panel = |what: &str, figure: &str, y: Axis| Panel {
         title: format!("{what}, {base} = 1 (left is better; hollow: not separable)"),
         x: Axis::logarithmic(RANGE, TICKS.map(|tick| (tick, tick.to_string())).into()),
@@ -327,17 +317,12 @@ fn picture(record: &Record, view: &View) -> Option<String> {
         marks: vec![(1.0, String::new())],
         series: others.iter().map(|peer| series(peer, figure)).collect(),
     };
-    let plot = Plot {
-        title: vec![],
-        across: 2,
-        panel: (400.0, 22.0 * names.len() as f64),
-        left: (130.0, 30.0),
-        panels: vec![
-            panel("time", TIME, rows.clone()),
-            panel("peak RSS", PEAK, rows.unnamed()),
-        ],
-    };
-    Some(plot.svg())
+    let panels = [
+        panel("time", TIME, rows.clone()),
+        panel("peak RSS", PEAK, rows.unnamed()),
+    ];
+    let layout = Layout(2, (400.0, 22.0 * names.len() as f64), (130.0, 30.0));
+    Some(svg(&[], layout, &panels))
 }
 
 #[cfg(test)]

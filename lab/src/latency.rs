@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
-use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::plot::{Axis, Draw, Layout, Panel, Point, Series, Stroke, svg};
 use crate::engine::record::{Figure, Record};
 use crate::engine::settings::{self, Settings};
 use crate::engine::table::duration;
@@ -31,7 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         ]
     },
     run: carry_out,
-    picture: |record, _| Some(picture(record).svg()),
+    picture: |record, _| Some(picture(record)),
     ..PLAIN
 };
 
@@ -66,16 +66,12 @@ fn figure_name(call: &str, number: impl Display) -> String {
 }
 
 /// A panel for each call: the medians over the rounds, with their quartiles.
-fn picture(record: &Record) -> Plot {
+fn picture(record: &Record) -> String {
     let numbers = || ONE_OF.into_iter().map(|number| number as f64);
     let panel = |call: &&str| {
-        let series = |peer: &str| Series {
-            name: peer.into(),
-            stroke: Stroke::of_peer(peer),
-            draw: Draw::Dotted,
-            points: numbers()
-                .filter_map(|at| point(record, call, peer, at))
-                .collect(),
+        let series = |peer: &str| {
+            let points = numbers().filter_map(|at| point(record, call, peer, at));
+            Series::new(peer, Stroke::of_peer(peer), Draw::Dotted, points.collect())
         };
         Panel {
             title: call.to_string(),
@@ -85,15 +81,9 @@ fn picture(record: &Record) -> Plot {
             series: record.peers().into_iter().map(series).collect(),
         }
     };
-    Plot {
-        title: vec![
-            "One of N calls takes at least this long; another thread frees in bursts".into(),
-        ],
-        across: 2,
-        panel: (420.0, 320.0),
-        left: (60.0, 60.0),
-        panels: CALLS.iter().map(panel).collect(),
-    }
+    let title = "One of N calls takes at least this long; another thread frees in bursts";
+    let layout = Layout(2, (420.0, 320.0), (60.0, 60.0));
+    svg(&[title], layout, &CALLS.each_ref().map(panel))
 }
 
 fn point(record: &Record, call: &str, peer: &str, at: f64) -> Option<Point> {

@@ -9,8 +9,8 @@ macro_rules! named {
         $vis:vis enum $type:ident { $($(#[$doc:meta])* $item:ident = $name:literal,)+ }
     ) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $vis enum $type { $($(#[$doc])* $item,)+ }
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        $vis enum $type { $($(#[$doc])* #[serde(rename = $name)] $item,)+ }
 
         #[allow(dead_code, reason = "not every enumeration needs all of it")]
         impl $type {
@@ -34,19 +34,6 @@ macro_rules! named {
             }
         }
 
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_str(self.name())
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
-                let name = String::deserialize(from)?;
-                let unknown = || serde::de::Error::custom(format!("no {name:?}"));
-                $type::find(&name).ok_or_else(unknown)
-            }
-        }
     };
 }
 pub(crate) use named;

@@ -3,7 +3,7 @@
 
 use super::{CALLS, MAJOR, MINOR, TIME, ZEROED};
 use super::{SIZES, Size};
-use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::plot::{Axis, Draw, Layout, Panel, Point, Series, Stroke, svg};
 use crate::engine::record::Record;
 use crate::engine::table::{duration, section, three_digits};
 use crate::stats::quantile;
@@ -150,11 +150,9 @@ pub fn picture(record: &Record) -> String {
         .map(|size| (size.bytes as f64, size.name.to_string()))
         .collect();
     let x = Axis::logarithmic(range, ticks);
-    let series = |touch, peer: &&str| Series {
-        name: peer.to_string(),
-        stroke: Stroke::of_peer(peer),
-        draw: Draw::Dotted,
-        points: points(touch, peer),
+    let series = |touch, peer: &str| {
+        let stroke = Stroke::of_peer(peer);
+        Series::new(peer, stroke, Draw::Dotted, points(touch, peer))
     };
     let panel = |touch: &Touch| Panel {
         title: format!("calloc, {}, free: time of a pair", touch.title()),
@@ -163,16 +161,8 @@ pub fn picture(record: &Record) -> String {
         marks: vec![],
         series: peers.iter().map(|peer| series(*touch, peer)).collect(),
     };
-    let panels = touches.iter().map(panel).collect();
-    let (panel, left) = ((400.0, 300.0), (60.0, 70.0));
-    Plot {
-        title: vec![],
-        across: 2,
-        panel,
-        left,
-        panels,
-    }
-    .svg()
+    let panels: Vec<Panel> = touches.iter().map(panel).collect();
+    svg(&[], Layout(2, (400.0, 300.0), (60.0, 70.0)), &panels)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::allocators::{Allocator, GLIBC, NEAP};
 use super::figures::{
     AT_REST, CHECK, COURSE, CPU, Course, END, FINE, IDLE_CPU, LIVE, OUTCOME, PEAK, SAID, SOON, TIME,
 };
-use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series};
+use crate::engine::plot::{Axis, Draw, Layout, Panel, Point, Series, svg};
 use crate::engine::record::{Figure, Record, Row, distinct};
 use crate::engine::table::{Column, section};
 use crate::stats::Spread;
@@ -226,18 +226,11 @@ pub fn derived(record: &Record) -> Vec<Row> {
 
 /// A picture of this size a case: the memory over time, a line an allocator.
 pub fn picture(record: &Record, across: usize, size: (f64, f64)) -> String {
+    let title =
+        "Resident memory in MB over seconds; from the vertical line on, the program is idle";
     let panels = record.cases().into_iter().map(|case| panel(record, case));
-    Plot {
-        title: vec![
-            "Resident memory in MB over seconds; from the vertical line on, the program is idle"
-                .into(),
-        ],
-        across,
-        panel: size,
-        left: (44.0, 44.0),
-        panels: panels.collect(),
-    }
-    .svg()
+    let panels: Vec<Panel> = panels.collect();
+    svg(&[title], Layout(across, size, (44.0, 44.0)), &panels)
 }
 
 /// The courses end together: each is moved so that every load is over at the same time.
@@ -253,15 +246,9 @@ fn panel(record: &Record, case: &str) -> Panel {
     }
     let points = || runs.iter().flat_map(|(_, course)| course.points.iter());
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1.0, f64::max);
-    let series = |(peer, course): &(&str, Course)| Series {
-        name: peer.to_string(),
-        stroke: Allocator::stroke(peer),
-        draw: Draw::Line,
-        points: course
-            .points
-            .iter()
-            .map(|&(x, y)| Point::at(x, y))
-            .collect(),
+    let series = |(peer, course): &(&str, Course)| {
+        let points = course.points.iter().map(|&(x, y)| Point::at(x, y));
+        Series::new(peer, Allocator::stroke(peer), Draw::Line, points.collect())
     };
     let number = |value: f64| format!("{value:.0}");
     Panel {

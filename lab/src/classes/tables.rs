@@ -1,7 +1,7 @@
 //! The size classes of Go, as data with their source, and of a heap, as measured; what each table
 //! wastes, and waste by size as a picture.
 
-use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::plot::{Axis, Draw, Layout, Panel, Point, Series, Stroke, svg};
 use crate::engine::record::{Figure, Record};
 
 /// The sizes that tables are compared over; every table has a class for them.
@@ -192,16 +192,10 @@ fn of_record(record: &Record) -> Vec<ClassTable> {
 /// An SVG document of all tables of a record.
 pub fn picture(record: &Record) -> Option<String> {
     let tables = of_record(record);
-    let title = vec!["The part of a block that a request wastes, over the bytes asked for".into()];
-    let (panel_size, left) = ((400.0, 140.0), (50.0, 50.0));
-    let plot = Plot {
-        title,
-        across: 2,
-        panel: panel_size,
-        left,
-        panels: tables.iter().map(panel).collect(),
-    };
-    (!tables.is_empty()).then(|| plot.svg())
+    let title = "The part of a block that a request wastes, over the bytes asked for";
+    let panels: Vec<Panel> = tables.iter().map(panel).collect();
+    let layout = Layout(2, (400.0, 140.0), (50.0, 50.0));
+    (!panels.is_empty()).then(|| svg(&[title], layout, &panels))
 }
 
 fn panel(table: &ClassTable) -> Panel {
@@ -211,12 +205,7 @@ fn panel(table: &ClassTable) -> Panel {
         x: Axis::logarithmic((1.0, LARGEST as f64), sizes.into()),
         y: Axis::linear(MOST, |waste| format!("{:.0} %", 100.0 * waste)),
         marks: vec![],
-        series: vec![Series {
-            name: String::new(),
-            stroke: INK,
-            draw: Draw::Line,
-            points: teeth(table),
-        }],
+        series: vec![Series::new("", INK, Draw::Line, teeth(table))],
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::{Arguments, Write as _};
 
+use super::record::distinct;
 use crate::peers;
 
 /// Okabe and Ito's palette, distinguishable with every kind of colour vision.
@@ -15,19 +16,10 @@ const LINE: f64 = 18.0;
 /// Room for a panel's title above it, and for its ticks below it.
 const AROUND: f64 = 48.0;
 
-/// A chart.
-pub struct Plot {
-    /// What it shows, a line each.
-    pub title: Vec<String>,
-    /// Panels beside each other.
-    pub across: usize,
-    /// A panel's width and height.
-    pub panel: (f64, f64),
-    /// Room for names on the left, and between two panels.
-    pub left: (f64, f64),
-    /// The panels.
-    pub panels: Vec<Panel>,
-}
+/// How a chart's panels lie: how many beside each other, a panel's width and height, the room for
+/// names on the left and between two panels.
+#[derive(Clone, Copy)]
+pub struct Layout(pub usize, pub (f64, f64), pub (f64, f64));
 
 /// A panel.
 pub struct Panel {
@@ -145,6 +137,19 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
+impl Series {
+    /// A series.
+    pub fn new(name: &str, stroke: Stroke, draw: Draw, points: Vec<Point>) -> Series {
+        let name = name.to_string();
+        Series {
+            name,
+            stroke,
+            draw,
+            points,
+        }
+    }
+}
+
 /// What is drawn of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
@@ -224,50 +229,44 @@ impl Point {
     }
 }
 
-impl Plot {
-    /// The chart as an SVG document.
-    pub fn svg(&self) -> String {
-        let across = self.across.min(self.panels.len()).max(1);
-        let rows = self.panels.len().div_ceil(across);
-        let top = LINE * (self.title.len() + 2) as f64;
-        let width = self.left.0 + across as f64 * (self.panel.0 + self.left.1);
-        let height = top + rows as f64 * (self.panel.1 + AROUND);
-        let mut out = Svg::new((width, height));
-        for (place, line) in self.title.iter().enumerate() {
-            out.words((self.left.0, LINE * (place + 1) as f64), "start", line);
-        }
-        self.legend(&mut out, LINE * (self.title.len() + 1) as f64);
-        for (place, panel) in self.panels.iter().enumerate() {
-            let left = self.left.0 + (place % across) as f64 * (self.panel.0 + self.left.1);
-            let bottom = (place / across + 1) as f64 * (self.panel.1 + AROUND) - LINE;
-            let corner = (left, top + bottom);
-            Drawing {
-                out: &mut out,
-                panel,
-                corner,
-                size: self.panel,
-            }
-            .draw();
-        }
-        out.finish()
+/// A chart as an SVG document. `title` says what it shows, a line each.
+pub fn svg(title: &[&str], Layout(across, size, left): Layout, panels: &[Panel]) -> String {
+    let across = across.min(panels.len()).max(1);
+    let rows = panels.len().div_ceil(across);
+    let top = LINE * (title.len() + 2) as f64;
+    let width = left.0 + across as f64 * (size.0 + left.1);
+    let height = top + rows as f64 * (size.1 + AROUND);
+    let mut out = Svg::new((width, height));
+    for (place, line) in title.iter().enumerate() {
+        out.words((left.0, LINE * (place + 1) as f64), "start", line);
     }
-
-    /// Every name once.
-    fn legend(&self, out: &mut Svg, y: f64) {
-        let (mut seen, mut x) = (Vec::new(), self.left.0);
-        for Series { name, stroke, .. } in self.panels.iter().flat_map(|panel| &panel.series) {
-            if name.is_empty() || seen.contains(name) {
-                continue;
-            }
-            seen.push(name.clone());
-            let stroke = stroke.attributes();
-            let at = y - 4.0;
-            out.push(format_args!(
-                "<path d=\"M{x:.1} {at:.1}h14\" {stroke} stroke-width=\"3\"/>"
-            ));
-            out.words((x + 18.0, y), "start", name);
-            x += 34.0 + 6.5 * name.len() as f64;
+    legend(&mut out, panels, (left.0, LINE * (title.len() + 1) as f64));
+    for (place, panel) in panels.iter().enumerate() {
+        let left = left.0 + (place % across) as f64 * (size.0 + left.1);
+        let bottom = (place / across + 1) as f64 * (size.1 + AROUND) - LINE;
+        let (out, corner) = (&mut out, (left, top + bottom));
+        Drawing {
+            out,
+            panel,
+            corner,
+            size,
         }
+        .draw();
+    }
+    out.finish()
+}
+
+/// Every name once, from `x` on.
+fn legend(out: &mut Svg, panels: &[Panel], (mut x, y): (f64, f64)) {
+    let series = panels.iter().flat_map(|panel| &panel.series);
+    let named = series.filter(|series| !series.name.is_empty());
+    for (name, stroke) in distinct(named.map(|series| (&series.name, series.stroke))) {
+        let (stroke, at) = (stroke.attributes(), y - 4.0);
+        out.push(format_args!(
+            "<path d=\"M{x:.1} {at:.1}h14\" {stroke} stroke-width=\"3\"/>"
+        ));
+        out.words((x + 18.0, y), "start", name);
+        x += 34.0 + 6.5 * name.len() as f64;
     }
 }
 
@@ -442,14 +441,9 @@ mod tests {
         assert_eq!((ratios.share(0.01), ratios.share(1_000.0)), (0.0, 1.0));
     }
 
-    fn plot(draw: Draw, names: &[&str]) -> Plot {
+    fn plot(draw: Draw, names: &[&str]) -> String {
         let points = vec![Point::at(1.0, 300.0), Point::at(100.0, 20.0)];
-        let series = |name: &&str| Series {
-            name: name.to_string(),
-            stroke: Stroke::of_peer(name),
-            draw,
-            points: points.clone(),
-        };
+        let series = |name: &&str| Series::new(name, Stroke::of_peer(name), draw, points.clone());
         let axis = || Axis::decades([1.0, 300.0].into_iter(), |at| at.to_string());
         let panel = |title: &str| Panel {
             title: title.into(),
@@ -458,18 +452,14 @@ mod tests {
             marks: vec![(10.0, "here".into())],
             series: names.iter().map(series).collect(),
         };
-        Plot {
-            title: vec!["title".into()],
-            across: 2,
-            panel: (400.0, 300.0),
-            left: (60.0, 40.0),
-            panels: ["one", "two", "three"].map(panel).into(),
-        }
+        svg(&["title"], LAYOUT, &["one", "two", "three"].map(panel))
     }
+
+    const LAYOUT: Layout = Layout(2, (400.0, 300.0), (60.0, 40.0));
 
     #[test]
     fn a_chart_has_a_line_a_series_and_panel_and_every_name_once() {
-        let out = plot(Draw::Dotted, &["neap", "glibc"]).svg();
+        let out = plot(Draw::Dotted, &["neap", "glibc"]);
         assert_eq!(out.matches("<polyline").count(), 2 * 3);
         assert_eq!(out.matches("<circle").count(), 2 * 2 * 3);
         for words in [
@@ -487,14 +477,9 @@ mod tests {
 
     #[test]
     fn areas_and_dots_are_drawn_as_such_and_nothing_is_a_chart_too() {
-        assert_eq!(
-            plot(Draw::Area, &["neap"])
-                .svg()
-                .matches("<polygon")
-                .count(),
-            3
-        );
-        let dots = plot(Draw::Dots, &["naive"]).svg();
+        let areas = plot(Draw::Area, &["neap"]);
+        assert_eq!(areas.matches("<polygon").count(), 3);
+        let dots = plot(Draw::Dots, &["naive"]);
         assert_eq!(
             (
                 dots.matches("<polyline").count(),
@@ -506,11 +491,7 @@ mod tests {
             dots.contains("stroke-dasharray"),
             "naive has the colour of neap"
         );
-        let nothing = Plot {
-            panels: vec![],
-            ..plot(Draw::Line, &[])
-        }
-        .svg();
+        let nothing = svg(&[], LAYOUT, &[]);
         assert!(nothing.ends_with("</svg>\n") && !nothing.contains("NaN"));
     }
 }

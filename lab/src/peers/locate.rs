@@ -25,16 +25,6 @@ pub struct Ready {
 }
 
 impl Ready {
-    fn new(name: &'static str, version: String, library: PathBuf) -> Ready {
-        Ready {
-            name,
-            version,
-            counted: library.clone(),
-            library,
-            settings: Vec::new(),
-        }
-    }
-
     /// The same library with one more variable.
     pub fn with_setting(&self, name: &'static str, value: String) -> Ready {
         let mut ready = self.clone();
@@ -117,7 +107,13 @@ pub fn locate_source(
     source: &'static Source,
     places: &Places,
 ) -> anyhow::Result<Ready> {
-    let ready = |library, version| Ready::new(&peer.name, version, library);
+    let ready = |library: PathBuf, version| Ready {
+        name: &peer.name,
+        version,
+        counted: library.clone(),
+        library,
+        settings: Vec::new(),
+    };
     match source {
         Source::Neap { settings } => {
             let library = locate_neap(places)?;

@@ -76,12 +76,10 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         }
         None => true,
     });
-    let contenders: Vec<Contender> = ready.into_iter().flat_map(Contender::of).collect();
+    let contenders: Vec<Ready> = ready.into_iter().flat_map(in_modes).collect();
     campaign.rounds(1, (&chosen, &contenders), |situation, contender| {
-        let (outcome, shown) = judge(
-            &programs.run(situation, &contender.ready)?,
-            &contender.ready.library,
-        )?;
+        let output = programs.run(situation, contender)?;
+        let (outcome, shown) = judge(&output, &contender.library)?;
         Ok(vec![
             Figure::text(OUTCOME, outcome.name()),
             Figure::text("shown", shown),
@@ -97,36 +95,17 @@ const MODES: [(&str, Option<&str>); 3] = [
     ("neap hardened", Some("NEAP_HARDEN")),
 ];
 
-/// An allocator in one of its modes.
-#[derive(Clone, Debug)]
-pub struct Contender {
-    name: String,
-    /// What is preloaded, with the mode's variable.
-    pub ready: Ready,
-}
-
-impl Contender {
-    /// A peer; Neap in each of its modes.
-    pub fn of(ready: Ready) -> Vec<Contender> {
-        if ready.name != "neap" {
-            let name = ready.name.to_string();
-            return vec![Contender { name, ready }];
-        }
-        let in_mode = |(name, variable): (&str, Option<&'static str>)| Contender {
-            name: name.to_string(),
-            ready: match variable {
-                Some(variable) => ready.with_setting(variable, "1".to_string()),
-                None => ready.clone(),
-            },
-        };
-        MODES.map(in_mode).into()
+/// A peer; Neap in each of its modes.
+fn in_modes(ready: Ready) -> Vec<Ready> {
+    if ready.name != "neap" {
+        return vec![ready];
     }
-}
-
-impl Named for Contender {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
+    let in_mode = |(name, variable): (&'static str, Option<&'static str>)| {
+        let set = |variable| ready.with_setting(variable, "1".to_string());
+        let mode = variable.map_or_else(|| ready.clone(), set);
+        Ready { name, ..mode }
+    };
+    MODES.map(in_mode).into()
 }
 
 /// The figure's name.

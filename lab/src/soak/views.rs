@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cases::figures::Course;
-use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::plot::{Axis, Draw, Layout, Panel, Point, Series, Stroke, svg};
 use crate::engine::record::{Figure, Record, Run, Unit};
 use crate::engine::table::{Column, section};
 use crate::stats::quantile;
@@ -123,14 +123,8 @@ pub fn table(record: &Record) -> String {
 /// A panel for each member: resident memory over time.
 pub fn picture(record: &Record) -> String {
     let title = "Resident memory in MB over minutes of mixed load";
-    Plot {
-        title: vec![title.into()],
-        across: 4,
-        panel: (230.0, 120.0),
-        left: (44.0, 44.0),
-        panels: record.runs().map(|run| panel(record, &run)).collect(),
-    }
-    .svg()
+    let panels: Vec<Panel> = record.runs().map(|run| panel(record, &run)).collect();
+    svg(&[title], Layout(4, (230.0, 120.0), (44.0, 44.0)), &panels)
 }
 
 fn panel(record: &Record, run: &Run) -> Panel {
@@ -143,12 +137,7 @@ fn panel(record: &Record, run: &Run) -> Panel {
         x: Axis::linear(most(|point| point.x), number),
         y: Axis::linear(1.1 * most(|point| point.y), number),
         marks: Vec::new(),
-        series: vec![Series {
-            name: String::new(),
-            stroke: Stroke::of_peer("neap"),
-            draw: Draw::Line,
-            points,
-        }],
+        series: vec![Series::new("", Stroke::of_peer("neap"), Draw::Line, points)],
     }
 }
 

@@ -5,7 +5,7 @@ use super::observed::{
     BEGAN, COROUTINES, DIRTY, ENDED, FAULTS, FULL, LATER, LIVE, NOTE, Observed, PEAK, RSS, Run,
     Sample, Step, TABLES, TIME,
 };
-use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::plot::{Axis, Draw, Layout, Panel, Point, Series, Stroke, svg};
 use crate::engine::record::{self, Record};
 use crate::engine::table::{Column, MISSING, section};
 use crate::pagemap::page_size;
@@ -201,28 +201,20 @@ pub fn picture(record: &Record) -> Option<String> {
     };
     let said = |key| record.said(key).unwrap_or("?");
     let count = said("coroutines");
-    let title = vec![
-        "RSS in MiB over seconds; dashed: what the program needs".into(),
-        format!(
-            "1: allocated {} MiB and dropped them · 2: created {} coroutines · 3: closed · 4: as 1 \
-             · 5: as 2 · after each {} ms of nothing",
-            said("heap MB"),
-            count.parse().map_or(count.to_string(), thousands),
-            said("wait ms"),
-        ),
+    let steps = format!(
+        "1: allocated {} MiB and dropped them · 2: created {} coroutines · 3: closed · 4: as 1 \
+         · 5: as 2 · after each {} ms of nothing",
+        said("heap MB"),
+        count.parse().map_or(count.to_string(), thousands),
+        said("wait ms"),
+    );
+    let title = [
+        "RSS in MiB over seconds; dashed: what the program needs",
+        &steps,
     ];
-    let panels = engines.iter().enumerate().map(panel).collect();
-    let (panel, left) = ((210.0, 130.0), (56.0, 22.0));
-    Some(
-        Plot {
-            title,
-            across: ACROSS,
-            panel,
-            left,
-            panels,
-        }
-        .svg(),
-    )
+    let panels: Vec<Panel> = engines.iter().enumerate().map(panel).collect();
+    let layout = Layout(ACROSS, (210.0, 130.0), (56.0, 22.0));
+    Some(svg(&title, layout, &panels))
 }
 
 /// The beginning of each step, and its number.
@@ -239,15 +231,10 @@ fn resident(samples: &[Sample], engine: &str) -> Series {
     } else {
         "#0072b2"
     };
-    Series {
-        name: String::new(),
-        stroke: Stroke::of(colour),
-        draw: Draw::Area,
-        points: samples
-            .iter()
-            .map(|sample| point(sample.ms as f64, sample.kib as f64))
-            .collect(),
-    }
+    let points = samples
+        .iter()
+        .map(|sample| point(sample.ms as f64, sample.kib as f64));
+    Series::new("", Stroke::of(colour), Draw::Area, points.collect())
 }
 
 /// What the process began with plus what is live, from the end of each step to the next.
@@ -265,12 +252,7 @@ fn needed(observed: &Observed, engine: &str) -> Series {
         let kib = base + number(step, LIVE);
         points.extend([point(from, kib), point(until, kib)]);
     }
-    Series {
-        name: String::new(),
-        stroke: NEEDED,
-        draw: Draw::Line,
-        points,
-    }
+    Series::new("", NEEDED, Draw::Line, points)
 }
 
 #[cfg(test)]
