@@ -38,8 +38,6 @@ pub const EXPERIMENT: Experiment = Experiment {
                 "no-counts",
                 "Skip the counts of instructions and system calls",
             ),
-            settings::json(),
-            settings::records(),
             settings::seed(),
         ]
     },

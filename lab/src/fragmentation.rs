@@ -23,8 +23,6 @@ pub const EXPERIMENT: Experiment = Experiment {
                 .help("Number of small blocks, of which 90 % are freed"),
             settings::rounds(),
             settings::quick(),
-            settings::json(),
-            settings::records(),
             settings::seed(),
         ]
     },

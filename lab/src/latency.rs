@@ -26,8 +26,6 @@ pub const EXPERIMENT: Experiment = Experiment {
                 .help("Calls of either kind"),
             settings::rounds(),
             settings::quick(),
-            settings::json(),
-            settings::records(),
         ]
     },
     run: carry_out,

@@ -23,8 +23,6 @@ pub const EXPERIMENT: Experiment = Experiment {
                 .help("Mean bytes between two samples"),
             settings::rounds().help("Processes whose means are compared (default: 200)"),
             settings::quick(),
-            settings::json(),
-            settings::records(),
         ]
     },
     run: carry_out,

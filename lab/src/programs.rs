@@ -2,9 +2,8 @@
 //! from its start to its end.
 
 use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::cases::case::{Case, Home, Work};
 use crate::cases::install;
-use crate::cases::party::in_words;
+use crate::cases::party::{in_words, reaped};
 use crate::command::{LONGEST, finished};
 use crate::engine::record::Figure;
 use crate::machine;
@@ -91,19 +90,17 @@ fn finish(mut subject: Child, driver: Option<Command>) -> anyhow::Result<libc::r
     let start = Instant::now();
     let driven = driver.map(|mut it| finished(it.env("CASE_SUBJECT", subject.id().to_string())));
     let mut is_wanted = driven.as_ref().is_none_or(Result::is_ok);
-    // SAFETY: all-zero is a valid value of this plain structure.
-    let (mut usage, mut status): (libc::rusage, _) = (unsafe { std::mem::zeroed() }, 0);
-    let id = subject.id() as i32;
-    // SAFETY: the call fills in both; nothing else waits for this child.
-    while unsafe { libc::wait4(id, &raw mut status, libc::WNOHANG, &raw mut usage) } == 0 {
+    let (status, usage) = loop {
+        if let Some(end) = reaped(&subject) {
+            break end;
+        }
         if !is_wanted || start.elapsed() > LONGEST {
             is_wanted = false;
             subject.kill()?;
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
+    };
     driven.transpose()?;
-    let status = ExitStatus::from_raw(status);
     ensure!(status.success(), "it ended badly: {}", in_words(status));
     Ok(usage)
 }

@@ -31,8 +31,6 @@ pub const EXPERIMENT: Experiment = Experiment {
                 .help("MiB to allocate and free"),
             settings::rounds(),
             settings::quick(),
-            settings::json(),
-            settings::records(),
         ]
     },
     run: carry_out,

@@ -99,6 +99,8 @@ def main():
     work, folder = sys.argv[1:]
     chunk = int(os.environ.get("DOWNLOAD_CHUNK", "100")) * MIB
     buffers = os.environ.get("DOWNLOAD_BUFFERS", "zeroed")
+    if buffers not in ("zeroed", "unzeroed"):
+        sys.exit("DOWNLOAD_BUFFERS is neither zeroed nor unzeroed: %s" % buffers)
     body = random.Random(2016).randbytes(BODY)
     server = Server(folder, body)
     threading.Thread(target=server.serve_forever, daemon=True).start()

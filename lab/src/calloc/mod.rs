@@ -38,8 +38,6 @@ pub const EXPERIMENT: Experiment = Experiment {
                 "Duration of a timed run; slow pairs take up to one pair beyond four times that",
             ),
         settings::quick(),
-        settings::json(),
-        settings::records(),
         settings::seed(),
     ]
     },

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::engine::campaign::by_name;
+use crate::engine::settings::Settings;
 use crate::peers::locate::Places;
 
 /// A case: a program, and what its owner complains about.
@@ -112,6 +113,20 @@ impl Case {
             .collect();
         folders.sort();
         folders.iter().map(|folder| Case::read(folder)).collect()
+    }
+
+    /// The cases that are set, of the folder that is set, or else of `usual`. The setting `word`
+    /// names the folder; `what` is the word for one of them.
+    ///
+    /// # Errors
+    /// As [`Case::all`], and if a name is unknown.
+    pub fn chosen(
+        settings: &Settings,
+        (word, what): (&str, &str),
+        usual: &str,
+    ) -> anyhow::Result<Vec<Case>> {
+        let folder = settings.path(word).unwrap_or_else(|| usual.into());
+        settings.chosen(("only", what), Case::all(&folder)?, |case| &case.name)
     }
 
     /// The case in `folder`.

@@ -22,8 +22,6 @@ pub(crate) mod party;
 pub(crate) mod tree;
 mod views;
 
-use std::path::PathBuf;
-
 use anyhow::ensure;
 
 use crate::engine::campaign::{Campaign, Named};
@@ -61,8 +59,6 @@ pub const EXPERIMENT: Experiment = Experiment {
         settings::quick().help("Neap and the C library only, and a rest of three seconds"),
         settings::switch("keep-work", "Leave the directory of each run"),
         settings::path("cases", "FOLDER").help("The folder of the cases (default: lab/cases)"),
-        settings::json(),
-        settings::records(),
         settings::switch("quiet", "Show no progress"),
         settings::seed(),
     ]
@@ -82,7 +78,7 @@ const QUICK_REST: u64 = 3;
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let places = Places::new(settings.path("neap"))?;
-    let mut cases = chosen_cases(settings)?;
+    let mut cases = Case::chosen(settings, ("cases", "case"), FOLDER)?;
     if settings.is_on("list") {
         list(&cases, &places)?;
         return Ok(Ended::Early(0));
@@ -98,20 +94,14 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     }
     let here = here(&cases, settings, campaign, &places)?;
     let rounds = settings.number("rounds") as u32;
+    let ran = format!("{} of {}", here.len(), cases.len());
     let mut options = vec![
-        ("rounds", rounds.to_string()),
-        ("seed", settings.number("seed").to_string()),
-        (
-            "cases that ran",
-            format!("{} of {}", here.len(), cases.len()),
-        ),
+        ("rounds".to_string(), rounds.to_string()),
+        ("seed".to_string(), settings.number("seed").to_string()),
+        ("cases that ran".to_string(), ran),
     ];
-    let titles: Vec<_> = here
-        .iter()
-        .map(|(case, _)| (views::title_key(&case.name), case.title.clone()))
-        .collect();
-    let titles = titles.iter();
-    options.extend(titles.map(|(key, title)| (key.as_str(), title.clone())));
+    let titles = here.iter();
+    options.extend(titles.map(|(case, _)| (views::title_key(&case.name), case.title.clone())));
     let ready: Vec<_> = allocators.iter().map(|one| one.ready.clone()).collect();
     campaign.head(&options, &ready);
     tree::adopt_orphans();
@@ -151,13 +141,6 @@ fn run(
 
 fn homes(cases: &[Case], places: &Places) -> anyhow::Result<Vec<Home>> {
     cases.iter().map(|case| Home::of(case, places)).collect()
-}
-
-/// The folder's cases that are named, or all.
-fn chosen_cases(settings: &Settings) -> anyhow::Result<Vec<Case>> {
-    let folder = settings.path("cases");
-    let folder = folder.unwrap_or_else(|| PathBuf::from(FOLDER));
-    settings.chosen(("only", "case"), Case::all(&folder)?, |case| &case.name)
 }
 
 fn chosen_allocators(settings: &Settings) -> anyhow::Result<Vec<&'static Allocator>> {

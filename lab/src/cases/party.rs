@@ -86,12 +86,7 @@ impl Party {
     /// How it has ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.end.is_none() {
-            // SAFETY: all-zero is a valid value of this plain structure.
-            let (mut usage, mut status) = (unsafe { std::mem::zeroed() }, 0);
-            let id = self.id() as i32;
-            // SAFETY: the call fills in both; nothing else waits for this child.
-            let ended = unsafe { libc::wait4(id, &raw mut status, libc::WNOHANG, &raw mut usage) };
-            self.end = (ended == id).then(|| (ExitStatus::from_raw(status), usage));
+            self.end = reaped(&self.child);
         }
         self.end.map(|(status, _)| status)
     }
@@ -139,6 +134,17 @@ impl Party {
     pub fn last_words(&self) -> String {
         last_lines(&self.errors())
     }
+}
+
+/// How a child has ended and what it and its descendants used, if it has ended and nothing else
+/// has waited for it.
+pub fn reaped(child: &Child) -> Option<(ExitStatus, libc::rusage)> {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let (mut usage, mut status) = (unsafe { std::mem::zeroed() }, 0);
+    let id = child.id() as i32;
+    // SAFETY: the call fills in both.
+    let ended = unsafe { libc::wait4(id, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    (ended == id).then(|| (ExitStatus::from_raw(status), usage))
 }
 
 /// Both.

@@ -41,8 +41,6 @@ pub const EXPERIMENT: Experiment = Experiment {
             ),
             settings::rounds(),
             settings::quick(),
-            settings::json(),
-            settings::records(),
             settings::seed(),
             settings::path("sizes", "FOLDER")
                 .default_value(RECORDS_FOLDER)

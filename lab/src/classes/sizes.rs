@@ -94,8 +94,6 @@ pub const EXPERIMENT: Experiment = Experiment {
         vec![
             settings::neap(),
             settings::names("only", "Only these programs"),
-            settings::json(),
-            settings::records(),
         ]
     },
     run: carry_out,
@@ -137,7 +135,7 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         .map(program)
         .collect::<anyhow::Result<_>>()?;
     let peers = [neap];
-    campaign.head(&[], &peers);
+    campaign.head::<&str>(&[], &peers);
     campaign.rounds(1, (&programs, &peers), |program, neap| {
         Ok(figures(&program.sizes(&neap.library)?))
     });

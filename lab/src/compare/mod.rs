@@ -16,7 +16,7 @@ use anyhow::{Context as _, ensure};
 use crate::cases::allocators::{GLIBC, NEAP};
 use crate::cases::{picture, tree};
 use crate::engine::campaign::Campaign;
-use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers, write};
+use crate::engine::experiment::{Ended, Experiment, Kept, PLAIN, available_peers, write};
 use crate::engine::settings::{self, Settings};
 use crate::peers::locate::Ready;
 use run::{Program, is_asked_to_end, once};
@@ -34,7 +34,6 @@ pub const EXPERIMENT: Experiment = Experiment {
             settings::text("load", "COMMAND").help("What to run beside it once it waits"),
             settings::number("rest", "SECONDS", (0, 3_600)).default_value("5"),
             settings::path("html", "FILE").help("Also write a page with the picture"),
-            settings::json(),
             settings::switch("quiet", "Show no progress"),
             settings::seed(),
             clap::Arg::new(PROGRAM)
@@ -43,6 +42,7 @@ pub const EXPERIMENT: Experiment = Experiment {
                 .trailing_var_arg(true),
         ]
     },
+    kept: Kept::Never,
     run: carry_out,
     tables: |record, _| views::text(record),
     picture: |record, _| Some(picture(record, 1, SIZE)),

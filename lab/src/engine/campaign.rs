@@ -89,13 +89,15 @@ impl Campaign {
 
     /// Sets the head of the record: the experiment, the date, the sources, the options, the
     /// machine, the versions.
-    pub fn head(&mut self, options: &[(&str, String)], peers: &[Ready]) {
+    pub fn head<K: AsRef<str>>(&mut self, options: &[(K, String)], peers: &[Ready]) {
         let first = [
             (EXPERIMENT, self.experiment.to_string()),
             ("date", machine::today()),
             ("revision", machine::revision()),
         ];
-        let lines = first.into_iter().chain(options.iter().cloned());
+        let options = options.iter();
+        let options = options.map(|(key, value)| (key.as_ref(), value.clone()));
+        let lines = first.into_iter().chain(options);
         let lines = lines
             .chain([("harness", HARNESS.to_string())])
             .chain(machine::describe());

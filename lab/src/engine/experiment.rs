@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::campaign::Progress;
 use super::campaign::{Campaign, Named};
 use super::record::{EXPERIMENT, Record, Row};
-use super::settings::{RECORDS_FOLDER, Settings};
+use super::settings::{self, RECORDS_FOLDER, Settings};
 use super::table::by_case;
 use crate::machine;
 use crate::peers;
@@ -22,7 +22,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// What it shows, for the help.
     pub about: &'static str,
-    /// Its settings.
+    /// Its settings, besides those of the output.
     pub settings: fn() -> Vec<clap::Arg>,
     /// When its record is kept.
     pub kept: Kept,
@@ -64,6 +64,8 @@ pub enum Kept {
     Always,
     /// If the setting `records` says so.
     OnRequest,
+    /// It has no such setting.
+    Never,
 }
 
 /// How a run ended.
@@ -77,10 +79,13 @@ pub enum Ended {
 impl Experiment {
     /// Its command.
     pub fn command(&self) -> clap::Command {
-        let command = clap::Command::new(self.name)
-            .about(self.about)
-            .args((self.settings)());
-        command.after_help((self.notes)())
+        let mut settings = (self.settings)();
+        settings.push(settings::json());
+        if self.kept != Kept::Never {
+            settings.push(settings::records());
+        }
+        let command = clap::Command::new(self.name).about(self.about);
+        command.args(settings).after_help((self.notes)())
     }
 
     /// Runs it, shows its record, and keeps it.

@@ -51,8 +51,6 @@ pub const EXPERIMENT: Experiment = Experiment {
              this program)",
             ),
             settings::quick().help("One round of the main programs, a sample each ms"),
-            settings::json(),
-            settings::records(),
         ]
     },
     run: carry_out,

@@ -35,8 +35,6 @@ pub const EXPERIMENT: Experiment = Experiment {
                 "Only these classes of errors, such as \"double free\"",
             ),
             settings::quick(),
-            settings::json(),
-            settings::records(),
             settings::seed(),
         ]
     },

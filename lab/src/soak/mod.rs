@@ -12,7 +12,6 @@ mod member;
 mod observers;
 mod views;
 
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,8 +49,6 @@ pub const EXPERIMENT: Experiment = Experiment {
             settings::switch("unguarded", "Without guarded samples"),
             settings::path("members", "FOLDER")
                 .help("The folder of the members (default: lab/soak)"),
-            settings::json(),
-            settings::records(),
         ]
     },
     run: carry_out,
@@ -92,7 +89,7 @@ impl Terms {
 
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let places = Places::new(settings.path("neap"))?;
-    let cases = chosen(settings)?;
+    let cases = Case::chosen(settings, ("members", "member"), FOLDER)?;
     let homes = cases.iter().map(|case| Home::of(case, &places));
     let homes: Vec<Home> = homes.collect::<anyhow::Result<_>>()?;
     let both: Vec<(&Case, &Home)> = cases.iter().zip(&homes).collect();
@@ -111,12 +108,6 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     Ok(Ended::Measured)
 }
 
-fn chosen(settings: &Settings) -> anyhow::Result<Vec<Case>> {
-    let folder = settings.path("members");
-    let all = Case::all(&folder.unwrap_or_else(|| PathBuf::from(FOLDER)))?;
-    settings.chosen(("only", "member"), all, |case| &case.name)
-}
-
 fn head(campaign: &mut Campaign, cases: &[Case], terms: &Terms, ready: &Ready) {
     let seconds = terms.load.as_secs().to_string();
     let mut options = vec![("seconds".to_string(), seconds)];
@@ -125,10 +116,6 @@ fn head(campaign: &mut Campaign, cases: &[Case], terms: &Terms, ready: &Ready) {
     let titles = cases.iter();
     options.extend(titles.map(|case| (views::title_key(&case.name), case.title.clone())));
     options.push((views::title_key(ALL), "All together".into()));
-    let options: Vec<_> = options
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.clone()))
-        .collect();
     campaign.head(&options, std::slice::from_ref(ready));
 }
 
@@ -246,7 +233,7 @@ mod tests {
 
     #[test]
     fn every_member_is_read_and_one_that_grew_fails() {
-        let names = Case::all(&PathBuf::from(FOLDER)).unwrap();
+        let names = Case::all(FOLDER.as_ref()).unwrap();
         assert!(names.len() >= 6);
         let course = |rise: u64| -> Vec<Sample> {
             let sample = |n| Sample {

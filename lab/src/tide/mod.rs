@@ -60,8 +60,6 @@ pub const EXPERIMENT: Experiment = Experiment {
             .default_value("2000")
             .help("The wait after a step, in milliseconds"),
         settings::seconds().default_value("900"),
-        settings::json(),
-        settings::records(),
     ]
     },
     run: carry_out,
