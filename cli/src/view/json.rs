@@ -57,12 +57,22 @@ fn figures(figures: &Snapshot) -> Value {
     let text = format!("{{{}}}", Json(figures));
     let mut object: Map<_, _> = serde_json::from_str(&text).expect("the library writes JSON");
     object.remove("ledger");
+    let stacks = &figures.stacks;
+    let stacks = json!({
+        "used": stacks.used,
+        "idle": stacks.idle,
+        "free": stacks.free,
+        "created": stacks.created,
+        "recycled": stacks.recycled,
+        "address": stacks.address,
+        "page_tables": stacks.page_tables,
+    });
     let more = [
         ("at_ms", json!(figures.at_ms)),
         ("cost_ns", json!(figures.cost_ns)),
         ("minor_faults", json!(figures.minor_faults)),
         ("major_faults", json!(figures.major_faults)),
-        ("stacks", json!(figures.stacks)),
+        ("stacks", stacks),
     ];
     object.extend(more.map(|(name, value)| (name.to_owned(), value)));
     Value::Object(object)
