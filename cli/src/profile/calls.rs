@@ -108,17 +108,6 @@ pub struct Share {
     pub cumulative: u64,
 }
 
-impl Share {
-    /// Adds the amount of a stack that contains the function; `innermost` if the function is its
-    /// innermost call.
-    pub fn gain(&mut self, amount: u64, innermost: bool) {
-        self.cumulative = self.cumulative.saturating_add(amount);
-        if innermost {
-            self.flat = self.flat.saturating_add(amount);
-        }
-    }
-}
-
 /// The share of each function, unsorted.
 pub fn functions(profile: &Profile, value: Value) -> Vec<(Name<'_>, Share)> {
     let shares = shares(profile, value, |frame| Some(name(frame)));
@@ -138,7 +127,11 @@ pub fn shares<'a, G: Copy + Eq + Hash>(
         let mut seen = HashSet::new();
         for (index, frame) in stack.frames.iter().enumerate().filter(|_| amount > 0) {
             if let Some(group) = group(frame).filter(|group| seen.insert(*group)) {
-                shares.entry(group).or_default().gain(amount, index == 0);
+                let share = shares.entry(group).or_default();
+                share.cumulative = share.cumulative.saturating_add(amount);
+                if index == 0 {
+                    share.flat = share.flat.saturating_add(amount);
+                }
             }
         }
     }

@@ -73,20 +73,16 @@ pub fn json(profile: &Profile) -> serde_json::Value {
         "rate": profile.rate,
         "began_ms": profile.began_ms,
         "ended_ms": profile.ended_ms,
-        "session": session(profile.extent),
+        // `null`: the figures cover everything sampled.
+        "session": match profile.extent {
+            Extent::Whole => None,
+            Extent::Session { shrunk } => Some(json!({"live": "growth", "shrunk_space": shrunk})),
+        },
         "switched": profile.switched,
         "total": figures(&profile.total()),
         "stacks": profile.stacks.iter().map(stack).collect::<Vec<_>>(),
         "mappings": profile.mappings,
     })
-}
-
-/// `null`: the figures cover everything sampled.
-fn session(extent: Extent) -> serde_json::Value {
-    match extent {
-        Extent::Whole => serde_json::Value::Null,
-        Extent::Session { shrunk } => json!({ "live": "growth", "shrunk_space": shrunk }),
-    }
 }
 
 fn stack(stack: &Stack) -> serde_json::Value {

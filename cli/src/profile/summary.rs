@@ -4,32 +4,51 @@
 use super::calls::{Grouping, Place, places};
 use super::frames::{is_start, own};
 use super::model::{Extent, Figures, Frame, Profile, Stack, Value, base};
+use askama::Template;
 use neap_shared::control::FINEST_SAMPLE;
 use neap_shared::stats::Bytes;
 use num_format::{Buffer, Locale};
 
-/// The first paragraph, one sentence per line.
-pub fn summary(profile: &Profile, value: Value) -> String {
-    let mut text = opening(profile);
-    if let Some(gap) = gap(profile) {
-        text += &format!("{gap}\n");
-    }
-    text += &largest(profile, value);
-    if matches!(value, Value::LiveSpace | Value::LiveObjects) {
-        text += &missing(profile).unwrap_or_default();
-    }
-    if value != Value::Waste {
-        text += &most_waste(profile);
-    }
-    text
+/// What the first paragraph is made of.
+#[derive(Template)]
+#[template(path = "summary.txt")]
+struct Summary<'a> {
+    profile: &'a Profile,
+    value: Value,
+    total: Figures,
+    largest: Option<Place<'a>>,
+    /// Where size classes add most.
+    loosest: Option<Place<'a>>,
 }
 
-fn opening(profile: &Profile) -> String {
-    let what = match profile.extent {
-        Extent::Whole => of_all(profile),
-        Extent::Session { shrunk } => session_words(profile, shrunk),
+/// The first paragraph, one sentence per line.
+pub fn summary(profile: &Profile, value: Value) -> String {
+    let first = |value| places(profile, value, Grouping::Own).into_iter().next();
+    let summary = Summary {
+        profile,
+        value,
+        total: profile.total(),
+        largest: first(value),
+        loosest: first(Value::Waste).filter(|_| value != Value::Waste),
     };
-    format!("{}: {what}.\n", whose(profile))
+    // Writing to a string does not fail.
+    summary.render().unwrap_or_default()
+}
+
+impl Summary<'_> {
+    fn phrase(&self) -> &'static str {
+        phrase(self.profile, self.value)
+    }
+
+    fn missing(&self) -> Option<String> {
+        let is_live = matches!(self.value, Value::LiveSpace | Value::LiveObjects);
+        is_live.then(|| missing(self.profile)).flatten()
+    }
+
+    fn part(&self, place: &Place<'_>) -> String {
+        let value = |figures| self.value.of(figures);
+        percent(value(&place.figures), value(&self.total))
+    }
 }
 
 /// What a session allocated and how live memory changed, in words. The text names the process
@@ -88,36 +107,12 @@ fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
     }
 }
 
-fn of_all(profile: &Profile) -> String {
-    let total = profile.total();
-    format!(
-        "{} live in {}, of {} in {} allocated while it was sampled{}",
-        Bytes(total.live_bytes),
-        objects(total.live_objects),
-        Bytes(total.alloc_bytes),
-        objects(total.alloc_objects),
-        sampling(profile)
-    )
-}
-
 fn whose(profile: &Profile) -> String {
     match (profile.program.as_str(), profile.pid) {
         ("", 0) => "Heap profile".to_owned(),
         ("", pid) => format!("Process {pid}"),
         (program, 0) => program.to_owned(),
         (program, pid) => format!("{program}, process {pid}"),
-    }
-}
-
-fn sampling(profile: &Profile) -> String {
-    let seconds = seconds(profile);
-    match (profile.rate, profile.began_ms) {
-        (0, _) => String::new(),
-        (rate, 0) => format!(" (every {} on average)", Bytes(rate)),
-        (rate, _) => format!(
-            " (every {} on average; sampling began {seconds:.1} s earlier)",
-            Bytes(rate)
-        ),
     }
 }
 
@@ -131,44 +126,11 @@ fn seconds(profile: &Profile) -> f64 {
     profile.ended_ms.saturating_sub(profile.began_ms) as f64 / 1000.0
 }
 
-/// The place with the largest share of the value.
-fn largest(profile: &Profile, value: Value) -> String {
-    let total = value.of(&profile.total());
-    match places(profile, value, Grouping::Own).first() {
-        None => format!(
-            "The profile has no {}{}.\n{}",
-            phrase(profile, value),
-            elsewhere(profile),
-            unseen(profile)
-        ),
-        Some(place) => format!(
-            "The largest part of the {}, {} ({}), comes from {}: {}.\n",
-            phrase(profile, value),
-            amount(value, value.of(&place.figures)),
-            percent(value.of(&place.figures), total),
-            way(place),
-            of_what(value, &place.figures, profile.extent)
-        ),
-    }
-}
-
 /// Where else to look if the profile has none of this value.
 pub fn elsewhere(profile: &Profile) -> &'static str {
     match profile.total().alloc_bytes {
         0 => "",
         _ => ": --value alloc_space shows what was allocated",
-    }
-}
-
-/// Why the profile of a process has no allocation, and how to get one that has.
-fn unseen(profile: &Profile) -> &'static str {
-    match (profile.pid, profile.total().alloc_bytes) {
-        (1.., 0) => {
-            "Neap sees only allocations after sampling was switched on. `neap run --sample 512K -- \
-             PROGRAM` samples from the \
-             start.\n"
-        }
-        _ => "",
     }
 }
 
@@ -213,20 +175,6 @@ pub fn rounding(figures: &Figures, extent: Extent) -> String {
 
 fn rounded(sum: u64, count: u64) -> u64 {
     sum.saturating_add(count / 2) / count
-}
-
-fn most_waste(profile: &Profile) -> String {
-    let waste = profile.total().waste();
-    match places(profile, Value::Waste, Grouping::Own).first() {
-        None => String::new(),
-        Some(place) => format!(
-            "Size classes add {}, {} of it in {}: {}.\n",
-            Bytes(waste),
-            Bytes(place.figures.waste()),
-            way(place),
-            rounding(&place.figures, profile.extent)
-        ),
-    }
 }
 
 /// The call in the program's own code, and the next one that leads there.

@@ -212,10 +212,8 @@ fn interpreted(link: &Link, interpreter: &Path, argument: Option<&OsString>) -> 
         argument.cloned(),
         Some(link.file.as_os_str().to_owned()),
     ];
-    head.into_iter()
-        .flatten()
-        .chain(link.arguments.iter().skip(1).cloned())
-        .collect()
+    let rest = link.arguments.iter().skip(1).cloned();
+    head.into_iter().flatten().chain(rest).collect()
 }
 
 fn judge(link: &Link, library: &Elf) -> Result<(), Obstacle> {

@@ -2,17 +2,19 @@
 
 use super::elf::Elf;
 use crate::choice::Choice;
-use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, shown};
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use askama::Template;
 use rustix::fs::{StatVfs, StatVfsMountFlags, getxattr, statvfs};
 use rustix::process::{getgid, getuid};
 use rustix::thread::no_new_privs;
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 /// A file of a chain that cannot run under Neap.
-#[derive(Debug)]
+#[derive(Debug, Template)]
+#[template(path = "obstacle.txt")]
 pub struct Obstacle {
     pub file: PathBuf,
     pub why: Why,
@@ -76,63 +78,6 @@ impl From<Obstacle> for Failure {
             _ => NOT_EXECUTABLE,
         };
         Self::with_code(code, obstacle.to_string())
-    }
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: ", shown(&self.file))?;
-        match &self.why {
-            Why::NotFound if self.file.as_os_str().as_encoded_bytes().contains(&b'/') => {
-                write!(out, "no such program")
-            }
-            Why::NotFound if self.file.is_file() => write!(
-                out,
-                "no such program on PATH; for the file in this directory, write ./{}",
-                shown(&self.file)
-            ),
-            Why::NotFound => write!(out, "no such program on PATH"),
-            Why::NoInterpreter(name) => write!(
-                out,
-                "its interpreter {} does not exist; correct the first line",
-                shown(name)
-            ),
-            Why::Directory => write!(out, "is a directory, not a program"),
-            Why::NotPermitted => write!(out, "not executable by this user; try chmod +x"),
-            Why::NotAProgram => write!(out, "neither a program nor a script of this system"),
-            Why::Static => write!(
-                out,
-                "statically linked, so no library can be preloaded; link it dynamically, or build \
-                 Neap into it (docs/linking.md)"
-            ),
-            Why::NeapInside => write!(
-                out,
-                "statically linked, with Neap inside; start it without neap run, and set options \
-                 as NEAP_* variables"
-            ),
-            Why::OtherLoader(loader) => write!(
-                out,
-                "uses the loader {} of another C library; this libneap.so is built for glibc, the \
-                 one of ci/dist.sh for musl as well",
-                shown(loader)
-            ),
-            Why::OtherMachine { program, library } => write!(
-                out,
-                "built for {program}, but the library for {library}; use the neap of that machine"
-            ),
-            Why::Privileged(how) => write!(
-                out,
-                "{}, so the loader ignores preloads; run it as the user whose rights it takes",
-                how.word()
-            ),
-            Why::TooDeep => write!(out, "its interpreters are scripts without end"),
-            Why::OpaqueEnv => write!(
-                out,
-                "its first line calls env with options, so its interpreter would be a child; name \
-                 the interpreter yourself, or leave --no-children out"
-            ),
-            Why::Unreadable(error) => write!(out, "{error}"),
-        }
     }
 }
 
