@@ -37,7 +37,7 @@ const CHECKED_OF: usize = 4;
 const EIGHTH_BYTES: usize = 512;
 
 impl Heap {
-    /// Takes a freed block into the magazine of `class`; a full one first gives its older half
+    /// Takes a freed block into the magazine of `class`; a full one first gives its oldest blocks
     /// back. Aborts if the block is one of the two newest ones there.
     ///
     /// # Safety
