@@ -118,7 +118,8 @@ form() {
     clone_to "$clone"
     [ "$runner" = env ] || chown -R "$user:" "$2"
     # The tests of the case `download` need packages from Python's index.
-    (cd "$clone" && "$runner" cargo run -q -p neap-lab -- cases --install --only download) ||
+    (cd "$clone" && "$runner" cargo run -q -p neap-lab --bin neap-lab -- \
+        cases --install --only download) ||
         echo "$name: no Python packages" >&2
     [ "$4" != script ] || command=(script -qec "${command[*]}" /dev/null)
     (cd "$clone" && LEFT_TO_ROOT="$work/home/left" "$runner" "${command[@]}" </dev/null 2>&1) |

@@ -71,7 +71,6 @@ wrappers! {
 /// # Safety
 /// - As `fork(2)`.
 #[unsafe(no_mangle)]
-#[unsafe(link_section = "neap_text")]
 unsafe extern "C" fn fork() -> c_int {
     // SAFETY: as C declares the function. Without it, no C library runs handlers of forks.
     around(&mut || unsafe {
@@ -114,7 +113,6 @@ unsafe extern "C" fn forkpty(
 /// Calls `fork`, which runs the program's handlers of forks. These start no purge thread in the
 /// parent. Not generic, because the parts are large.
 #[inline(never)]
-#[unsafe(link_section = "neap_text")]
 fn around(fork: &mut dyn FnMut() -> c_int) -> c_int {
     // The library's own handlers, where it has not started because no call needed it.
     if loader::serves() {

@@ -5,6 +5,7 @@
 //! a result.
 
 use super::process::Process;
+use neap_shared::areas::ARENA;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::ops::Range;
@@ -17,6 +18,8 @@ const FLAGS: u64 = 7;
 const UNIT: u64 = 16;
 /// The first chunk of a further heap is within this many bytes, after the tables of its arena.
 const TABLES: u64 = 0x1000;
+/// Most heaps that are looked for in one mapping.
+const MOST_HEAPS: usize = 1024;
 /// Bytes of a page; larger pages make the result an estimate.
 const PAGE: u64 = 4096;
 /// A chunk's header, and the links of a free one.
@@ -57,13 +60,31 @@ impl Memory {
         self.walk(heap.start, heap.end)
     }
 
-    /// The same in a further heap.
-    pub fn arena(&mut self, heap: &Range<u64>) -> Option<Vec<Range<u64>>> {
-        let bytes = self.word(heap.start + 16)?;
-        let end = heap
-            .start
-            .checked_add(bytes)
-            .filter(|end| *end <= heap.end)?;
+    /// The further heaps in a mapping, and the whole pages of their free chunks.
+    pub fn heaps(&mut self, mapping: &Range<u64>) -> [Vec<Range<u64>>; 2] {
+        let [mut heaps, mut free] = [vec![], vec![]];
+        let first = mapping.start.checked_next_multiple_of(ARENA);
+        let starts = (first.unwrap_or(u64::MAX)..mapping.end).step_by(ARENA as usize);
+        for start in starts.take(MOST_HEAPS) {
+            let heap = start..mapping.end.min(start.saturating_add(ARENA));
+            if let Some(pages) = self.heap(&heap) {
+                heaps.push(heap);
+                free.extend(pages);
+            }
+        }
+        [heaps, free]
+    }
+
+    /// The whole pages of free chunks in a further heap. `None` if none begins there: a heap begins
+    /// with the address of its arena, that of another heap, and its bytes.
+    fn heap(&mut self, heap: &Range<u64>) -> Option<Vec<Range<u64>>> {
+        let [arena, bytes] = [0, 16].map(|at| self.word(heap.start + at));
+        let is_arena = arena? != 0 && arena?.is_multiple_of(UNIT);
+        let is_size = bytes? >= PAGE && bytes?.is_multiple_of(PAGE);
+        let end = heap.start.checked_add(bytes?)?;
+        if !is_arena || !is_size || end > heap.end {
+            return None;
+        }
         let mut starts = (UNIT * 2..TABLES).step_by(UNIT as usize);
         starts.find_map(|first| self.walk(heap.start + first, end))
     }

@@ -136,8 +136,11 @@ pub fn pages_in(process: &Process, parts: &[Range<u64>]) -> Option<[u64; 2]> {
     let file = process.file("pagemap", OFlags::RDONLY).ok()?;
     let page = rustix::param::page_size() as u64;
     let mut bytes = [0; 2];
-    for first in parts.iter().flat_map(|part| part.clone().step_by(CHUNK)) {
-        let end = parts.iter().find(|part| part.contains(&first))?.end;
+    let chunks = |part: &Range<u64>| {
+        let end = part.end;
+        part.clone().step_by(CHUNK).map(move |first| (first, end))
+    };
+    for (first, end) in parts.iter().flat_map(chunks) {
         let pages = end.min(first + CHUNK as u64).div_ceil(page) - first / page;
         let mut entries = vec![0; pages as usize * 8];
         file.read_exact_at(&mut entries, first / page * 8).ok()?;

@@ -152,8 +152,8 @@ pub fn neap() -> Command {
                 "How long to sample; 0 shows what was sampled so far [default: 10s, or 0 if the \
                  process samples already]"))
             .arg(rate("sample", "One sample in this many bytes, on average [default: 512K]"))
-            .arg(file("base", "Show only what was added since the profile in this file was taken, \
-                 of the same process or of an earlier run"))
+            .arg(file("base", "Show only what was added since the profile in FILE, of the same \
+                 process or of an earlier run"))
             .arg(output("Write to this file instead of standard output; pprof needs it"))
             .arg(quiet())
             .arg(process().required(true).help(
@@ -177,8 +177,8 @@ pub fn neap() -> Command {
             .after_help("After --, the exit status is the program's own."),
         verb("compare", "Run a program under all allocators of this machine, and say whether Neap is \
              worth it", &["[OPTIONS] [--] PROGRAM [ARGUMENTS]..."])
-            .arg(Arg::new("load").long("load").value_name("COMMAND").help("For a server: a shell \
-                 command that loads it, once it waits"))
+            .arg(Arg::new("load").long("load").value_name("COMMAND").help("A shell command that \
+                 loads a server, started once the server is idle"))
             .arg(number("rounds", "How often to run it under each allocator").default_value("5"))
             .arg(time("rest", [0, 3_600_000], "How long to watch the program after the load")
                 .default_value("5s"))
@@ -189,10 +189,10 @@ pub fn neap() -> Command {
             .arg(file("html", "Also write a page with a picture of the memory over time"))
             .args([text_or_json("What to print"), quiet()])
             .arg(program("PROGRAM", PROGRAM).required(true))
-            .after_help("One more run comes first and does not count. After the load, neap ends the \
-                 program; it also ends what the program leaves running. The program's input is empty, and its output is dropped; if a run \
-                 ends in another way than under glibc, neap prints the end of its standard error. \
-                 Exits with 1 if a run failed."),
+            .after_help("A first run does not count. After the load, neap ends the program, and \
+                 whatever it leaves running. The program's input is empty, and its output is \
+                 dropped. If a run ends differently than under glibc, neap prints the end of its \
+                 standard error. Exits with 1 if a run failed."),
         verb("purge", "Have a running process give its free memory back to the kernel", &[])
             .args([text_or_json("What to print"), timeout(), process().required(true)])
             .after_help("Exits with 124 if the process did not answer in time. A later slow path \

@@ -195,7 +195,7 @@ impl Figures {
 }
 
 /// The calls of a stack by function, file and line, for a comparison of profiles.
-type Path<'a> = Vec<(&'a str, &'a str, u32)>;
+type Path<'a> = Vec<(&'a str, (&'a str, u32))>;
 
 impl Profile {
     /// The sum of all stacks.
@@ -209,8 +209,8 @@ impl Profile {
 }
 
 impl Profile {
-    /// What this profile has more than `base`, stack by stack: of functions, where the profiles are
-    /// of two processes, because their lines may have moved; else of lines.
+    /// What this profile has more than `base`, stack by stack. If they are of two processes, by
+    /// function and name of the file, because the source may have moved; else by line.
     ///
     /// # Errors
     /// One of the two is itself a session, or `base` is the later one.
@@ -225,9 +225,12 @@ impl Profile {
         if is_same && base.ended_ms > self.ended_ms {
             return Err(failure!("the profile given with --base is the later one"));
         }
-        let line: fn(&Frame) -> u32 = if is_same { |frame| frame.line } else { |_| 0 };
-        let (mut later, mut shrunk) = (merged(self, line), 0_u64);
-        for (path, (_, before)) in merged(base, line) {
+        let place: fn(&Frame) -> (&str, u32) = match is_same {
+            true => |frame| (&frame.file, frame.line),
+            false => |frame| (self::base(&frame.file), 0),
+        };
+        let (mut later, mut shrunk) = (merged(self, place), 0_u64);
+        for (path, (_, before)) in merged(base, place) {
             let now = later.get_mut(&path).map(|(_, now)| now);
             let left = now.as_ref().map_or(0, |now| now.live_bytes);
             shrunk = shrunk.saturating_add(before.live_bytes.saturating_sub(left));
@@ -256,12 +259,12 @@ impl Profile {
 /// The figures of each path, and its first stack.
 fn merged<'a>(
     profile: &'a Profile,
-    line: fn(&Frame) -> u32,
+    place: fn(&Frame) -> (&str, u32),
 ) -> IndexMap<Path<'a>, (&'a Stack, Figures)> {
     let mut paths = IndexMap::new();
     for stack in &profile.stacks {
         let frames = stack.frames.iter();
-        let calls = frames.map(|frame| (&*frame.function, &*frame.file, line(frame)));
+        let calls = frames.map(|frame| (&*frame.function, place(frame)));
         let merged = paths.entry(calls.collect());
         let (_, sum) = merged.or_insert((stack, Figures::default()));
         sum.add(&stack.figures);

@@ -56,7 +56,7 @@ impl Summary<'_> {
 pub fn session_words(profile: &Profile, shrunk: u64) -> String {
     let total = profile.total();
     let time = match profile.began_ms == profile.ended_ms {
-        true => "more than in the other run".to_owned(),
+        true => "more than in the other run, at the places that grew".to_owned(),
         false => format!("in {:.1} s", seconds(profile)),
     };
     format!(

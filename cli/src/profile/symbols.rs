@@ -29,8 +29,8 @@ pub struct Symbols {
     /// The file of each mapping, in the order of `maps`.
     files: Vec<Option<PathBuf>>,
     jit: Jit,
-    /// What was left in a stripped file of `files`, once it was needed.
-    left: HashMap<usize, Option<Left>>,
+    /// What was left in a stripped file, once it was needed.
+    left: HashMap<PathBuf, Option<Left>>,
     symbolizer: Symbolizer,
     known: HashMap<u64, Vec<Arc<Frame>>>,
 }
@@ -106,11 +106,12 @@ impl Symbols {
         if let Some(symbol) = self.symbol(index, offset) {
             return place.frames(&symbol);
         }
-        let left = self
-            .left
-            .entry(index)
-            .or_insert_with(|| Left::of(self.files[index].as_ref()?));
-        match left.as_ref().and_then(|left| left.name(offset)) {
+        let left = self.files[index].as_ref().map(|file| {
+            let left = self.left.entry(file.clone());
+            &*left.or_insert_with(|| Left::of(file))
+        });
+        let left = left.and_then(Option::as_ref);
+        match left.and_then(|left| left.name(offset)) {
             Some(name) => vec![place.frame(name, None)],
             None => vec![place.nameless(offset)],
         }
@@ -352,12 +353,18 @@ impl Left {
                 name,
             })
         };
+        // Many symbols may have the same long name.
+        let mut room = MOST as usize;
+        let pieces = symbols.filter_map(piece).take_while(move |piece| {
+            room = room.saturating_sub(piece.name.len());
+            room > 0
+        });
         let loaded = |segment: object::Segment<'_, '_>| {
             let (start, bytes) = segment.file_range();
             (start..start.saturating_add(bytes), segment.address())
         };
         Some(Self {
-            symbols: Jit::sorted(symbols.filter_map(piece).collect()),
+            symbols: Jit::sorted(pieces.take(MOST_PIECES).collect()),
             segments: elf.segments().map(loaded).collect(),
         })
     }

@@ -43,7 +43,9 @@ impl Memories {
         let process = Process::open(pid)?;
         let text = process.text("smaps").map_err(|error| {
             let title = process.title();
-            failure!("cannot look at the memory of {title}: {error}; be its user, or root")
+            failure!(
+                "cannot look at the memory of {title}: {error}; run neap as its user or as root"
+            )
         })?;
         if text.is_empty() {
             return Err(failure!(
@@ -52,7 +54,15 @@ impl Memories {
             ));
         }
         let program = process.program().unwrap_or_default();
-        let runtime = RUNTIMES.iter().find(|(name, _)| program.starts_with(name));
+        // `node20`, not `node_exporter`.
+        let goes_on =
+            |rest: &str| rest.starts_with(|next: char| next.is_alphabetic() || next == '_');
+        let is_it = |name| {
+            program
+                .strip_prefix(name)
+                .is_some_and(|rest| !goes_on(rest))
+        };
+        let runtime = RUNTIMES.iter().find(|(name, _)| is_it(*name));
         let arenas = StatusPage::open(pid).ok().map(|page| page.arenas());
         let is_neaps = |one: &Mapping| {
             let meets =
@@ -61,10 +71,7 @@ impl Memories {
         };
         let (ours, others): (Vec<_>, Vec<_>) = mappings(&text).partition(is_neaps);
         let total = |of: fn(&Mapping) -> u64| ours.iter().chain(&others).map(of).sum();
-        let mut places = [0; Place::ALL.len()];
-        for one in &others {
-            places[one.place as usize] += one.resident;
-        }
+        let (places, free) = by_place(&process, &others);
         Ok(Self {
             title: process.title(),
             pid,
@@ -75,7 +82,7 @@ impl Memories {
                 .then(|| ours.iter().map(|one| one.resident).sum()),
             swapped: total(|one| one.swapped),
             huge: total(|one| one.huge),
-            free: free_pages(&process, &others),
+            free,
         })
     }
 
@@ -91,7 +98,10 @@ impl Memories {
     fn advice(&self) -> (String, String) {
         if self.neap.is_some() {
             let next = format!("neap stat {}", self.pid);
-            return ("It runs under Neap, which knows more.".to_owned(), next);
+            return (
+                "It runs under Neap, whose own figures say more.".to_owned(),
+                next,
+            );
         }
         let heaps = self.at(Place::Heap) + self.at(Place::Arena);
         let anonymous = self.at(Place::Anonymous);
@@ -99,13 +109,13 @@ impl Memories {
         let heaps = match self.free {
             Some(free) => format!("{} of whole free pages in glibc's heaps", Bytes(free)),
             None => format!(
-                "{} of heaps in which neap cannot see what is free",
+                "{} of heaps in which neap cannot see what is free (root may)",
                 Bytes(heaps)
             ),
         };
         let sentence = format!(
-            "Another allocator could give back at most {most}:\n{heaps},\nand what is free in {} of \
-             anonymous memory, which shows only in a comparison.",
+            "At most {most} is free in whole pages:\n{heaps},\nand the free part of {} of anonymous \
+             memory.\nAnother allocator may also pack the rest more tightly: a comparison shows it.",
             Bytes(anonymous)
         );
         (sentence, "neap compare -- PROGRAM".to_owned())
@@ -165,19 +175,32 @@ fn meaning(place: Place) -> &'static str {
     }
 }
 
-/// Resident bytes of whole free pages in glibc's heaps; `None` if the main one makes no sense.
-fn free_pages(process: &Process, mappings: &[Mapping]) -> Option<u64> {
-    let mut memory = Memory::of(process)?;
-    let mut free = Vec::new();
+/// Resident bytes by place, and those of whole free pages in glibc's heaps; `None` if this user may
+/// not read the heaps, or the main one makes no sense. Without a look, a mapping's shape tells.
+fn by_place(process: &Process, mappings: &[Mapping]) -> ([u64; Place::ALL.len()], Option<u64>) {
+    let (mut places, mut memory) = ([0; Place::ALL.len()], Memory::of(process));
+    let mut free = memory.as_ref().map(|_| Vec::new());
+    let resident = |ranges: &[Range<u64>]| Some(kernel::pages_in(process, ranges)?[0]);
     for one in mappings.iter().filter(|one| one.resident > 0) {
-        match one.place {
-            Place::Heap => free.extend(memory.main_heap(&one.range)?),
-            // Another mapping may have this shape.
-            Place::Arena => free.extend(memory.arena(&one.range).unwrap_or_default()),
+        let (mut place, mut heaps) = (one.place, 0);
+        match (&mut memory, place) {
+            (Some(memory), Place::Heap) => {
+                let pages = memory.main_heap(&one.range);
+                free = free.zip(pages).map(|(free, pages)| [free, pages].concat());
+            }
+            (Some(memory), Place::Arena | Place::Anonymous) => {
+                let [found, pages] = memory.heaps(&one.range);
+                place = Place::Anonymous;
+                heaps = resident(&found).unwrap_or(0).min(one.resident);
+                free.iter_mut()
+                    .for_each(|free| free.extend_from_slice(&pages));
+            }
             _ => {}
         }
+        places[Place::Arena as usize] += heaps;
+        places[place as usize] += one.resident - heaps;
     }
-    kernel::pages_in(process, &free).map(|[resident, _]| resident)
+    (places, free.and_then(|free| resident(&free)))
 }
 
 /// Less is not worth a line, in bytes.

@@ -24,9 +24,12 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     }
     let file = named_file(matches, "output");
     check(list, form, file.as_deref())?;
+    let base = named_file(matches, "base")
+        .map(|base| saved(&base))
+        .transpose()?;
     let mut profile = source(matches)?;
-    if let Some(base) = named_file(matches, "base") {
-        profile = profile.since(&saved(&base)?)?;
+    if let Some(base) = base {
+        profile = profile.since(&base)?;
     }
     let bytes = match list {
         Some(pattern) => profile::listing(&profile, value, pattern)?.into_bytes(),

@@ -649,7 +649,7 @@ fn memory_that_a_program_maps_itself_is_no_heap() {
         json["free_in_glibc"].as_u64().map(|bytes| bytes >> 20),
         Some(0)
     );
-    assert!(text.contains("at most 64."), "{text}");
+    assert!(text.contains("At most 64."), "{text}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Heap {
         }
         // SAFETY: the caller's promise, and the exchange holds as many.
         unsafe { self.pass(&mut exchange, open, class, held - count..held) };
-        // The next refill has nothing to check: another thread freed these blocks.
+        // The next refill has nothing to check: most such blocks were freed by another thread.
         if let Some(stamp) = open.magazine(class).stamp() {
             *stamp = 0;
         }

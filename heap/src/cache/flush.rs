@@ -27,8 +27,9 @@ const BATCH: usize = 32;
 const CACHE_LINE: usize = 64;
 
 /// How many of the entries that it keeps a flush checks at most for blocks that are free in their
-/// slabs, newest first, because these are handed out next: one for [`CHECKED_OF`] that it gives
-/// back. Checking all would cost 108 more instructions per malloc and free if frees are scattered.
+/// slabs, newest first, because these are handed out next: all that a small magazine keeps, and
+/// otherwise one for [`CHECKED_OF`] that it gives back. Checking all would cost 108 more
+/// instructions per malloc and free if frees are scattered.
 const CHECKED_ENTRIES: usize = 32;
 /// See [`CHECKED_ENTRIES`].
 const CHECKED_OF: usize = 4;
@@ -134,7 +135,10 @@ impl Heap {
         let rest = open.magazine(class).filled() - count;
         // SAFETY: as above, of the entries that stay.
         let kept = unsafe { core::slice::from_raw_parts(base.add(count), rest) };
-        let checked = CHECKED_ENTRIES.min(count.div_ceil(CHECKED_OF));
+        let checked = match rest {
+            ..=CHECKED_ENTRIES => rest,
+            _ => CHECKED_ENTRIES.min(count.div_ceil(CHECKED_OF)),
+        };
         refuse_free(&map, &kept[rest.saturating_sub(checked)..]);
         // SAFETY: both ranges lie in the array.
         unsafe { ptr::copy(base.add(count), base, rest) };

@@ -120,7 +120,7 @@ impl<O: Os> PageHeap<O> {
     #[cold]
     fn make_room(&self, request: &SpanRequest) -> Option<Found<'_, O>> {
         let _alone = self.committing.lock();
-        if self.extent() >= START_BYTES {
+        if self.extent() + request.slices * SLICE_BYTES >= START_BYTES {
             self.os.learn_nodes(is_closing);
             self.grain();
         }
@@ -460,7 +460,8 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         // A small heap asks no question, and a larger one asked before it took the lock.
         let heap = self.heap;
-        let is_huge = || heap.extent() >= START_BYTES && heap.grain() > 1;
+        let extent = heap.extent() + request.slices * SLICE_BYTES;
+        let is_huge = || extent >= START_BYTES && heap.grain() > 1;
         let is_wide = heap.os.nodes() > 1 || is_huge() && !heap.os.strict_commit();
         let to = match is_wide && !heap.thrifty.load(Relaxed) {
             true => to.next_multiple_of(HUGE_SLICES).min(reach),

@@ -9,9 +9,10 @@
 mod run;
 mod views;
 
+use std::fs::OpenOptions;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use crate::cases::allocators::{GLIBC, NEAP};
 use crate::cases::{picture, tree};
@@ -62,13 +63,22 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
     };
     let page = settings.path("html");
     // Before the work instead of after it.
-    page.iter().try_for_each(|page| write(page, ""))?;
+    if let Some(page) = &page {
+        let file = OpenOptions::new().append(true).create(true).open(page);
+        file.with_context(|| format!("cannot write {}", page.display()))?;
+    }
     let mut allocators = available_peers(settings)?;
     tree::adopt_orphans();
     run::heed_signals();
     campaign.progress.phase("a first run, which does not count");
     let own = allocators.iter().find(|allocator| allocator.name == GLIBC);
     let first = once(&program, own.context("glibc is not here")?)?;
+    ensure!(!is_asked_to_end(), "interrupted");
+    if let Some(stranger) = &first.stranger {
+        bail!(
+            "cannot compare: under glibc, {stranger}: the program needs this machine's C library"
+        );
+    }
     if let Some(objection) = &first.objection {
         campaign.leave_out(format!(
             "glibc's malloc: {objection}, so the row glibc shows that"

@@ -70,6 +70,8 @@ pub struct Ran {
     said: String,
     /// Why it does not show what its allocator does.
     pub objection: Option<String>,
+    /// What has not mapped the allocator, and is large.
+    pub stranger: Option<String>,
     /// Whether CPython is among its programs.
     pub is_python: bool,
     /// Resident bytes by [`Place`] when it held most.
@@ -83,8 +85,12 @@ impl Ran {
     /// If not.
     pub fn judged(self, first: &Ran) -> anyhow::Result<Vec<Figure>> {
         let (own, glibcs, said) = (&self.ending, &first.ending, last_lines(&self.said));
-        ensure!(own == glibcs, "{own}, and under glibc {glibcs}: {said}");
-        if let (Some(objection), None) = (&self.objection, &first.objection) {
+        ensure!(
+            own == glibcs,
+            "ended with {own}, but with {glibcs} under glibc: {said}"
+        );
+        let objection = self.objection.filter(|_| first.objection.is_none());
+        if let Some(objection) = objection.or(self.stranger) {
             bail!("not comparable: {objection}");
         }
         Ok(self.figures)
@@ -116,6 +122,7 @@ impl Ran {
 pub fn once(program: &Program, allocator: &Ready) -> anyhow::Result<Ran> {
     // Whatever becomes of the run, nothing of it is left running.
     let _end = EndAll;
+    ensure!(!is_asked_to_end(), "interrupted");
     let mut command = Command::new(&program.words[0]);
     command.args(&program.words[1..]).env_remove("LD_PRELOAD");
     if !allocator.name.starts_with(GLIBC) {
@@ -206,6 +213,8 @@ impl Watch {
         self.samples.push(Moment { at, held });
         if look == Look::Around {
             self.searched = Some(Instant::now());
+            let stranger = tree::stranger(&self.tree.uncounted());
+            self.ran.stranger = self.ran.stranger.take().or(stranger);
         }
         if held.bytes > self.looked + self.looked / GROWTH {
             self.looked = held.bytes;
@@ -263,7 +272,7 @@ impl Watch {
             driver.last_words()
         );
         self.sample();
-        let Moment { at, held } = self.last();
+        let at = self.last().at;
         self.until(LONGEST, "the rest", |watch| {
             ensure_runs(subject)?;
             Ok((watch.start.elapsed() >= at + rest).then_some(()))
@@ -271,7 +280,7 @@ impl Watch {
         self.sample();
         self.ran.figures = vec![
             seconds(TIME, time),
-            seconds(CPU, held.cpu.saturating_sub(before)),
+            seconds(CPU, self.last().held.cpu.saturating_sub(before)),
             Figure::bytes(END, self.last().held.bytes as f64),
         ];
         subject.terminate();
@@ -325,7 +334,7 @@ impl Watch {
 
 fn ensure_runs(subject: &mut Party) -> anyhow::Result<()> {
     match subject.ended().map(in_words) {
-        Some(end) => bail!("it ended early: {end}: {}", subject.last_words()),
+        Some(end) => bail!("the program ended early: {end}: {}", subject.last_words()),
         None => Ok(()),
     }
 }

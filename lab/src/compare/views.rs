@@ -13,6 +13,8 @@ use crate::stats::quantile;
 const LEAST: [f64; 2] = [0.01, 0.1];
 /// The fewest rounds that show a spread.
 const ENOUGH: usize = 3;
+/// Less processor time is not compared, in seconds: the kernel counts some of it in ticks.
+const LEAST_CPU: f64 = 0.2;
 /// From this part on, the verdict tells what is not malloc's.
 const MUCH: f64 = 0.25;
 
@@ -48,12 +50,19 @@ fn against(record: &Record, figure: &str) -> Option<(Ordering, String)> {
     } else {
         "MB"
     };
+    let [own_median, base_median] = [own, base].map(|(values, _)| values[1]);
     let order = if is == was {
         Ordering::Equal
     } else {
         order(own, base)
     };
     let words = match order {
+        _ if figure == CPU && own_median.max(base_median) < LEAST_CPU => {
+            format!("{is} {unit}, too little to compare")
+        }
+        Ordering::Equal if (own_median - base_median).abs() > base_median * LEAST[1] => {
+            format!("{is} {unit}; glibc {was}, but the rounds overlap")
+        }
         Ordering::Equal => format!("{is} {unit}, as under glibc"),
         _ => format!("{is} {unit} instead of {was}"),
     };
@@ -107,7 +116,7 @@ fn foreign(record: &Record) -> Option<String> {
     let most = record.text(record.cases().first()?, GLIBC, MOST_FOREIGN)?;
     let percent = part[1] * 100.0;
     Some(format!(
-        "{percent:.0} % of this memory is not malloc's, most of that {most}.\n"
+        "Under glibc, {percent:.0} % of the memory is not malloc's, most of that {most}.\n"
     ))
 }
 

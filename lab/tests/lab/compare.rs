@@ -77,7 +77,7 @@ fn memory_that_is_not_mallocs_is_no_gain() {
     let told = text(&run(&["--rounds", "1"], &program).stdout);
     assert!(told.contains("No gain in memory: "), "{told}");
     assert!(
-        told.contains("% of this memory is not malloc's, most of that shared memory"),
+        told.contains("% of the memory is not malloc's, most of that shared memory"),
         "{told}"
     );
 }
@@ -92,7 +92,8 @@ fn a_program_that_fails_under_one_allocator_is_told() {
     );
     let output = run(&["--rounds", "1"], &program);
     let said = text(&output.stderr);
-    let expected = "program under neap: exit code 3, and under glibc exit code 4: no room";
+    let expected =
+        "program under neap: ended with exit code 3, but with exit code 4 under glibc: no room";
     assert!(said.contains(expected), "{said}");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("No verdict"));
@@ -107,7 +108,10 @@ fn a_load_that_fails_and_a_program_that_ends_under_it_are_told() {
         "{said}"
     );
     let said = text(&run(&["--load", "true"], Path::new("/bin/true")).stderr);
-    assert!(said.contains("it ended early: exit code 0"), "{said}");
+    assert!(
+        said.contains("the program ended early: exit code 0"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -341,8 +341,8 @@ fn runs_are_compared_by_function() {
     assert_eq!((more.stacks.len(), more.began_ms), (0, more.ended_ms));
     assert_eq!(
         tree(&more, Value::LiveSpace).lines().next().unwrap(),
-        "planted, process 78: 0 B in 0 objects allocated more than in the other run (sampled every \
-         512.0 KiB on average); no place holds more live bytes than before."
+        "planted, process 78: 0 B in 0 objects allocated more than in the other run, at the places \
+         that grew (sampled every 512.0 KiB on average); no place holds more live bytes than before."
     );
     // Of one process, another line is another place.
     let lines = moved(77).since(&planted()).unwrap();
