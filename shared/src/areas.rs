@@ -76,8 +76,8 @@ pub struct Mapping<'a> {
     pub huge: u64,
 }
 
-/// glibc maps further heaps at multiples of this, each at most as large. A mapping may hold several,
-/// or other memory beside them.
+/// glibc maps further heaps at multiples of this, each at most as large. A mapping may hold
+/// several, or other memory beside them.
 pub const ARENA: u64 = 64 << 20;
 /// Longer stacks of threads are not told from other memory by the guard below them.
 const LONGEST_STACK: u64 = 8 << 20;

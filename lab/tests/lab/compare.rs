@@ -119,7 +119,7 @@ fn nothing_is_left_of_an_interrupted_comparison() {
     let script = folder("compare-interrupted");
     let (program, mark) = (script.join("program"), script.join("pid"));
     let lines = format!(
-        "#!/bin/sh\nsleep 1000 & echo $! >{0}.new\nmv {0}.new {0}\nwait\n",
+        "#!/bin/sh\nsleep 1000 & echo $! >'{0}.new'\nmv '{0}.new' '{0}'\nwait\n",
         mark.display()
     );
     fs::write(&program, lines).unwrap();
