@@ -111,6 +111,12 @@ impl<O: Os> PageHeap<O> {
         self.make_room(request)
     }
 
+    /// Whether the heap is no longer small once it has grown for a request.
+    fn grows_past_start(&self, request: &SpanRequest) -> bool {
+        let bytes = request.slices.saturating_mul(SLICE_BYTES);
+        self.extent().saturating_add(bytes) >= START_BYTES
+    }
+
     /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not
     /// grant at once.
     ///
@@ -120,7 +126,7 @@ impl<O: Os> PageHeap<O> {
     #[cold]
     fn make_room(&self, request: &SpanRequest) -> Option<Found<'_, O>> {
         let _alone = self.committing.lock();
-        if self.extent() + request.slices * SLICE_BYTES >= START_BYTES {
+        if self.grows_past_start(request) {
             self.os.learn_nodes(is_closing);
             self.grain();
         }
@@ -460,8 +466,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         // A small heap asks no question, and a larger one asked before it took the lock.
         let heap = self.heap;
-        let extent = heap.extent() + request.slices * SLICE_BYTES;
-        let is_huge = || extent >= START_BYTES && heap.grain() > 1;
+        let is_huge = || heap.grows_past_start(request) && heap.grain() > 1;
         let is_wide = heap.os.nodes() > 1 || is_huge() && !heap.os.strict_commit();
         let to = match is_wide && !heap.thrifty.load(Relaxed) {
             true => to.next_multiple_of(HUGE_SLICES).min(reach),
