@@ -71,10 +71,23 @@ pub(crate) fn serves() -> bool {
     serves
 }
 
-/// Where this library is loaded.
+unsafe extern "C" {
+    /// This library's first byte: the linker defines it in each object, for that object.
+    static __ehdr_start: libc::Elf64_Ehdr;
+}
+
+/// Where this library is loaded. The loader is not asked, because musl's calls functions that
+/// another library may have replaced by some that allocate.
 fn own_image() -> Range<usize> {
-    let [own] = objects_of([own_image as fn() -> Range<usize> as usize]);
-    own
+    let header = &raw const __ehdr_start;
+    // SAFETY: the loader maps the header of a library, and the table behind it.
+    let parts = unsafe {
+        let table = header.byte_add((*header).e_phoff as usize).cast();
+        core::slice::from_raw_parts::<libc::Elf64_Phdr>(table, (*header).e_phnum.into())
+    };
+    let loaded = parts.iter().filter(|part| part.p_type == libc::PT_LOAD);
+    let end = loaded.map(|part| part.p_vaddr + part.p_memsz).max();
+    header.addr()..header.addr() + end.unwrap_or(0) as usize
 }
 
 /// The first definition of `name` in the global search order.
