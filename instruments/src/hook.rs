@@ -23,14 +23,19 @@ static ALL: &dyn Instruments = &All;
 /// reads the options.
 #[used]
 #[unsafe(link_section = ".init_array.00001")]
-static AT_START: extern "C" fn() = install;
+static AT_START: extern "C" fn() = at_start;
 
-/// Installs the instruments. A library that may start before its constructors calls it.
-pub extern "C" fn install() {
+extern "C" fn at_start() {
     // The loader's list does not change now, as it may at the first allocation of a library that
     // the program opens.
     loader::begin();
     profile::find_python();
+    install();
+}
+
+/// Installs the instruments, in a library that may start before its constructors. The loader is not
+/// asked: what it calls may be another library's, which allocates.
+pub fn install() {
     hook::install(&ALL);
 }
 
