@@ -98,14 +98,11 @@ impl Ran {
 
     /// The part of the memory that cannot be `malloc`'s, and what takes most of that.
     pub fn places(&self) -> Vec<Figure> {
-        let foreign = Place::ALL
-            .into_iter()
-            .filter(|place| !place.may_be_mallocs());
+        let all = Place::ALL.into_iter();
+        let foreign = all.filter(|place| !place.may_be_mallocs());
         let bytes = |place: &Place| self.held[*place as usize];
-        let (whole, part): (u64, u64) = (
-            self.held.iter().sum(),
-            foreign.clone().map(|it| bytes(&it)).sum(),
-        );
+        let whole: u64 = self.held.iter().sum();
+        let part: u64 = foreign.clone().map(|it| bytes(&it)).sum();
         let most = foreign.max_by_key(bytes).map_or("", Place::words);
         let part = part as f64 / whole.max(1) as f64;
         vec![
@@ -184,17 +181,13 @@ impl Watch {
         what: &str,
         mut done: impl FnMut(&Watch) -> anyhow::Result<Option<T>>,
     ) -> anyhow::Result<T> {
-        let begun = Instant::now();
+        let (begun, most) = (Instant::now(), longest.as_secs());
         loop {
             if let Some(told) = done(self)? {
                 return Ok(told);
             }
             ensure!(!is_asked_to_end(), "interrupted");
-            ensure!(
-                begun.elapsed() < longest,
-                "{what} takes over {} s",
-                longest.as_secs()
-            );
+            ensure!(begun.elapsed() < longest, "{what} takes over {most} s");
             let before = Instant::now();
             self.sample();
             let gentle = (before.elapsed() * SHARE).min(ROUND);
@@ -316,10 +309,8 @@ impl Watch {
             // The kernel's maximum begins with this process, of which the program was a copy.
             let is_its_own = usage.ru_maxrss > machine::own_usage().ru_maxrss;
             exact = u64::from(is_its_own) * usage.ru_maxrss as u64 * 1_024;
-            figures.push(Figure::count(
-                FAULTS,
-                (usage.ru_minflt + usage.ru_majflt) as u64,
-            ));
+            let faults = usage.ru_minflt + usage.ru_majflt;
+            figures.push(Figure::count(FAULTS, faults as u64));
             let cpu = seconds(CPU, machine::processor_time(usage));
             figures.extend(rest.is_none().then_some(cpu));
         }

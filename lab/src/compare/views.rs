@@ -40,10 +40,8 @@ fn order((own, count): Rounds, (base, others): Rounds) -> Ordering {
 
 /// Neap's figure against the C library's, in words.
 fn against(record: &Record, figure: &str) -> Option<(Ordering, String)> {
-    let (own, base) = (
-        rounds(record, NEAP, figure)?,
-        rounds(record, GLIBC, figure)?,
-    );
+    let own = rounds(record, NEAP, figure)?;
+    let base = rounds(record, GLIBC, figure)?;
     let [is, was] = [own, base].map(|(values, _)| shown(values[1], figure));
     let unit = if figure == CPU {
         "s of processor time"
