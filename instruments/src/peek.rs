@@ -135,10 +135,11 @@ pub fn has_stack(bytes: usize) -> bool {
 /// Whether memory at `address` holds `code`.
 pub fn holds(address: usize, code: [u8; 8]) -> bool {
     let end = address.saturating_add(code.len() - 1);
+    let is_in_page = page_of(end) == page_of(address);
+    let are_readable = is_readable(address) && (is_in_page || is_readable(end));
     // SAFETY: both ends are readable: the kernel said so. Code that a return address leads to is
     // not unmapped meanwhile.
-    is_readable(address)
-        && (page_of(end) == page_of(address) || is_readable(end))
+    are_readable
         && unsafe { core::ptr::with_exposed_provenance::<[u8; 8]>(address).read_volatile() } == code
 }
 

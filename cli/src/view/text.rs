@@ -73,7 +73,7 @@ impl Page<'_> {
         self.detail == Detail::All || !ledger.is_some_and(is_exact)
     }
 
-    /// A verdict leaves out lines of at most so many bytes: one line stands for all of at most 1 %.
+    /// A verdict leaves out lines of at most this many bytes: one line stands for all of at most 1 %.
     fn left_out(&self, ledger: &Ledger) -> u64 {
         match self.detail {
             Detail::Verdict => ledger.resident / 100,
@@ -179,7 +179,7 @@ pub fn difference(one: impl Borrow<u64>, other: impl Borrow<u64>) -> String {
     format!("{sign}{}", Bytes(one.abs_diff(other)))
 }
 
-/// Bytes of a class's blocks that nobody asked for.
+/// Bytes of a class's blocks beyond the requested ones.
 fn wasted(class: &ClassFigures) -> String {
     let usable = class.allocations.saturating_mul(class.bytes);
     match class.requested {
