@@ -73,7 +73,7 @@ impl Page<'_> {
         self.detail == Detail::All || !ledger.is_some_and(is_exact)
     }
 
-    /// A verdict leaves out lines of at most this many bytes: one line stands for all of at most 1 %.
+    /// A verdict leaves out lines of at most this many bytes: one line stands for them all.
     fn left_out(&self, ledger: &Ledger) -> u64 {
         match self.detail {
             Detail::Verdict => ledger.resident / 100,
